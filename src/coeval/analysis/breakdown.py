@@ -168,6 +168,7 @@ _ATTRIBUTES = """(
     FROM (SELECT item, unnest(map_entries(attributes)) AS entry FROM items WHERE attributes IS NOT NULL)
 )"""
 
+# What has no score: a factor, a whole evaluation (its factors are those of the task), a whole response.
 _LOST = """(
     SELECT task, model, item, teacher, judge, metric
     FROM scores WHERE value IS NULL
@@ -178,7 +179,6 @@ _LOST = """(
     SELECT task, model, item, teacher, NULL, NULL
     FROM answers WHERE failed
 )"""
-"""What has no score: a factor, a whole evaluation (its factors are those of the task), a whole response."""
 
 _LOST_FACTORS = f"""(
     SELECT l.* REPLACE (coalesce(l.metric, f.metric) AS metric)

@@ -25,12 +25,12 @@ _Sums = TypeVar("_Sums", float, NDArray[np.float64])
 LEVEL = 0.95
 
 _Z = float(ndtri(0.975))
+# Of an observation, before any is made: Jeffreys' prior.
 _AT_EACH_END = 0.5
-"""Of an observation, before any is made: Jeffreys' prior."""
+# How many items' worth of evidence a stratum takes of its scatter from all strata together.
 _LENT = 4
-"""How many items' worth of evidence a stratum takes of its scatter from all strata together."""
+# Of an observation of the largest variance: what the squares that were seen come to at least.
 _UNSEEN = 1 / 3
-"""Of an observation of the largest variance: what the squares that were seen come to at least."""
 _ROUNDING = 1e-9
 
 

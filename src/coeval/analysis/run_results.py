@@ -489,8 +489,8 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
             yield told.format(f"The order of {names} depends", _placed(rest))
 
 
+# Two decimals of a score are shown: by less, bounds would read as one number.
 _SHOWN = 0.01
-"""Two decimals of a score are shown: by less, bounds would read as one number."""
 
 
 def _placed(students: Sequence[Bounded]) -> str:

@@ -245,19 +245,19 @@ FROM (
 GROUP BY ALL
 """
 
+# By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
+# anybody has a score of.
 _POSSIBLE = """
 SELECT task, each * items FROM (
     SELECT task, count(DISTINCT judge) * count(DISTINCT metric) AS each
     FROM scores WHERE value IS NOT NULL GROUP BY task
 ) JOIN (SELECT task, count(*) AS items FROM items WHERE NOT failed GROUP BY task) USING (task)
 """
-"""By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
-anybody has a score of."""
+# Which scores each student has in each task: the same number for the same ones. The outer hash is needed:
+# ``hash(a, b)`` is ``f(a) ^ hash(b)``, so that of two metrics of an item the item would fall out.
 _WHICH = """
 SELECT task, model, bit_xor(hash(hash(item, judge, metric))) FROM scores WHERE value IS NOT NULL GROUP BY ALL
 """
-"""Which scores each student has in each task: the same number for the same ones. The outer hash is needed:
-``hash(a, b)`` is ``f(a) ^ hash(b)``, so that of two metrics of an item the item would fall out."""
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
@@ -297,12 +297,12 @@ LEFT JOIN answered USING (task, model)
 """
 
 
+# By task and attribute, the items that have a value of it.
 _LABELLED = """
 SELECT task, entry.key, count(*)
 FROM (SELECT task, unnest(map_entries(attributes)) AS entry FROM items WHERE NOT failed)
 WHERE entry.value IS NOT NULL GROUP BY ALL
 """
-"""By task and attribute, the items that have a value of it."""
 
 
 def _sum(scores: Sequence[StudentScore]) -> _Counts:

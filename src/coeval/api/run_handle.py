@@ -208,8 +208,8 @@ class Run:
         return sum(path.stat().st_size for path in self.path.glob("**/*.jsonl"))
 
 
+# Bytes of records that are read in a second or two.
 _MOMENT = 32 << 20
-"""Bytes of records that are read in a second or two."""
 
 
 def _missing(summary: RunSummary) -> Iterator[str]:

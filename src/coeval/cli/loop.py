@@ -16,8 +16,8 @@ from coeval.engine.progress import STOPPING
 
 T = TypeVar("T")
 
+# Comes each second from the soft limit of CPU time on (`ulimit -St`); the hard one ends the process.
 _OUT_OF_TIME = [signal.SIGXCPU] if sys.platform != "win32" else []
-"""Comes each second from the soft limit of CPU time on (`ulimit -St`); the hard one ends the process."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_OUT_OF_TIME)
 
 

@@ -78,12 +78,12 @@ class _Escaped:
 
 # --- Sentences in lines: folded between words, and never inside a path, a name or a command to be copied
 
+# What stays in one piece: a command with its options, or else a word.
 _PIECE = re.compile(
     r"`[^`\s][^`\n]*`\S*"  # what stands in backticks
     r"|\S*\b(?:coeval|eval-framework)\b(?: [a-z]+(?= -))?(?: --?[a-z][\w-]*(?: (?!-)[^\s;,]+)?)+\S*"
     r"|\S+"
 )
-"""What stays in one piece: a command with its options, or else a word."""
 _NAME_PART = re.compile(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+")
 
 

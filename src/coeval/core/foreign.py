@@ -20,11 +20,11 @@ __all__ = ["convert", "decode", "decoder", "lines_decoder", "utf8", "whole_numbe
 
 T = TypeVar("T")
 
+# What decoding raises; ``str`` may hold a lone surrogate, and no integer has more than 4,300 digits.
 _RAISED = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
-"""What decoding raises; ``str`` may hold a lone surrogate, and no integer has more than 4,300 digits."""
 
+# Characters: msgspec repeats tags and fields of what it reads.
 _LONGEST_REASON = 300
-"""Characters: msgspec repeats tags and fields of what it reads."""
 
 
 @overload

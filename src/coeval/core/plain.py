@@ -16,8 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Literal, cast
 
+# Within words of some scripts, and within signs made of several.
 _JOINERS = "\u200c\u200d"
-"""Within words of some scripts, and within signs made of several."""
 
 
 def is_shown(character: str) -> bool:
@@ -127,8 +127,8 @@ _KINDS = {
 }
 
 
+# Where a process finds what it was started with.
 _OURS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-"""Where a process finds what it was started with."""
 
 
 def open_file(path: Path, mode: Literal["rb", "r+b"] = "rb", buffering: int = -1) -> BufferedReader:

@@ -18,12 +18,12 @@ __all__ = ["address_space_left", "need_address_space", "need_files"]
 
 _LIBRARIES = 512 << 20
 _DATABASE = 640 << 20
+# Bytes of address space: of numpy, scipy and duckdb when they are loaded, of a database, and of the buffers
+# that numpy keeps for each processor.
 _PER_PROCESSOR = 64 << 20
-"""Bytes of address space: of numpy, scipy and duckdb when they are loaded, of a database, and of the buffers
-that numpy keeps for each processor."""
 
+# A run holds about twenty open before it has asked anybody.
 _FEWEST_FILES = 32
-"""A run holds about twenty open before it has asked anybody."""
 
 
 def address_space_left() -> int | None:

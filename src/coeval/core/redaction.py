@@ -170,10 +170,10 @@ no letter or digit. They are apart because each may also eat what is meant as it
 
 # --- Whether a text can hold a secret at all: asked of every answer, so it costs what searching it once does
 
+# What honest text consists of, as `_as_bytes` has it, the more frequent first.
 _FREQUENT = " etaoinsrhldcumfpgwybvk\xe2\x80,.-_/'\":;()xjqz0123456789"
-"""What honest text consists of, as `_as_bytes` has it, the more frequent first."""
+# Bytes of a trace.
 _LEAST = 4
-"""Bytes of a trace."""
 
 
 class Traces:
@@ -251,16 +251,16 @@ def _wide(sign: str) -> str:
 
 REDACTED = "[redacted]"
 
+# Characters in a row that are a part of a secret wherever they stand, if they might be one by themselves.
 _LONG_PART = 12
-"""Characters in a row that are a part of a secret wherever they stand, if they might be one by themselves."""
+# Characters of a text that holds a secret. What follows goes too: no answer is so long, and to read all that
+# a host may send would take half a minute.
 _MOST = 1 << 22
-"""Characters of a text that holds a secret. What follows goes too: no answer is so long, and to read all that
-a host may send would take half a minute."""
+# Characters. A secret of no more than these, up to `PART`, is taken out of messages as a word of its own.
 _SHORT = 4
-"""Characters. A secret of no more than these, up to `PART`, is taken out of messages as a word of its own."""
 
+# Characters of a model's id; longer ones are looked for in vain.
 _LONGEST_NAME = 256
-"""Characters of a model's id; longer ones are looked for in vain."""
 _CUT = ("…", "...", "**", "•")
 _QUOTES = " \t\r\n\"'`"
 _OPENING, _CLOSING = f"{_QUOTES}([{{<", f"{_QUOTES})]}}>,;:.!?"

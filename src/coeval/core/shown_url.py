@@ -20,6 +20,7 @@ _ALWAYS = frozenset(
         "passwords", "pwd", "secret", "secretkey", "secrets",
     }
 )  # fmt: skip
+# What has a key that opens nothing: ``prompt_cache_key``.
 _HARMLESS_KEYS = frozenset(
     {
         "answer", "cache", "column", "dedup", "dict", "foreign", "group", "idempotency", "image", "input",
@@ -27,16 +28,15 @@ _HARMLESS_KEYS = frozenset(
         "question", "response", "routing", "sort", "text",
     }
 )  # fmt: skip
-"""What has a key that opens nothing: ``prompt_cache_key``."""
+# What tokens of a text are called: ``eos_token``.
 _HARMLESS_TOKENS = frozenset(
     {
         "audio", "begin", "bos", "cls", "decoder", "end", "eos", "forced", "image", "mask", "newline", "pad",
         "sep", "special", "start", "stop", "think", "thinking", "tool", "unk", "video",
     }
 )  # fmt: skip
-"""What tokens of a text are called: ``eos_token``."""
+# Below these, keys are names of what a JSON schema describes.
 _NAMES_BELOW = frozenset({"$defs", "definitions", "patternProperties", "properties"})
-"""Below these, keys are names of what a JSON schema describes."""
 
 
 def is_credential_name(name: str) -> bool:
@@ -124,12 +124,12 @@ HIDDEN = "***"
 
 _SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)"
 _REST = r"(?P<host>[^/?#@\s]*)(?P<path>[^?#\s]*)(?:\?(?P<query>[^#\s]*))?(?:#(?P<fragment>\S*))?"
+# An address that a user wrote: what stands before its last @ may be a password, whatever is in it; only a
+# part of a path may begin with one.
 _SET = re.compile(rf"\s*{_SCHEME}(?:(?P<user>.*[^/]|)@)?{_REST}\s*", re.DOTALL)
-"""An address that a user wrote: what stands before its last @ may be a password, whatever is in it; only a
-part of a path may begin with one."""
 _MENTIONED = re.compile(rf"(?<![A-Za-z0-9+.-]){_SCHEME}(?:(?P<user>[^/?#\s@]*)@)?{_REST}")
+# What names a host and a port; what stands there in another form may be a key that was put in its place.
 _HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
-"""What names a host and a port; what stands there in another form may be a key that was put in its place."""
 _QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
 
 

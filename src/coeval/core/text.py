@@ -23,8 +23,8 @@ _TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|\{([^\W\d]\w*)\}")
 
 _OPENING = re.compile(r"""\{(?=\s*["'}\w])|\[(?=\s*[\[{"\]\w-])""")
 _JSON_FENCE = re.compile(r"```[ \t]*json[0-9a-z]*\b", re.IGNORECASE)
+# What only a JSON object, or an array of them, begins like; the quotes may be wrong or missing.
 _KEYED = re.compile(r"""(?:\[\s*)?\{\s*(?:"[^"\n]{1,200}"|'[^'\n]{1,200}'|[^\W\d][\w-]{0,80})\s*:""")
-"""What only a JSON object, or an array of them, begins like; the quotes may be wrong or missing."""
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -32,14 +32,14 @@ _SEPARATORS = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 
 _UNFED = blake2b(digest_size=8)
 
+# Each costs a pass over what stands before it (to count lines for an error nobody reads).
 _MOST_FALSE_STARTS = 500
-"""Each costs a pass over what stands before it (to count lines for an error nobody reads)."""
 
+# Levels. What is returned can be walked and written again without running out of stack.
 _MOST_NESTED = 100
-"""Levels. What is returned can be walked and written again without running out of stack."""
 
+# Characters. A damaged reply longer than this is not worth seconds of repair: it is asked again.
 _REPAIR_LIMIT = 256_000
-"""Characters. A damaged reply longer than this is not worth seconds of repair: it is asked again."""
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

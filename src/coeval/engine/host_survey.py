@@ -27,10 +27,10 @@ from coeval.pricing.tariff import Rates, Tariff
 
 __all__ = ["HostReport", "OfferedModel", "at_hosts", "everywhere", "survey"]
 
+# Dialects of models that no host serves.
 _IN_PROCESS = frozenset({"local", "simulated", "benchmark"})
-"""Dialects of models that no host serves."""
+# For a list, with all that is tried again to have it.
 _PATIENCE_S = 30.0
-"""For a list, with all that is tried again to have it."""
 
 
 class OfferedModel(NamedTuple):

@@ -26,6 +26,7 @@ __all__ = ["ModelFacts", "output_limit", "speed_of"]
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "num_predict")
 
 _SPEED = Speed(0.8, 70.0)
+# By interface; hosts of large models have some 50 to 100 tokens in a second for each request.
 _SPEEDS = {
     "cerebras": Speed(0.4, 900.0),
     "groq": Speed(0.4, 300.0),
@@ -34,14 +35,13 @@ _SPEEDS = {
     "ollama": Speed(0.4, 30.0),
     "vllm": Speed(0.3, 40.0),
 }
-"""By interface; hosts of large models have some 50 to 100 tokens in a second for each request."""
+# Requests that a host takes at once, where nobody limits them.
 _AT_ONCE = 64
-"""Requests that a host takes at once, where nobody limits them."""
 _AT_ONCE_HERE = {"huggingface": 8, "ollama": 4}
 _CONCURRENCY = ErrorSpread(shared=0.2, task=0.0, model=0.5, cell=0.0, item=0.0)
+# How long a batch takes: at the least, as expected, at the most. Providers promise a day, and say one to
+# four hours.
 _BATCH_S = (600.0, 2 * 3600.0, 24 * 3600.0)
-"""How long a batch takes: at the least, as expected, at the most. Providers promise a day, and say one to
-four hours."""
 
 
 class ModelFacts:

@@ -19,8 +19,8 @@ from coeval.pricing.price_book import Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff, discounted, pricer, upper_price
 
+# Fields of a request by which some providers' prices differ.
 _PRICED_FIELDS = ("service_tier", "speed")
-"""Fields of a request by which some providers' prices differ."""
 
 
 class Ceiling(NamedTuple):

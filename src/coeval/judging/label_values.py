@@ -13,29 +13,29 @@ from collections.abc import Sequence, Set
 from functools import lru_cache
 from typing import NamedTuple
 
+# Punctuation to Unicode, but part of a label: ``C#`` is not ``C``.
 _MEANT = frozenset("#%&@§†‡")
-"""Punctuation to Unicode, but part of a label: ``C#`` is not ``C``."""
 
+# Hyphens and the minus sign are one; marks that nobody sees are none.
 _SPELLINGS = str.maketrans(
     {"\u2010": "-", "\u2011": "-", "\u2212": "-", "\u00ad": None, "\u200b": None, "\ufeff": None}
 )
-"""Hyphens and the minus sign are one; marks that nobody sees are none."""
 
+# What parts the words of a value. A sign does not: ``class -1`` is not ``class 1``, nor ``A-`` an ``A``.
 _PARTING = r"(?<=[^\W_]){marks}(?:[\s_]+(?:-+[\s_]+)*|[-_]+){marks}(?=[^\W_])"
-"""What parts the words of a value. A sign does not: ``class -1`` is not ``class 1``, nor ``A-`` an ``A``."""
 _BETWEEN_WORDS = re.compile(_PARTING.format(marks="") + r"|[\s_]+")
 _EMPHASIS = "*`\"'"
 
+# Characters on either side of an answer that are looked at one by one; those further out are dropped.
 _MOST_AROUND = 16
-"""Characters on either side of an answer that are looked at one by one; those further out are dropped."""
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』"}
 
+# Letters of scripts that part no words by blanks (Thai, Lao, Myanmar, Khmer, kana, Han) or let endings grow
+# on them (Hangul): beside one, on either side, a word may begin or end.
 _UNPARTED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u30ff\u3130-\u318f\u31f0-\u31ff"
     r"\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Letters of scripts that part no words by blanks (Thai, Lao, Myanmar, Khmer, kana, Han) or let endings
-grow on them (Hangul): beside one, on either side, a word may begin or end."""
 _SIGNS = _MEANT | {"+"}
 
 _NEGATED = re.compile(
@@ -44,11 +44,11 @@ _NEGATED = re.compile(
 _LONGEST_NEGATION = 24
 
 _WORD_FOLLOWS = re.compile(r"\s+\w")
+# Words that no noun begins with: a letter before them is no article.
 _NO_ARTICLE_BEFORE = re.compile(
     r"\s+(?:and|are|as|at|be|because|but|by|can|for|from|has|if|in|instead|is|it|nor|not|of|on|or|over|rather"
     r"|since|than|that|the|this|to|versus|vs|was|which|will|with|would)\b"
 )
-"""Words that no noun begins with: a letter before them is no article."""
 _SENTENCE_ENDS = ".!?:;…"
 
 

@@ -15,6 +15,7 @@ from coeval.core.records import LabelScore
 from coeval.core.text import extract_json, fold_name
 from coeval.judging.label_values import LabelValues, label_values, normalise
 
+# What an answer to a single label is called when it is not called by the label's name (folded).
 _ANSWER_NAMES = frozenset(
     {
         *("label", "final label", "correct label", "predicted label", "prediction"),
@@ -24,10 +25,9 @@ _ANSWER_NAMES = frozenset(
         *("result", "verdict", "decision", "conclusion", "choice"),
     }
 )
-"""What an answer to a single label is called when it is not called by the label's name (folded)."""
 
+# ``Review sentiment: positive`` is an answer; a sentence that happens to hold a colon is prose.
 _MOST_NAME_WORDS = 3
-"""``Review sentiment: positive`` is an answer; a sentence that happens to hold a colon is prose."""
 _LONGEST_NAME = 80
 _EMPHASIS = " \t*_`~"
 

@@ -59,11 +59,11 @@ def _first_of_answer(completion: Completion) -> TokenLogprob:
 Order: TypeAlias = Literal["baseline-first", "model-first"]
 ORDERS: tuple[Order, Order] = ("baseline-first", "model-first")
 
+# Arena-Hard's: the label in double brackets, or else in single ones, in any letter case.
 _LABEL_PATTERNS = (re.compile(r"\[\[([AB<>=]+)\]\]"), re.compile(r"\[([AB<>=]+)\]"))
-"""Arena-Hard's: the label in double brackets, or else in single ones, in any letter case."""
 
+# ``m`` or ``M`` as a word of its own: not the m of "I'm".
 _IDENTIFIER = re.compile(r"(?<![\w'’])[mM](?![\w'’])")
-"""``m`` or ``M`` as a word of its own: not the m of "I'm"."""
 _AROUND = " \t\r\n\"'`*_.,;:!()[]{}<>#“”‘’"
 _OPENING = re.compile(r"[\"'`*_(\[{“‘]*([mM])[\"'`*_)\]}”’]*(?:[.,;:!)–—-]|\s+[–—-]|\s*\n|$)")
 

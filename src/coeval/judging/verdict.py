@@ -24,8 +24,8 @@ FACTOR_KEYS = ("factor", "name", "criterion", "dimension")
 SCORE_KEYS = ("score", "level", "rating", "value")
 
 _LEVEL_OF: dict[str, Level] = {level.casefold(): level for level in LEVELS}
+# A level as the value of what stands before, or in an object there; its quotes may be wrong or missing.
 _LEVEL = r"""[:=]\s*(?:[{\[][^{}]{0,200}?[:=]\s*)?[\"'`*“‘]*(high|medium|low)\b"""
-"""A level as the value of what stands before, or in an object there; its quotes may be wrong or missing."""
 _ANY_LEVEL = re.compile(_LEVEL, re.IGNORECASE)
 _PARTING = re.compile(r"[\s_-]+")
 
@@ -194,8 +194,8 @@ def criterion_hash(criterion: str) -> str:
 _plain = decoder(dict[str, Level])
 
 _AROUND_A_WORD = " \t\r\n\"'`*_.,;:!#>()[]{}“”‘’„«»"
+# One to three words, as in ``Final score: High``; more than that is prose.
 _LABEL = re.compile(r"[\w-]+(?:[ \t]+[\w-]+){0,2}")
-"""One to three words, as in ``Final score: High``; more than that is prose."""
 
 
 class Levels(NamedTuple):

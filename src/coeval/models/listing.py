@@ -17,8 +17,8 @@ __all__ = ["HostModels", "list_models"]
 MOST_PAGES = 100
 """Of a list; the longest that are known have some ten."""
 _TIMEOUT_S = 30.0
+# How long whoever could ask the model itself waits for a list.
 _PATIENCE_S = 10.0
-"""How long whoever could ask the model itself waits for a list."""
 
 
 class HostModels:

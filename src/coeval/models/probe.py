@@ -15,8 +15,8 @@ from coeval.core.records import Failure, Message, Request, SamplingParameters
 __all__ = ["ProbeResult", "probe"]
 
 _QUESTION = (Message("user", "Reply with the single word: ok"),)
+# Tokens of an answer. One is enough to know that a model is there; some that reason first refuse so few.
 _LIMITS = (1, 256)
-"""Tokens of an answer. One is enough to know that a model is there; some that reason first refuse so few."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -133,12 +133,12 @@ _PROMPT = ErrorSpread(shared=0.05, task=0.03, model=0.06, cell=0.02, item=0.04)
 _PLAIN = ErrorSpread(shared=0.05, task=0.03, model=0.06, cell=0.04, item=0.12)
 _THINKING = ErrorSpread(shared=0.35, task=0.15, model=0.4, cell=0.2, item=0.6)
 _SPEED = ErrorSpread(shared=0.25, task=0.0, model=0.45, cell=0.0, item=0.3)
+# A reply that takes so many times the tokens of its text was thought about, whatever was expected.
 _MUCH_MORE = 1.6
-"""A reply that takes so many times the tokens of its text was thought about, whatever was expected."""
+# Tokens that hosts keep in their caches at the least.
 _LEAST_CACHED = 1024
-"""Tokens that hosts keep in their caches at the least."""
+# The share of prompts that could be read from a cache and are: at the least, as expected, at the most.
 _CACHE_HITS = (0.4, 0.85, 1.0)
-"""The share of prompts that could be read from a cache and are: at the least, as expected, at the most."""
 
 
 class Speed(NamedTuple):
@@ -267,8 +267,8 @@ def _whole(calls: Scenarios) -> int:
 # --- A call that has been made, as evidence of those to come
 
 Source: TypeAlias = Literal["record", "sample"]
+# What a model is expected to take at the least, for its time to be held against that.
 _LEAST_S = 0.05
-"""What a model is expected to take at the least, for its time to be held against that."""
 
 
 class ToldCall(NamedTuple):
@@ -307,6 +307,7 @@ def add_told(evidence: Evidence, told: ToldCall, speed: Speed, source: Source) -
 
 _BY_EFFORT = {"none": 0, "minimal": 40, "low": 200, "medium": 500, "high": 1400, "xhigh": 3000, "max": 4000}
 _USUALLY = 500
+# Start of a model's id → tokens, the first that fits; others think only where they are told to.
 _FAMILIES = {
     r"(.*/)?(ft:)?(o[1-9]|gpt-[5-9](?!.*chat))": 450,
     r"(.*/)?gpt-oss": 250,
@@ -317,7 +318,6 @@ _FAMILIES = {
     r"(.*/)?(qwq|qwen3(?!.*instruct)|.*thinking)": 700,
     r"(.*/)?(magistral|grok-4(?!.*non-reasoning))": 500,
 }
-"""Start of a model's id → tokens, the first that fits; others think only where they are told to."""
 
 
 def thinking_tokens(model: str, sampling: SamplingParameters) -> int:

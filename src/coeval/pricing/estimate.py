@@ -167,8 +167,8 @@ def budget_fit(
     return BudgetFit(True, f"The estimate fits into the budget: {of_it}.")
 
 
+# What a call takes of this process, which makes one after another.
 _OWN_S = 0.001
-"""What a call takes of this process, which makes one after another."""
 
 
 class EndpointPace(NamedTuple):

@@ -27,10 +27,10 @@ __all__ = ["FREE_HERE", "Offer", "PriceBook"]
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
+# Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;
+# the library has each of these as a provider of its own. Without one the router chooses, and nobody knows
+# the price.
 _OF_ROUTER = "huggingface_"
-"""Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;
-the library has each of these as a provider of its own. Without one the router chooses, and nobody knows the
-price."""
 
 FREE_HERE = Tariff(rates=FREE, source="local models are free")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["context_window", "library_name", "library_tariff", "provider_at"]
 
+# The library's units that are ours, in its words.
 _FIELDS = {
     "input_mtok": "input_usd_per_mtok",
     "output_mtok": "output_usd_per_mtok",
@@ -29,9 +30,8 @@ _FIELDS = {
     "cache_write_mtok": "cache_write_usd_per_mtok",
     "output_reasoning_mtok": "reasoning_usd_per_mtok",
 }
-"""The library's units that are ours, in its words."""
+# How OpenRouter names what costs nothing; the library has no rates of these.
 _FREE = ":free"
-"""How OpenRouter names what costs nothing; the library has no rates of these."""
 
 
 def library_tariff(

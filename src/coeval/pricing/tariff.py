@@ -184,8 +184,8 @@ def _unknown(_: Usage) -> None:
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
+# An answer is priced when it comes: a live one within minutes, that of a batch job within a day.
 _AHEAD = timedelta(days=1)
-"""An answer is priced when it comes: a live one within minutes, that of a batch job within a day."""
 
 
 def upper_price(tariff: Tariff, clock: Callable[[], float] = time.time) -> Callable[[int, int], float] | None:
@@ -234,8 +234,8 @@ def _at_share(rates: RatesT, share: float) -> RatesT:
     return msgspec.structs.replace(rates, **changes)
 
 
+# (prompts of more tokens than, dollars a request, a token of input, a token of output).
 _Bound = tuple[int, float, float, float]
-"""(prompts of more tokens than, dollars a request, a token of input, a token of output)."""
 
 
 def _bounds(tariff: Tariff, now: float) -> tuple[list[_Bound], float | None]:

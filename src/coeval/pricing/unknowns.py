@@ -57,11 +57,11 @@ SCENARIOS = 400
 _LEAST = 1e-3
 _ANY, _ANY_SLOPE = 1.0, 0.6
 """What the errors of all cells and the slope may be, where something was seen that tells."""
+# As many items as what is expected of the spread of items counts for, beside those that were seen.
 _WEIGHT = 4.0
-"""As many items as what is expected of the spread of items counts for, beside those that were seen."""
 _JITTER = 1e-9
+# Cells that guesses are corrected by, those with the most items first: each costs its square in memory.
 _MOST_SEEN = 1000
-"""Cells that guesses are corrected by, those with the most items first: each costs its square in memory."""
 
 
 class Cell(NamedTuple):
@@ -243,8 +243,8 @@ Quantity: TypeAlias = Literal[
 ]
 
 
+# How much further below its guess a text may be than above it: rules of thumb are of large models.
 _TERSE = 2.3
-"""How much further below its guess a text may be than above it: rules of thumb are of large models."""
 _RULES = "rules of thumb"
 TOKENIZER = "tokenizer"
 

@@ -31,8 +31,8 @@ _OF_EVERY_OBJECT = frozenset(
      "valueOf", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__")
 )  # fmt: skip
 _SHOWN = re.compile("⟦([^⟧]*)⟧")
+# A joiner: it has no width, and is no other text for those who read it.
 _UNSEEN = "\u200d"
-"""A joiner: it has no width, and is no other text for those who read it."""
 
 
 def named(table: str) -> alt.NamedData:

@@ -31,11 +31,11 @@ _TITLES = {
     "part": "Differences by factor and metric",
 }
 _MOST_TOLD = 12
+# Rows of a picture; the table has all.
 _MOST_DRAWN = 60
-"""Rows of a picture; the table has all."""
 _FEW_SIDES = 3
+# Characters of a side's name in a picture; the table below has it whole.
 _LONGEST_SIDE = 20
-"""Characters of a side's name in a picture; the table below has it whole."""
 
 
 def comparison_page(compared: ComparisonReport) -> Report:

@@ -172,8 +172,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 MISSING = "–"
+# An interval that is narrower than this earns its column a third digit.
 _NARROW = 0.02
-"""An interval that is narrower than this earns its column a third digit."""
 
 
 def row_texts(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:

@@ -238,8 +238,8 @@ def _design(described: DescribedExperiment) -> ReportSection:
     )
 
 
+# Models of a row: of many the first, and how many more; all of them stand in a table of their own.
 _MOST_NAMED = 3
-"""Models of a row: of many the first, and how many more; all of them stand in a table of their own."""
 
 
 def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:

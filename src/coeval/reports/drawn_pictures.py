@@ -90,8 +90,8 @@ def theme_config(theme: Theme) -> dict[str, Any]:
 
 
 PPI = 300
+# Pixels at 72 to an inch: ten inches.
 _WIDTH = 720.0
-"""Pixels at 72 to an inch: ten inches."""
 
 
 class Figure(NamedTuple):

@@ -63,8 +63,8 @@ def _unsure(judges: Sequence[str]) -> list[str]:
     return ["No judge is surely stricter than the others, or surely leans on anything that was looked for."]
 
 
+# Units that are parts of a whole, and how much the whole is.
 _SCALES = {"share": 1.0, "percent": 100.0}
-"""Units that are parts of a whole, and how much the whole is."""
 
 
 def evaluation_report(reader: OutputReader, tree: Branch, notes: Sequence[str] = ()) -> Report:

@@ -91,8 +91,8 @@ def planned_coverage(setup: TaskSetup, preview: Preview) -> PlannedCoverage:
     )
 
 
+# Target attributes and nuance of items.
 _Alike = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-"""Target attributes and nuance of items."""
 
 
 def _none_of(attributes: Mapping[str, list[str]]) -> dict[str, dict[str, int]]:

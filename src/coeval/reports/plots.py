@@ -125,8 +125,8 @@ _COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
 """Pixels of a column: the most that it makes good use of, the least with a number, and without."""
 _LABELS, _LETTER = 220, 8
 """Pixels of names beside rows, and of a letter."""
+# Characters of a name above a column that has room.
 _LONGEST_LEVEL = _COLUMN // _LETTER
-"""Characters of a name above a column that has room."""
 _DOTTED = len("● +0.123") + 1
 _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
 """Up to so many columns have their names above them level, if these are short, and numbers in their cells."""
@@ -202,8 +202,8 @@ def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
 # --- Numbers with their intervals, a row for each, beside a line that they may lie on either side of
 
 _INTERVAL_STEP = 28
+# Pixels: each half's words have a line of their own, so that long ones do not run into each other.
 _LINE = 16
-"""Pixels: each half's words have a line of their own, so that long ones do not run into each other."""
 
 
 class Halves(NamedTuple):

@@ -27,8 +27,8 @@ from coeval.store.jsonl import store_error, write_bytes_atomic
 
 MOST_CHECKPOINTS = 8
 """Of a run and task: more columns nobody reads side by side."""
+# Of a task.
 _MOST_ITEMS = 60
-"""Of a task."""
 
 
 class ShownCheckpoint(NamedTuple):
@@ -170,8 +170,8 @@ def _facets(
 
 
 PAGE = "curves.html"
+# Compressed: so much of the page is items.
 _ITEM_BYTES = 900_000
-"""Compressed: so much of the page is items."""
 
 
 def write_curves(runs: Sequence[TrainingRun], out: Path, error_bar: ErrorBar = "ci95") -> Iterator[Path]:

@@ -23,8 +23,8 @@ from coeval.reports.content import (
 from coeval.reports.curve_plot import ErrorsShown, curve_grid, curve_plot
 
 _UNITS = {"percent": " (%)", "points": " (points)"}
+# Of the width of a plot.
 _APART = 0.012
-"""Of the width of a plot."""
 _HOLLOW = " Hollow: not made or judged as the others."
 
 

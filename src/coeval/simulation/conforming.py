@@ -20,6 +20,7 @@ _LONGEST_STRING = 100_000
 _MOST_CHARACTERS = 1_000_000
 _MOST_BRANCHES = 100
 
+# A value for each format of JSON Schema that a client may name.
 _STRINGS = {
     "date": "2026-01-01",
     "time": "12:00:00Z",
@@ -32,7 +33,6 @@ _STRINGS = {
     "uri": "https://example.org/",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
-"""A value for each format of JSON Schema that a client may name."""
 
 
 def conforming(ask: SimulatedAsk) -> dict[str, Any]:

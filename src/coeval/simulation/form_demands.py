@@ -339,11 +339,11 @@ _NOT = re.compile(
     r"\b(?:not|no|without|avoid\w*|never|exclud\w*|refrain\w*|cannot|forbidden)\b|n['’]t\b(?! forget)",
     re.IGNORECASE,
 )
+# Clauses about words that are demands of another kind.
 _ODD = re.compile(
     r"\d+-(?:st|nd|rd|th) (?:sentence|word)|unique words|\bwords? (?:must|should) start|keyword \w+ once",
     re.IGNORECASE,
 )
-"""Clauses about words that are demands of another kind."""
 _STOPS = frozenset(
     ("the", "a", "it", "that", "in", "your", "response", "only", "each", "every", "any", "them")
 )

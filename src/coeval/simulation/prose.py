@@ -97,8 +97,8 @@ class TypicalLengths(NamedTuple):
     labelled_answer: float
 
 
+# Characters of a sentence with the blank behind it, in the mean.
 _SENTENCE = 62.0
-"""Characters of a sentence with the blank behind it, in the mean."""
 
 
 def typical_lengths(verbosity: float) -> TypicalLengths:

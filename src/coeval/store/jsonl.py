@@ -27,8 +27,8 @@ from coeval.core.plain import file_bytes, open_file, refuse_other
 
 # --- Which process that is: a number alone is given again to others
 
+# Fields of ``/proc/PID/stat`` from the state, which follows the name, to the start (proc_pid_stat(5)).
 _AFTER_NAME = 19
-"""Fields of ``/proc/PID/stat`` from the state, which follows the name, to the start (proc_pid_stat(5))."""
 
 
 def started(pid: int) -> str | None:

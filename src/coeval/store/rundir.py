@@ -181,8 +181,8 @@ def _refuse(entry: os.DirEntry[str], root: Path) -> None:
 
 # --- A configuration as a run folder keeps it
 
+# Entries of a model that name it openly.
 _NAMES = frozenset({"name", "model", "base_model"})
-"""Entries of a model that name it openly."""
 
 
 def without_credentials(value: Any) -> Any:

@@ -145,8 +145,8 @@ MODULE = "coeval.sweeps.guard"
 LIFELINE, SAYING = 0, 1
 LOOK_S = 0.2
 _CHUNK = 1 << 16
+# More than a pipe holds; what still writes then is no process of the group.
 _LAST_CHUNKS = 64
-"""More than a pipe holds; what still writes then is no process of the group."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,8 +117,8 @@ def _sockets_of(pids: Collection[int]) -> set[str]:
     return {target[8:-1] for target in targets if target.startswith("socket:[")}
 
 
+# Between two looks, at first and later.
 _LOOK_S = (0.1, 1.0)
-"""Between two looks, at first and later."""
 _ANSWER_S = 10.0
 _NOT_THERE = (404, 405, 501)
 _LONGEST_NAME = 120

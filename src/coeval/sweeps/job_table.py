@@ -129,8 +129,8 @@ def _stamp(file: str) -> tuple[int, int] | None:
 # Nothing but speed hangs on the journal. A job that it knows nothing of is owed, and whoever does it reads
 # the records first: what is there is never asked again.
 
+# Lines of the journal tell their time without fractions.
 _WHOLE_SECONDS = 1.0
-"""Lines of the journal tell their time without fractions."""
 
 
 class OwedJobs(NamedTuple):

@@ -38,19 +38,19 @@ PLACEHOLDERS: Mapping[str, str] = {
     "gpus": "their numbers, with commas between them",
 }
 
+# ``{name}``, or ``{{name}}``, which stands for the text ``{name}``. Braces of JSON are neither.
 _PLACE = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_]*)\}(?(1)\})")
-"""``{name}``, or ``{{name}}``, which stands for the text ``{name}``. Braces of JSON are neither."""
 _OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
+# What a word of a command holds that is itself to be read by something: a shell, Python, JSON.
 _CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
-"""What a word of a command holds that is itself to be read by something: a shell, Python, JSON."""
+# What stands before such a word, whatever is in it.
 _RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
-"""What stands before such a word, whatever is in it."""
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
 _LONGEST_VALUE = 100
+# What users write where a server asks for a key and needs none.
 _NO_KEYS = ("empty", "none", "null")
-"""What users write where a server asks for a key and needs none."""
+# The key that vLLM asks its clients for: the server's own, and no provider's.
 _SERVERS_OWN = "VLLM_API_KEY"
-"""The key that vLLM asks its clients for: the server's own, and no provider's."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 

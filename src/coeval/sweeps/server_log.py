@@ -17,8 +17,8 @@ MOST_BYTES = 64 << 20
 LINES = 20
 _READ = 1 << 16
 _LONGEST_LINE = 300
+# Control sequences of terminals: colours, titles, single signs.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-"""Control sequences of terminals: colours, titles, single signs."""
 
 _HINTS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern, re.IGNORECASE), hint)

@@ -116,8 +116,8 @@ def read_record(folder: Path) -> ServerRecord | None:
 
 GRACE_S = 10.0
 """How long a server may take to end by itself, before its group is killed."""
+# A guard that takes longer than this to end its server is killed with it.
 _GUARD_S = 60.0
-"""A guard that takes longer than this to end its server is killed with it."""
 
 
 class ServerProcess:

@@ -15,8 +15,8 @@ from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedIte
 from coeval.tables.source_bytes import SourceFile, Told
 from coeval.tables.table import Table
 
+# Of a number that holds a file's place among the files and a line of it.
 _LINE_BITS = 40
-"""Of a number that holds a file's place among the files and a line of it."""
 
 
 class HarvestedItem(NamedTuple):

@@ -30,12 +30,12 @@ from coeval.tables.source_bytes import unreadable
 
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".json", ".arrow")
 _BOOKKEEPING = {"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"}
+# Word in a file's name → the split that it means.
 _SPLITS = {
     "train": "train", "training": "train",
     "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
     "test": "test", "testing": "test", "eval": "test", "evaluation": "test",
 }  # fmt: skip
-"""Word in a file's name → the split that it means."""
 
 
 class FolderTables(NamedTuple):
@@ -114,8 +114,8 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 _HUB = "https://huggingface.co"
+# Not ``hub``, where earlier versions kept different subsets under one name.
 _CACHE = "hub-tables"
-"""Not ``hub``, where earlier versions kept different subsets under one name."""
 _LARGEST = 16 << 30
 _PATIENCE_S = 30.0
 

@@ -24,8 +24,8 @@ from coeval.core.plain import open_file
 
 _LISTED = 5
 _MOST_SHOWN = 20
+# Sentences of a file that are told apart; a million rows may each be wrong in words of their own.
 _MOST_KEPT = 1_000
-"""Sentences of a file that are told apart; a million rows may each be wrong in words of their own."""
 
 
 class TableRow(NamedTuple):
@@ -74,13 +74,13 @@ PARQUET, ARROW = b"PAR1", (b"\xff\xff\xff\xff", b"ARROW1")
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
+# The longer before the shorter that it begins with.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""The longer before the shorter that it begins with."""
 _OTHERS = {
     b"PK\x03\x04": "an Excel workbook (or another ZIP archive); save it as CSV UTF-8, or unpack it",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as CSV UTF-8",

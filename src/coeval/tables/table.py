@@ -13,8 +13,8 @@ from coeval.core.plain import open_file
 from coeval.tables.source_bytes import ARROW, PARQUET, SourceBytes, SourceFile, TableRow, file_of, unreadable
 from coeval.tables.text_rows import CsvRows, ParquetRows, arrow_rows, csv_rows, json_rows, listed_rows
 
+# Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here.
 _LOOKED_AT = 100
-"""Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here."""
 
 _OF_JSON = (".json", ".jsonl", ".ndjson")
 _OF_CSV = (".csv", ".tsv", ".tab")

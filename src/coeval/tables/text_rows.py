@@ -24,8 +24,8 @@ from coeval.tables.item_map import NamedLabel
 from coeval.tables.source_bytes import LONGEST_LINE, SourceBytes, TableRow
 
 _DELIMITERS = ",;\t|"
+# The first line of a table that is meant for Excel.
 _DELIMITER_LINE = re.compile(r'"?sep=([^\w\s]|\t)"?\s*', re.IGNORECASE)
-"""The first line of a table that is meant for Excel."""
 _LARGEST_LIST = 512 << 20
 _TOO_LONG = f"it is longer than {LONGEST_LINE >> 20} MiB"
 _NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writes, or latin-1)"
@@ -190,8 +190,8 @@ def _said(error: csv.Error) -> str:
 # Both keep class labels as numbers. Their names stand in the file itself, under ``huggingface``, or in the
 # ``dataset_info.json`` beside it.
 
+# Rows; those of a data set may hold whole books.
 _AT_ONCE = 1_000
-"""Rows; those of a data set may hold whole books."""
 
 
 class ParquetRows:

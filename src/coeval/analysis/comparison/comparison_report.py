@@ -66,8 +66,8 @@ class Comparison(msgspec.Struct, frozen=True):
         return f"{place}: {self.metric}" if self.family == "part" else place
 
 
+# Of what is shown: an interval whose two sides differ by less is told as one number.
 _NEARLY = 0.06
-"""Of what is shown: an interval whose two sides differ by less is told as one number."""
 
 
 def sentence(one: Comparison) -> str:

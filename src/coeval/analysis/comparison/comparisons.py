@@ -39,8 +39,8 @@ from coeval.core.text import listed
 # that one has no score in, judges of the leader's family. Each is told once for all whom it
 # concerns
 
+# Sides up to which each is named, whatever there is to say of it.
 _ALL_TOLD = 4
-"""Sides up to which each is named, whatever there is to say of it."""
 
 
 def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:

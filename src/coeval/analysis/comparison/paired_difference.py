@@ -55,20 +55,20 @@ def _in_place(ordered: Floats, order: NDArray[np.intp]) -> list[float]:
 Test: TypeAlias = Literal["paired t", "exact McNemar", "sign flips"]
 
 POWER = 0.8
+# Items whose two scores differ: with fewer, their scatter says too little of that of all items.
 _FEWEST_DIFFERING = 5
-"""Items whose two scores differ: with fewer, their scatter says too little of that of all items."""
+# Of the scale: a mean is near its end where it is closer, …
 _END = 0.1
-"""Of the scale: a mean is near its end where it is closer, …"""
+# … and where so few whole items' worth of score separate it from there.
 _FEW_AT_END = 6
-"""… and where so few whole items' worth of score separate it from there."""
+# Differing items up to which every way to flip their signs is tried: 16,384 of them.
 _ALL_FLIPS = 14
-"""Differing items up to which every way to flip their signs is tried: 16,384 of them."""
 _NO_TAIL = 0.05
+# Steps of the scale: means of up to ten scores are multiples of one of them.
 _FINEST = 5_040
-"""Steps of the scale: means of up to ten scores are multiples of one of them."""
 _EQUAL = 1e-9
+# Steps to a detectable difference: each halves what is left to go, or nearly.
 _APPROACHES = 60
-"""Steps to a detectable difference: each halves what is left to go, or nearly."""
 
 
 class PairedScores(NamedTuple):

@@ -174,10 +174,10 @@ DRAWS = 2000
 MOST_BLOCKS = 1000
 _AT_EACH_END = 0.5
 _PARTS = 32
+# What stands at an end is made of so small parts of a datapoint, and of no more than so many.
 _MOST_PARTS = 20
-"""What stands at an end is made of so small parts of a datapoint, and of no more than so many."""
+# In standard errors: where a handful of datapoints decide, the draws say no more of it.
 _MOST_BIAS = 0.8
-"""In standard errors: where a handful of datapoints decide, the draws say no more of it."""
 
 
 class Ends(NamedTuple):

@@ -30,8 +30,8 @@ class Conclusion(NamedTuple):
     text: str
 
 
+# What κ up to a bound is called (after Landis and Koch 1977).
 _KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
-"""What κ up to a bound is called (after Landis and Koch 1977)."""
 _VERY_WELL = "very well"
 _MOST_LABELS = 3
 

@@ -25,8 +25,8 @@ from coeval.analysis.scores import share_of_items
 
 __all__ = ["label_measures", "macro_f1", "macro_f1_bounds"]
 
+# Numbers at once: 32 MB.
 _MOST_DRAWN = 1 << 22
-"""Numbers at once: 32 MB."""
 
 
 class _Compared(NamedTuple):
@@ -182,12 +182,12 @@ def _ranking(compared: _Compared, students: Sequence[str], measures: Branch) -> 
     return ranked(levels, common)
 
 
+# By task and label, the values that are expected or stated.
 _ATTRIBUTES = """
 SELECT task, attribute, list_sort(list_distinct(flatten(list([expected, predicted]))))
 FROM (SELECT DISTINCT task, attribute, expected, predicted FROM labels)
 GROUP BY ALL ORDER BY ALL
 """
-"""By task and label, the values that are expected or stated."""
 
 _COMPARED = """
 SELECT item, list_position(?::VARCHAR[], model) - 1 AS student,

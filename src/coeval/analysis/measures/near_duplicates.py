@@ -107,12 +107,12 @@ SIMILAR = 0.7
 """Jaccard similarity of word 3-grams from which on two prompts are near duplicates."""
 _BANDS, _ROWS = 16, 4
 """A pair of similarity s is seen with probability ``1 − (1 − s⁴)¹⁶``: 98.8 % at 0.7, 100 % at 1."""
+# Of a task's prompts: 3-grams that more of them have say what the task is, not which item it is.
 _TEMPLATE = 0.5
-"""Of a task's prompts: 3-grams that more of them have say what the task is, not which item it is."""
+# Prompts below which a template cannot be told from duplicates.
 _FEWEST = 10
-"""Prompts below which a template cannot be told from duplicates."""
+# Prompts, evenly spread, that a template is looked for in.
 _SOME = 1_000
-"""Prompts, evenly spread, that a template is looked for in."""
 
 Hashes = NDArray[np.uint64]
 

@@ -35,6 +35,7 @@ from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 
 __all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
 
+# What of the measures each analysis shows.
 _PARTS: dict[str, tuple[str, ...]] = {
     "students": ("students", "ranking", "without_own"),
     "teachers": ("teachers",),
@@ -45,7 +46,6 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "coverage": ("coverage", "leak"),
     "items": ("coverage", "items"),
 }
-"""What of the measures each analysis shows."""
 
 
 class MeasuredRun(NamedTuple):
@@ -155,8 +155,8 @@ def _of_samples(figure: SampleFigure) -> Measured:
     return Measured(figure.mean, low, high, figure.n, figure.failed)
 
 
+# The parts that hold an object for each name.
 _EACH = ("agreement", "judges", "teachers", "students", "metrics", "coverage", "items")
-"""The parts that hold an object for each name."""
 
 
 def plain_measures(tree: Branch) -> dict[str, Any]:

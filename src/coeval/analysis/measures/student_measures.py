@@ -171,8 +171,8 @@ def common_units(grid: ScoreGrid) -> ScoreGrid | None:
 
 
 Named = dict[str, Measured]
+# Where no score is possible: labels alone are compared, or there is nothing yet.
 _NOT_JUDGED = Measured(None, None, None, 0, 0)
-"""Where no score is possible: labels alone are compared, or there is nothing yet."""
 
 
 class _Possible:

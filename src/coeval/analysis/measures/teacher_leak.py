@@ -30,8 +30,8 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Bias, bias_of
 
+# Keeps coefficients finite where all scores are alike.
 _RIDGE = 1e-4
-"""Keeps coefficients finite where all scores are alike."""
 _FEWEST_ITEMS = 6
 
 

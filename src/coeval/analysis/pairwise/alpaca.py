@@ -22,8 +22,8 @@ from coeval.analysis.pairwise.rates import RESAMPLES, Rate, draws, fit_logistic,
 from coeval.core.errors import Unparsable
 
 _BASELINE, _MODEL = "m", "M"
+# What tokenisers put around a letter: white space, and their marks for a space and a line end.
 _SPACES = " \t\r\n▁ĠĊ"
-"""What tokenisers put around a letter: white space, and their marks for a space and a line end."""
 
 
 class WinRate(NamedTuple):
@@ -122,10 +122,10 @@ penalty decides the rate, and a bootstrap under the same penalty does not show h
 
 _FOLDS = 5
 _INVERSE_PENALTIES: Floats = np.logspace(-4, 4, 10)
+# λ = 0.2, shared by the two gamed baselines.
 _GAMED_WEIGHT = 0.2 / 2
-"""λ = 0.2, shared by the two gamed baselines."""
+# Resamples are fitted in so many blocks: all at once would hold hundreds of megabytes.
 _BLOCKS = 8
-"""Resamples are fitted in so many blocks: all at once would hold hundreds of megabytes."""
 
 
 class GamedAnnotations(msgspec.Struct, frozen=True):

@@ -62,15 +62,15 @@ def draws(count: int, generator: np.random.Generator, *, resamples: int = RESAMP
 # may lie anywhere in 0 … 1 (a tie is ½, a judge's preference is a probability). Weights come as one row per
 # fit, so a bootstrap of a thousand refits is a few matrix products.
 
+# Keeps coefficients finite where the data separate perfectly, and unique where columns are redundant.
+# Elsewhere it moves them by less than 1e-7.
 _RIDGE = 1e-6
-"""Keeps coefficients finite where the data separate perfectly, and unique where columns are
-redundant. Elsewhere it moves them by less than 1e-7."""
 
 _MOST_STEPS = 200
 _MOST_HALVINGS = 40
 _SMALL_STEP = 1e-9
+# Per unit of weight, what the objective may rise by rounding alone: no reason to shorten a step.
 _ROUNDING = 1e-12
-"""Per unit of weight, what the objective may rise by rounding alone: no reason to shorten a step."""
 
 
 def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: float = 0.0) -> Floats:

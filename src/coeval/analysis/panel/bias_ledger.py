@@ -40,21 +40,21 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 # few.
 
 _NODES = np.linspace(-4, 4, 27)
+# Near to each other: where judges see well, an answer's quality is known to a fifth of its standard
+# deviation, and between nodes that lie further apart the likelihood would have tops of its own.
 _WEIGHTS = np.exp(-(_NODES**2) / 2) / np.exp(-(_NODES**2) / 2).sum()
-"""Near to each other: where judges see well, an answer's quality is known to a fifth of its standard
-deviation, and between nodes that lie further apart the likelihood would have tops of its own."""
+# A weak pull to zero, for what the scores say nothing about; …
 _RIDGE = 1e-2
-"""A weak pull to zero, for what the scores say nothing about; …"""
+# … and one on how steep a judge is and how far its thresholds lie apart, which a judge without noise would
+# drive to infinity.
 _SHAPE_RIDGE = 1.0
-"""… and one on how steep a judge is and how far its thresholds lie apart, which a judge without noise would
-drive to infinity."""
 _STEPS = 300
+# The largest slope of the log-likelihood that counts as its top.
 _FLAT = 1e-3
-"""The largest slope of the log-likelihood that counts as its top."""
 _SMALL = 1e-4
 _LEAST_CHANCE = 1e-12
+# Of datapoints, which the jackknife leaves out one after the other.
 _MOST_BLOCKS = 100
-"""Of datapoints, which the jackknife leaves out one after the other."""
 
 Codes = NDArray[np.integer[Any]]
 
@@ -239,8 +239,8 @@ def _by_block(scores: Floats, block: Codes, blocks: int) -> Floats:
 
 BIASES = ("severity", "family", "self", "length", "position")
 _FAMILY, _SELF, _LENGTH = range(3)
+# So many show what matters, in a second; of more, whole datapoints are drawn, always the same.
 _MOST_SCORES = 6_000
-"""So many show what matters, in a second; of more, whole datapoints are drawn, always the same."""
 _FEWEST_ITEMS = 6
 _NEARLY = 1e-6
 

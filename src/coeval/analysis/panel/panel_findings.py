@@ -17,8 +17,8 @@ _LEANINGS = {
     "self": "its own answers",
     "length": "answers of twice the length",
 }
+# Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
-"""Of a score from 0 to 1: less of severity moves nothing that matters."""
 ALPHA = 0.05
 TOO_FEW_TO_TELL = 2
 """So many judges may lean apart, and nobody can tell which of them does."""

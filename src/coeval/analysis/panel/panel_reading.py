@@ -66,6 +66,7 @@ def _of_judge(judge: str, asked: AskedTwice, reweighting: Reweighting) -> Branch
 
 # --- Which models are of one family, by their names: a judge may be kind to its own
 
+# Of names like ``us.anthropic.claude-sonnet-4``, in which the family does not stand first.
 _KNOWN = {
     "gpt": r"gpt|chatgpt|davinci|(?:^|[/.-])o[134](?:$|[^a-z0-9])",
     "claude": r"claude",
@@ -81,7 +82,6 @@ _KNOWN = {
     "glm": r"(?:^|/)(?:chat)?glm",
     "kimi": r"kimi|moonshot",
 }
-"""Of names like ``us.anthropic.claude-sonnet-4``, in which the family does not stand first."""
 
 
 def model_family(name: str) -> str:
@@ -142,6 +142,7 @@ def consistency_of(reader: RunReader, grid: ScoreGrid, reweighting: Reweighting)
     return consistency(grid.judges, AskedTwice(*(columns[name] for name in AskedTwice._fields)), reweighting)
 
 
+# Datapoints are numbered as in the grid: by their ids.
 _LENGTHS = """
 WITH item AS (
     SELECT key, row_number() OVER (ORDER BY id) - 1 AS item
@@ -151,9 +152,9 @@ SELECT item, list_position(?::VARCHAR[], r.student::VARCHAR) - 1 AS student, r.l
 FROM response r JOIN item ON r.datapoint = item.key
 WHERE r.length IS NOT NULL AND student IS NOT NULL
 """
-"""Datapoints are numbered as in the grid: by their ids."""
 
 _AGAIN = "SELECT question FROM coded_judgments WHERE NOT failed GROUP BY ALL HAVING count(question) > 1"
+# Equal questions are the same recipe, item, answer and criteria.
 _REPEATED = f"""
 WITH item AS (
     SELECT place, row_number() OVER (ORDER BY id) - 1 AS item
@@ -167,4 +168,3 @@ SELECT item, list_position(?::VARCHAR[], judge::VARCHAR) - 1 AS judge, level,
        dense_rank() OVER (ORDER BY question, factor) - 1 AS question
 FROM one WHERE factor IS NOT NULL AND level IS NOT NULL
 """  # noqa: S608
-"""Equal questions are the same recipe, item, answer and criteria."""

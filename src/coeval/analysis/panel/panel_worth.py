@@ -23,8 +23,8 @@ from coeval.analysis.readers.run_reader import RunReader
 
 # --- The scores of a task as a full block: every datapoint, student and judge, the mean over factors of each
 
+# Share of what the best covered student or judge has, below which one would cost the others too much.
 _COVERED = 0.5
-"""Share of what the best covered student or judge has, below which one would cost the others too much."""
 
 
 def complete_cells(grid: ScoreGrid, task: int) -> Floats:
@@ -253,8 +253,8 @@ def _cost(task: TaskErrors, prices: Prices, items: int, judges: int) -> float | 
     return of_items + judges * task.items * task.students * prices.judgment
 
 
+# Records whose mean price is taken.
 _SOME = 2_000
-"""Records whose mean price is taken."""
 
 
 class PanelWorth(NamedTuple):

@@ -32,11 +32,11 @@ _JSON = "try_cast(value AS JSON)"
 _PATHS = "['$.verdict', '$.preference', '$.switched', '$.criteria_met']"
 _SAID = f"json_extract_string({_JSON}, {_PATHS})"
 _OF_LEVELS = ", ".join(f"'{level}'" for level in LEVEL_VALUE)
+# Of what a judgment says, what can be held against another's: not its reasons.
 _LEVELS = (
     f"map_from_entries([entry FOR entry IN map_entries(try_cast({_JSON} AS MAP(VARCHAR, VARCHAR)))"
     f" IF entry.value IN ({_OF_LEVELS})])"
 )
-"""Of what a judgment says, what can be held against another's: not its reasons."""
 
 STAGES = (
     Stage(

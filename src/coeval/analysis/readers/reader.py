@@ -287,8 +287,8 @@ def source(stage: Stage, files: Sequence[str]) -> str:
     )
 
 
+# What a run's records of them are called → the view.
 _RECORDS = {"datapoints": "items", "responses": "answers", "evaluations": "judgments"}
-"""What a run's records of them are called → the view."""
 
 
 def _text(value: str) -> str:

@@ -48,8 +48,8 @@ from coeval.store.rundir import RunDir
 
 _VALUE = level_sql("level", {level: f"{2 * value:.0f}" for level, value in LEVEL_VALUE.items()})
 _HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
+# Those that were asked for and did not come stand last, and have no level.
 _FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
-"""Those that were asked for and did not come stand last, and have no level."""
 
 STAGES = (
     Stage(

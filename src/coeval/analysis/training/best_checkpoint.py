@@ -65,11 +65,11 @@ def _plain(text: str) -> str:
     return text.replace("-", "−") if float(text) else text.removeprefix("-")
 
 
+# What share of the error is left to the simultaneous interval; the authors' choice.
 _SIMULTANEOUS = 0.1
-"""What share of the error is left to the simultaneous interval; the authors' choice."""
 _DRAWS = 20_000
+# Draws that are held in memory.
 _AT_ONCE = 1_000
-"""Draws that are held in memory."""
 _HALVINGS = 60
 FEWEST = 15
 """Items; with fewer, normal errors are no guide to what luck gave."""

@@ -26,8 +26,8 @@ from coeval.store.output_folder import SUMMARY, sample_of, task_folders
 # which the checkpoint was served.
 
 _NOT_SAMPLING = {"seed", "interface", "parameters.model", "checkpoint"}
+# The reason of a record that was not made yet.
 _MISSING = "missing"
-"""The reason of a record that was not made yet."""
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -254,8 +254,8 @@ def _plain(name: str) -> str:
     return name.removeprefix("parameters.").partition(" (")[0]
 
 
+# Of the items that other checkpoints have; one that lacks more is left out rather than their items.
 _MOST_LACKING = 0.1
-"""Of the items that other checkpoints have; one that lacks more is left out rather than their items."""
 
 
 class ItemColumn(NamedTuple):

@@ -145,10 +145,10 @@ def _flipped(columns: Floats) -> Iterator[Floats]:
 
 LAST = 3
 """Checkpoints that are looked at, where nobody says another number."""
+# Of the scale: a gain that must not be overlooked.
 _WORTH = 0.1
-"""Of the scale: a gain that must not be overlooked."""
+# Of what was gained before; that counts where it is more.
 _OF_GAINED = 0.2
-"""Of what was gained before; that counts where it is more."""
 
 
 class StopSignal(msgspec.Struct, frozen=True):
@@ -274,8 +274,8 @@ def _steps(gains: Sequence[_Gain]) -> str:
 # asked the same items, and what is hard for one is hard for the next.
 
 _RESAMPLES = 2000
+# Resamples: what is held in memory at a time.
 _DRAWS_AT_ONCE = 250
-"""Resamples: what is held in memory at a time."""
 
 
 def simultaneous_bounds(scores: Floats, level: float = LEVEL) -> Sequence[Bounds]:

@@ -147,8 +147,8 @@ def _draws(items: int) -> Floats:
 FEWEST = 3
 """Checkpoints: of two, an order is right or wrong by a coin."""
 _RANK_RESAMPLES = 1000
+# Pairs of checkpoints over all resamples: what is computed at most.
 _CELLS = 20_000_000
-"""Pairs of checkpoints over all resamples: what is computed at most."""
 
 
 class RankAgreement(msgspec.Struct, frozen=True):

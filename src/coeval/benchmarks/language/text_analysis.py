@@ -37,8 +37,8 @@ _LIKELY = 0.1
 _SMOOTHING, _SMOOTHING_WIDTH = 0.5, 0.05
 _BASE_FREQUENCY = 10_000
 _LETTERS_READ = 10_000
+# Addresses are blanked before the letters are counted off; what lies beyond this is not looked at.
 _TEXT_READ = 300_000
-"""Addresses are blanked before the letters are counted off; what lies beyond this is not looked at."""
 
 Frequencies: TypeAlias = NDArray[np.float64]
 """How frequent one n-gram is in each language."""

@@ -46,10 +46,10 @@ from coeval.pricing.unknowns import (
 
 _ANSWERED = ErrorSpread(shared=0.35, task=0.25, model=0.3, cell=0.1, item=0.6)
 _JUDGED = ErrorSpread(shared=0.2, task=0.2, model=0.3, cell=0.1, item=0.4)
+# What stands in the place of an answer that is not there yet.
 _MARK = "\ue002"
-"""What stands in the place of an answer that is not there yet."""
+# Prompts whose sizes are taken of each task; the mean of the others is taken to be the same.
 _SIZED = 150
-"""Prompts whose sizes are taken of each task; the mean of the others is taken to be the same."""
 
 
 class _Prompts(NamedTuple):

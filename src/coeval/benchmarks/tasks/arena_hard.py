@@ -51,12 +51,12 @@ BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creati
 _ANSWERS = {O3_MINI: "arena-hard/baseline_o3_mini", GEMINI: "arena-hard/baseline_gemini"}
 _CREATIVE = "creative_writing"
 
+# Asset → where it lies in a checkout.
 _FILES = {
     "arena-hard/questions": "data/{benchmark}/question.jsonl",
     _ANSWERS[O3_MINI]: f"data/{{benchmark}}/model_answer/{O3_MINI}.jsonl",
     _ANSWERS[GEMINI]: f"data/{{benchmark}}/model_answer/{GEMINI}.jsonl",
 }
-"""Asset → where it lies in a checkout."""
 _CHECKOUT = Path(".external/arena-hard-auto")
 
 

@@ -24,8 +24,8 @@ PUBLISHED_EXAMPLES = 5000
 """What the published scores are means of; HealthBench Hard and Consensus are other selections."""
 
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
+# Tags by their prefix; the others stand together in ``tags``.
 _TABLES = {"theme": "theme", "axis": "axis"}
-"""Tags by their prefix; the others stand together in ``tags``."""
 
 
 class _Score(NamedTuple):

@@ -12,8 +12,8 @@ from coeval.benchmarks.tasks.following_task import FollowingTask
 
 PROMPTS = "ifbench/prompts"
 
+# Asset → where it lies in a checkout.
 _FILES = {PROMPTS: "data/IFBench_test.jsonl"}
-"""Asset → where it lies in a checkout."""
 _CHECKOUT = Path(".external/IFBench")
 
 

@@ -18,8 +18,8 @@ from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response, is
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
     from coeval.analysis.judged_answers import JudgedAnswer
 
+# Characters of a text that are shown unless all are asked for.
 _LONG = 3_000
-"""Characters of a text that are shown unless all are asked for."""
 _STYLE: dict[Level, str] = {"High": "green", "Medium": "yellow", "Low": "red"}
 
 

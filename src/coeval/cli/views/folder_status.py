@@ -29,8 +29,8 @@ from coeval.store.jsonl import whole_lines
 # --- Showing something again and again, as long as somebody is at work on it
 
 EVERY_S = 2.0
+# Of the time, at most so much is spent on looking: a large folder is looked at less often.
 _LOOKED_SHARE = 0.1
-"""Of the time, at most so much is spent on looking: a large folder is looked at less often."""
 
 
 def watch(show: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
@@ -261,8 +261,8 @@ def show_errors(errors: Path, console: Console) -> None:
         say(console, f"  {message}", "dim")
 
 
+# The part of a budget whose rest may not pay for another request.
 _TOO_LITTLE = 0.1
-"""The part of a budget whose rest may not pay for another request."""
 
 
 def limits_used(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_gaps", "tell_missing", "tell_way_on"]
 
+# On a terminal; a pipe is told of all.
 _MOST_FILES = 8
-"""On a terminal; a pipe is told of all."""
 
 
 def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:

@@ -168,8 +168,8 @@ def as_markdown(tree: Branch) -> str:
     return "\n".join(lines)
 
 
+# Measures that have tables of their own.
 _IN_TABLES = ("confusion", "expected")
-"""Measures that have tables of their own."""
 
 
 def _confusion(found: Branch) -> Iterator[str]:
@@ -406,12 +406,12 @@ def _plain(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.2f}"
 
 
+# Of the measures, what each row of their table is called, and its figures.
 _PLAIN_PARTS = (
     ("agreement", "How far judges agree", "judges", ("spa", "wpa", "kappa")),
     ("judges", "Judges, mean over the others", "judge", ("spa_mean", "wpa_mean", "kappa_mean")),
     ("teachers", "How far teachers' items tell students apart", "teacher", ("v1", "s2", "r3")),
 )
-"""Of the measures, what each row of their table is called, and its figures."""
 
 
 def _print_students(students: Branch, ranking: Branch, console: Console) -> bool:

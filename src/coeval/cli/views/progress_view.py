@@ -34,13 +34,13 @@ FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
 """Seconds between plain lines: few at first, then more, so that the log of a long run stays readable."""
 
 WIDEST_BAR, NARROWEST_BAR = 24, 4
+# Cells that are left free at the end of the last line: a terminal writes ``^C`` there, and were it folded,
+# the next drawing would begin a line too low and leave the headings of this one behind.
 _CTRL_C = 2
-"""Cells that are left free at the end of the last line: a terminal writes ``^C`` there, and were it folded,
-the next drawing would begin a line too low and leave the headings of this one behind."""
 _GAP = 2
+# Figures that go where there is no room, in this order; the bar goes before any of them, and names are cut
+# before others go.
 _SPARED = ("calls_per_s", "tokens", "not_asked", "in_batches", "cost")
-"""Figures that go where there is no room, in this order; the bar goes before any of them, and names are
-cut before others go."""
 _SPARED_LAST = ("failed", "calls")
 _SHORTEST_NAME = 8
 
@@ -166,8 +166,8 @@ def _taken(columns: Mapping[str, int]) -> int:
     return sum(wide + _GAP for wide in columns.values())
 
 
+# Digits of the tag of a job that has no id yet: enough to tell it from others.
 _TAG = 8
-"""Digits of the tag of a job that has no id yet: enough to tell it from others."""
 
 
 def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:

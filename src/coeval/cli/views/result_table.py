@@ -168,10 +168,10 @@ class Row(NamedTuple):
     dim: bool
 
 
+# Cells between two columns.
 _GAP = 3
-"""Cells between two columns."""
+# Cells left of the first column and right of the last.
 _EDGES = 2
-"""Cells left of the first column and right of the last."""
 _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
 

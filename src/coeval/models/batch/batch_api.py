@@ -140,8 +140,8 @@ T = TypeVar("T")
 
 CLOCKS_APART_S: Final = 3600.0
 """How far a host's clock may differ from ours."""
+# Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory.
 _LONGEST_LINE = 1 << 26
-"""Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory."""
 
 
 def read_answer(body: bytes, kind: type[T], what: str) -> T:

@@ -37,8 +37,8 @@ from coeval.store.jsonl import store_error
 
 # --- An answer to a batch's request, its body into memory or to disk
 
+# Bytes. No provider's results are as large; a host does not fill the disk.
 _LARGEST_DOWNLOAD: Final = 1 << 34
-"""Bytes. No provider's results are as large; a host does not fill the disk."""
 _CHUNK = 1 << 20
 
 

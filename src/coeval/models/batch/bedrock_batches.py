@@ -148,8 +148,8 @@ def _piece(file: Path, offset: int) -> bytes:
 
 
 _AWS: Final = "https://bedrock.{region}.amazonaws.com"
+# The variable by which AWS's own clients are led to another address; one service has its name behind.
 _ADDRESS = "AWS_ENDPOINT_URL"
-"""The variable by which AWS's own clients are led to another address; one service has its name behind."""
 _ROLE = re.compile(r"arn:aws(-[^:]+)?:iam::([0-9]{12})?:role/.+")
 _PAGE = 100
 _MOST_PAGES = 1_000
@@ -167,8 +167,8 @@ _STATES: Mapping[str, BatchState] = {
 }
 _CONFLICT = 409
 _QUOTA = re.compile(rb"quota|concurrent|in.progress|too many", re.IGNORECASE)
+# A job that failed so may fare better later.
 _NOT_ITS_OWN = re.compile(r"internal|unavailable|throttl|try again|capacity", re.IGNORECASE)
-"""A job that failed so may fare better later."""
 
 
 class _CreatedJob(msgspec.Struct, rename="camel", frozen=True):

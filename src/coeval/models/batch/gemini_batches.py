@@ -41,6 +41,7 @@ from coeval.store.jsonl import whole_lines
 
 # --- What Google's two batch interfaces have in common: the words for states, and how errors are told
 
+# Every other word is of a job that goes on.
 _STATES: Mapping[str, BatchState] = {
     "UNSPECIFIED": "waiting",
     "PENDING": "waiting",
@@ -51,7 +52,6 @@ _STATES: Mapping[str, BatchState] = {
     "CANCELLED": "cancelled",
     "EXPIRED": "expired",
 }
-"""Every other word is of a job that goes on."""
 
 
 class _RpcCode(NamedTuple):
@@ -60,6 +60,7 @@ class _RpcCode(NamedTuple):
 
 
 _CANCELLED = 1
+# google.rpc.Code, and the HTTP status that the API answers with where it is asked live.
 _CODES: Mapping[int, _RpcCode] = {
     2: _RpcCode("UNKNOWN", 500),
     3: _RpcCode("INVALID_ARGUMENT", 400),
@@ -77,7 +78,6 @@ _CODES: Mapping[int, _RpcCode] = {
     15: _RpcCode("DATA_LOSS", 500),
     16: _RpcCode("UNAUTHENTICATED", 401),
 }
-"""google.rpc.Code, and the HTTP status that the API answers with where it is asked live."""
 
 
 class GoogleError(msgspec.Struct, frozen=True):
@@ -160,11 +160,11 @@ INLINE_BYTES: Final = 16_000_000
 INLINE_REQUESTS: Final = 100
 """Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
 piece too, may be as long as they get."""
+# Jobs are listed with the answers that came back in one piece.
 _PAGE = 10
-"""Jobs are listed with the answers that came back in one piece."""
 _MOST_PAGES = 1_000
+# Levels of a JSON text. Answers have some 20; the decoder gives up between 500 and 1,000.
 _DEEPEST = 200
-"""Levels of a JSON text. Answers have some 20; the decoder gives up between 500 and 1,000."""
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[][{}]', re.DOTALL)
 
 

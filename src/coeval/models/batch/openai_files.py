@@ -47,8 +47,8 @@ _STATES: Mapping[str, BatchState] = {
     "expired": "expired",
     "cancelled": "cancelled",
 }
+# Codes of a batch that was refused for what else is under way.
 _NOT_NOW = ("token_limit_exceeded", "rate_limit_exceeded", "batch_limit_exceeded")
-"""Codes of a batch that was refused for what else is under way."""
 
 
 class _JobCounts(msgspec.Struct, frozen=True):

@@ -47,6 +47,7 @@ TOOL_DESCRIPTION = "Give the answer, in the form that is asked for."
 _LONGEST_MESSAGE = 500
 _CUT = ("length", "pause_turn")
 
+# The statuses that the API documents for its types of errors.
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -59,7 +60,6 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The statuses that the API documents for its types of errors."""
 
 _SPENT = re.compile(r"credit balance|usage limit|spend(?:ing)?[ _]limit|billing|purchase credits")
 _FILTERED = re.compile(r"content filter|filtering policy")
@@ -68,8 +68,8 @@ _UNTAKEN = re.compile(
     r"deprecated|extra inputs|cannot both|unexpected|unsupported|may only be|must be unset|"
     r"not (?:permitted|allowed|supported|available)"
 )
+# In this order: where two cannot be set together, temperature says more.
 _MAY_GO = ("top_k", "top_p", "temperature")
-"""In this order: where two cannot be set together, temperature says more."""
 
 
 class _AnthropicBlock(msgspec.Struct):

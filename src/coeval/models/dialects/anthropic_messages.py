@@ -96,8 +96,8 @@ class ClaudeFamily(NamedTuple):
     max_tokens: int = 8192
 
 
+# No Claude by its name, behind an address that speaks Anthropic's API: it is sent what it is asked with.
 _OTHER = ClaudeFamily(budgets=True, effort=True)
-"""No Claude by its name, behind an address that speaks Anthropic's API: it is sent what it is asked with."""
 _OLD = ClaudeFamily(cached_from=2048, max_tokens=4096)
 _BUDGETED = ClaudeFamily(budgets=True)
 _ONE = _BUDGETED._replace(drawing="one of them")
@@ -109,6 +109,9 @@ _ADAPTIVE = ClaudeFamily(
 _FIVE = _ADAPTIVE._replace(cached_from=512)
 _ALWAYS = _FIVE._replace(off=None)
 
+# A line of models ("": any), the first version, and what it takes: the first row that a model is not older
+# than holds. A minimum for the cache that is too low does no harm: a prefix that is too short is priced as
+# any other.
 _FAMILIES: tuple[tuple[str, tuple[int, int], ClaudeFamily], ...] = (
     ("fable", (5, 0), _ALWAYS),
     ("mythos", (5, 0), _ALWAYS),
@@ -133,9 +136,6 @@ _FAMILIES: tuple[tuple[str, tuple[int, int], ClaudeFamily], ...] = (
     ("", (5, 0), _FIVE),
     ("", (0, 0), _OLD),
 )
-"""A line of models ("": any), the first version, and what it takes: the first row that a model is not older
-than holds. A minimum for the cache that is too low does no harm: a prefix that is too short is priced as any
-other."""
 
 _VERSION = r"(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)"
 _NAMES = (

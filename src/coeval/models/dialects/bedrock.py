@@ -47,6 +47,8 @@ class BedrockFamily(NamedTuple):
 
 
 _NOVA = BedrockFamily(top_k=("inferenceConfig", "topK"), follows="tool")
+# The first whose pattern occurs in a model's id counts; the last is for what nobody knows: it is sent what
+# Converse has for all.
 _FAMILIES = (
     (
         r"amazon\.nova-2",
@@ -68,8 +70,6 @@ _FAMILIES = (
     (r"amazon\.titan-text|cohere\.command-(text|light)", BedrockFamily(system=False)),
     (r"", BedrockFamily()),
 )
-"""The first whose pattern occurs in a model's id counts; the last is for what nobody knows: it is sent what
-Converse has for all."""
 
 
 @lru_cache(maxsize=1024)
@@ -92,8 +92,8 @@ def nested(place: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 _MODELS = "/foundation-models?byOutputModality=TEXT&byInferenceType=ON_DEMAND"
 _PROFILES = "/inference-profiles?maxResults=1000"
+# What the page of profiles that no token stands for is called.
 _FIRST_PROFILES = ""
-"""What the page of profiles that no token stands for is called."""
 
 
 class _FoundationModel(msgspec.Struct, rename="camel"):
@@ -136,6 +136,7 @@ BEDROCK_MODELS = ModelList(_path, _page)
 
 Body: TypeAlias = dict[str, Any]
 
+# Converse's own fields; every other parameter is the model's.
 _OF_THE_BODY = frozenset(
     {
         "additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig",
@@ -143,10 +144,9 @@ _OF_THE_BODY = frozenset(
         "serviceTier", "toolConfig",
     }
 )  # fmt: skip
-"""Converse's own fields; every other parameter is the model's."""
 _OF_THE_MODEL = "additionalModelRequestFields"
+# Of these, users set some fields and leave ours.
 _GROUPS = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
-"""Of these, users set some fields and leave ours."""
 
 
 class Bedrock(Dialect):

@@ -183,6 +183,7 @@ _SCHEMA_WORDS = re.compile(
     r"output_?config|toolconfig|toolchoice|tool use|json_?schema|\bschema\b|textformat|tools\."
 )
 _FILTERED_ERRORS = re.compile(r"content filter|filtering policy")
+# Our names → what Bedrock's messages call them, in small letters.
 _FIELDS = {
     "stop": "stop_?sequences",
     "temperature": "temperature",
@@ -192,7 +193,6 @@ _FIELDS = {
     "thinking_budget": "budget_tokens|thinking",
     "reasoning_effort": "(reasoning_?)?effort|reasoning_?config|reasoning",
 }
-"""Our names → what Bedrock's messages call them, in small letters."""
 _NAMED = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _FIELDS.items()))
 
 

@@ -36,8 +36,8 @@ __all__ = ["COHERE", "Cohere"]
 _MOST_STOPS = 5
 _TOP_P = (0.01, 0.99)
 _MOST_TOP_K = 500
+# The status of a request or an answer that holds what Cohere's filter denies.
 _DENIED = 498
-"""The status of a request or an answer that holds what Cohere's filter denies."""
 _PAGE_SIZE = 1000
 
 _FINISH = {

@@ -26,8 +26,8 @@ from coeval.models.transport.connection import HttpReply
 
 # --- Google's list of models, `GET /models`, as the Gemini API answers it
 
+# The most models that Google puts on a page.
 _PAGE = 1000
-"""The most models that Google puts on a page."""
 _MOST_TOKENS = 1 << 32
 
 
@@ -75,13 +75,13 @@ Body: TypeAlias = dict[str, Any]
 
 _ROLES = {"user": "user", "assistant": "model"}
 _CONFIG = "generationConfig"
+# Fields of a request; all other parameters stand within `generationConfig`.
 _OF_THE_BODY = frozenset(
     {
         _CONFIG, "cachedContent", "contents", "labels", "modelArmorConfig", "safetySettings", "serviceTier",
         "store", "systemInstruction", "toolConfig", "tools",
     }
 )  # fmt: skip
-"""Fields of a request; all other parameters stand within `generationConfig`."""
 
 
 class _GeminiFamily(NamedTuple):
@@ -96,6 +96,7 @@ class _GeminiFamily(NamedTuple):
     structured: bool = True
 
 
+# The first that matches counts; the last is what nobody knows, such as an endpoint of one's own.
 _FAMILIES = (
     _GeminiFamily(r"gemma-3", thinking="none", system=False, structured=False),
     _GeminiFamily(r"gemini-(1|2\.0)", thinking="none"),
@@ -105,10 +106,9 @@ _FAMILIES = (
     _GeminiFamily(r"gemini-3", always_thinks=True),
     _GeminiFamily(r""),
 )
-"""The first that matches counts; the last is what nobody knows, such as an endpoint of one's own."""
 
+# What the words for effort come to in tokens: Google's table for its OpenAI-shaped endpoint.
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
-"""What the words for effort come to in tokens: Google's table for its OpenAI-shaped endpoint."""
 
 
 class Gemini(Dialect):

@@ -35,6 +35,7 @@ LONGEST_MESSAGE = 500
 _SCHEMA_WORDS = re.compile(
     r"response_?(json_?|mime_?)?(schema|type)|json ?(mode|schema)|controlled generation"
 )
+# Our names → what Google's messages call them, in small letters.
 _FIELDS = {
     "temperature": "temperature",
     "top_p": "top_?p",
@@ -45,7 +46,6 @@ _FIELDS = {
     "thinking_budget": "thinking[_ ]?budget|budget [0-9]+ is invalid",
     "reasoning_effort": "thinking[_ ]?level|thinking is not",
 }
-"""Our names → what Google's messages call them, in small letters."""
 _NAMED = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _FIELDS.items()))
 _NO_KEY = frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"})
 
@@ -169,13 +169,13 @@ _FILTERED = frozenset(
         "MODEL_ARMOR", "PROHIBITED_CONTENT", "PUP_LIMITED_DISABLED", "RECITATION", "SAFETY", "SPII",
     }
 )  # fmt: skip
+# Finish reasons of answers that came to nothing without the content being the reason.
 _FAILED = frozenset(
     {
         "IMAGE_OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE",
         "NO_IMAGE", "OTHER", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL",
     }
 )  # fmt: skip
-"""Finish reasons of answers that came to nothing without the content being the reason."""
 
 
 class _GeminiCall(msgspec.Struct):

@@ -21,8 +21,8 @@ from coeval.models.dialects.openai_error import inner_error
 # --- Read token counts as hosts report them: money and limits depend on them, and no answer is lost for their
 # sake
 
+# Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell.
 _MOST_TOKENS = 1 << 24
-"""Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell."""
 _MOST_DIGITS = 16
 
 UNCOUNTED = Usage(uncounted=True)
@@ -91,6 +91,7 @@ def cache_apart(
     )
 
 
+# Other hosts' names for OpenAI's finish reasons; the rest stays as it came.
 _FINISH = {
     None: "stop",
     "end_turn": "stop",
@@ -101,13 +102,12 @@ _FINISH = {
     "max_tokens": "length",
     "model_length": "length",
 }
-"""Other hosts' names for OpenAI's finish reasons; the rest stays as it came."""
 
+# Finish reasons of answers that the host itself broke off.
 _BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
-"""Finish reasons of answers that the host itself broke off."""
 
+# For one answer; what is more is no price.
 _MOST_USD = 10_000.0
-"""For one answer; what is more is no price."""
 
 
 class _Part(msgspec.Struct):

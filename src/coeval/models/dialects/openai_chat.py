@@ -208,8 +208,8 @@ def _as_openai_takes_it(schema: Schema, strict: bool) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": wanted}))
 
 
+# Encoded once: a run asks for few schemas many times.
 _json_schema = Memo(_as_openai_takes_it)
-"""Encoded once: a run asks for few schemas many times."""
 
 
 def _is_closed(schema: Any) -> bool:

@@ -32,15 +32,15 @@ _LONGEST_MESSAGE = 500
 _DEEPEST = 8
 
 _FILTERED = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
+# DeepSeek's filter, which has no code.
 _RISKY = "content exists risk"
-"""DeepSeek's filter, which has no code."""
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+# Groq's 400 for an answer that was made and is not the JSON that was asked for.
 _NO_JSON = "json_validate_failed"
-"""Groq's 400 for an answer that was made and is not the JSON that was asked for."""
 _NO_DEPLOYMENT = "DeploymentNotFound"
 _NO_MODEL = frozenset({"model_not_found", "unknown_model", "invalid_model", "model_not_supported"})
+# For a model that is not there Azure AI, DeepSeek, Hugging Face and Mistral have a 400.
 _ABOUT_NO_MODEL = re.compile(r"model not exist|\b(?:unknown|invalid) model\b")
-"""For a model that is not there Azure AI, DeepSeek, Hugging Face and Mistral have a 400."""
 _VERSION = re.compile(r"[^/]/v\d")
 _FORMAT_WORDS = ("response_format", "json_schema", "structured output")
 

@@ -223,8 +223,8 @@ def _worded(
     return body
 
 
+# A model is asked in few ways, each of them very often.
 _words = Memo(_worded)
-"""A model is asked in few ways, each of them very often."""
 
 
 def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:

@@ -41,13 +41,13 @@ _NO_CREDENTIALS = (
     "no credentials of Google Cloud were found: set `providers.vertex.service_account_key` in a "
     f"key file or {_VARIABLE} to a service account's key, or run `{_LOGIN}`"
 )
+# What Linux knows of the machine that it runs on.
 _PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
-"""What Linux knows of the machine that it runs on."""
 _TOKEN_TIMEOUT_S = 20.0
+# A token is renewed so long before it expires, or in the last fifth of its life if that is shorter.
 _RENEWED_BEFORE_S = 300.0
-"""A token is renewed so long before it expires, or in the last fifth of its life if that is shorter."""
+# Seconds between two renewals of a token that is still good: the endpoint may be away.
 _TRIED_AGAIN_S = 5.0
-"""Seconds between two renewals of a token that is still good: the endpoint may be away."""
 _MOST_WORDS = 300
 
 

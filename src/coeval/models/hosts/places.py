@@ -102,8 +102,8 @@ def _versioned(url: str, version: str) -> str:
 
 _CHAT = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")
+# Versions of Azure OpenAI's API that have no date; `v1` is asked where none is named.
 _UNDATED = ("", "v1", "preview", "latest")
-"""Versions of Azure OpenAI's API that have no date; `v1` is asked where none is named."""
 _AI_VERSION = "2024-05-01-preview"
 _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
 _COHERE_VERSION = re.compile(r"(/compatibility)?/v[12](/chat)?$")

@@ -106,8 +106,8 @@ INSTALL = (
 )
 GATHER_S = 0.005
 """How long a first request waits for others to be answered with it."""
+# One of these makes a folder a model: as transformers, Mistral and PEFT save them.
 _CONFIGURATIONS = ("config.json", "params.json", "adapter_config.json")
-"""One of these makes a folder a model: as transformers, Mistral and PEFT save them."""
 
 
 class LocalModel(Model):

@@ -29,8 +29,8 @@ from coeval.models.local.local_request import (
 __all__ = ["Rows", "TransformersEngine"]
 
 MOST_ROWS = 64
+# Tokens; a stop sequence is looked for at an answer's end only, as it grows.
 _STOP_WINDOW = 64
-"""Tokens; a stop sequence is looked for at an answer's end only, as it grows."""
 
 
 class TransformersEngine:

@@ -16,8 +16,8 @@ from coeval.core.records import Usage
 from coeval.core.text import dollars
 from coeval.store.jsonl import read_json, write_json_atomic
 
+# US dollars: sums of the same costs in another order differ by less.
 _ROUNDING = 1e-9
-"""US dollars: sums of the same costs in another order differ by less."""
 
 Most = Callable[[int, int], float]
 """The most US dollars that a request may cost whose prompt and whose answer have at most so many tokens."""

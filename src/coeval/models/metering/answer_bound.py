@@ -13,6 +13,7 @@ from coeval.core.records import Completion, Request, SamplingParameters
 
 __all__ = ["NO_LIMIT", "answer_limits", "counted", "most_answer_tokens", "prompt_bytes"]
 
+# How hosts call the limit on an answer, reasoning included.
 _LIMITS = frozenset(
     {
         "max_tokens",
@@ -24,11 +25,10 @@ _LIMITS = frozenset(
         "num_predict",
     }
 )
-"""How hosts call the limit on an answer, reasoning included."""
+# How hosts call the number of answers to one prompt, which are all paid for.
 _ANSWERS = frozenset({"n", "best_of", "candidateCount", "candidate_count", "num_generations"})
-"""How hosts call the number of answers to one prompt, which are all paid for."""
+# Fields of a body in which such may stand.
 _GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig", "options"})
-"""Fields of a body in which such may stand."""
 
 
 NO_LIMIT = (-1, -2)

@@ -141,10 +141,10 @@ class Admission:
 
 # --- Which request goes first where several begin alike, and the host's cache is to keep what they share
 
+# Anthropic's cache keeps a prefix for five minutes from its last use; the clocks are not the same.
 _KEPT_S = 240.0
-"""Anthropic's cache keeps a prefix for five minutes from its last use; the clocks are not the same."""
+# Prefixes that are remembered. One that is forgotten costs a turn.
 _MOST = 8192
-"""Prefixes that are remembered. One that is forgotten costs a turn."""
 
 
 class SharedPrefixes:

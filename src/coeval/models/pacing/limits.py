@@ -33,9 +33,9 @@ class Lane:
 
 
 _Refusal = Callable[[], CoevalError | None]
+# (−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane, its
+# party).
 _Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane, object]
-"""(−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane,
-its party)."""
 
 
 def unrefused() -> None:

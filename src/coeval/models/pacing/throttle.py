@@ -32,8 +32,8 @@ if sys.platform != "win32":
     import fcntl
 
 
+# Bytes: a file that holds more is somebody's, and none of ours.
 _LONGEST = 64
-"""Bytes: a file that holds more is somebody's, and none of ours."""
 
 
 def change_time(path: Path, change: Callable[[float], float | None]) -> None:
@@ -99,14 +99,14 @@ _LEASE_S = 0.05
 LONGEST_INTERVAL_S = 3_600.0
 INTERVAL, STATE_PATH = "MIN_INTERVAL_S", "EVAL_THROTTLE_STATE_PATH"
 
+# Nothing is leased that is further ahead: processes that have to wait longer compete by chance.
 _HORIZON_S = 2.0
-"""Nothing is leased that is further ahead: processes that have to wait longer compete by chance."""
+# By so much the clocks of machines that share the file may differ.
 _SKEW_S = 1.0
-"""By so much the clocks of machines that share the file may differ."""
 _LOCK_PATIENCE_S = 2.0
 _TURN_PATIENCE_S = 30.0
+# After so long, or so many intervals more, a process goes on without the file.
 _TURNS_OF_PATIENCE = 20
-"""After so long, or so many intervals more, a process goes on without the file."""
 _SHORTEST_INTERVAL_S = 1e-6
 _AGAIN_S = (0.001, 0.003)
 

@@ -64,8 +64,8 @@ LARGEST_BODY = 1 << 26
 """Bytes of a body, both as it comes and unpacked; the longest answers with log-probabilities have a tenth."""
 
 _PIECE = 1 << 20
+# How JSON begins in UTF-8 and what is like it, so not in UTF-16.
 _JSON_IN_BYTES = (b'{"', b"{\n", b"{ ")
-"""How JSON begins in UTF-8 and what is like it, so not in UTF-16."""
 _PLAIN = frozenset({"", "identity", "none"})
 _CHARSET = re.compile(r'charset\s*=\s*["\']?([\w.:-]+)', re.IGNORECASE)
 _CHARSETS_READ = ("utf-16", "utf-32", "iso8859", "cp125", "koi8", "gb", "big5", "euc", "shift_jis")

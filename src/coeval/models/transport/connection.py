@@ -21,8 +21,8 @@ LONGEST_LINE = 1 << 16
 LARGEST_HEAD = 1 << 18
 """In bytes."""
 
+# Headers that are one list when they are repeated; of all others the first counts.
 _LISTS = frozenset({"content-encoding", "transfer-encoding"})
-"""Headers that are one list when they are repeated; of all others the first counts."""
 
 
 class HttpReply(NamedTuple):

@@ -36,8 +36,8 @@ OUTAGE_AFTER_S = 30.0
 
 _LATELY_S = 1.0
 _REMEMBERED_FATES = 32
+# Connections that break: fewer are the network's, more are the host's word that there are too many.
 _CROWDED_SHARE = 1 / 16
-"""Connections that break: fewer are the network's, more are the host's word that there are too many."""
 _REMEMBERED_ROUTES = 256
 _REMEMBERED_TOKENS = 8
 
@@ -358,8 +358,8 @@ def told_of(endpoint: Endpoint, now: float) -> str | None:
 
 REACH_S = 3.0
 """How long a host is tried before it is said to be away."""
+# A host may be starting, a name service stumble; each further pause is twice as long.
 _AGAIN_AFTER_S = 0.5
-"""A host may be starting, a name service stumble; each further pause is twice as long."""
 
 
 async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:

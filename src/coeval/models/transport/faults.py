@@ -58,8 +58,8 @@ __all__ = [
 
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 _EXCERPT = 300
+# Characters of what a host says that are looked at; no message shows so many.
 _READ = 1 << 14
-"""Characters of what a host says that are looked at; no message shows so many."""
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 

@@ -34,8 +34,8 @@ from coeval.core.redaction import Redactor
 from coeval.core.shown_url import shown_url, url_secrets
 
 _ENOUGH_FILES = 65_536
+# The first that is set takes the place of the default, the system's or OpenSSL's own variables.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""The first that is set takes the place of the default, the system's or OpenSSL's own variables."""
 _OPENSSLS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
@@ -154,12 +154,12 @@ stopped for a while finds one such period when it goes on. A modem of the nineti
 what is slower keeps the connection open by a byte now and then."""
 
 _LINK_LOCAL, _LOOPBACK = 3, 2
+# How near to this machine an address is: those of the link, and others at which clouds (AWS, Alibaba, Azure)
+# tell a machine its own credentials; then loopback. 1 is what else is not of the public network, and 0 is.
 _NEAR = {
     _LINK_LOCAL: ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "100.100.100.200/32", "168.63.129.16/32"),
     _LOOPBACK: ("127.0.0.0/8", "::1/128", "0.0.0.0/8", "::/128"),
 }
-"""How near to this machine an address is: those of the link, and others at which clouds (AWS, Alibaba, Azure)
-tell a machine its own credentials; then loopback. 1 is what else is not of the public network, and 0 is."""
 _NETWORKS = [(rank, ipaddress.ip_network(network)) for rank, held in _NEAR.items() for network in held]
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data")
 

@@ -13,8 +13,8 @@ from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
 from coeval.simulation.traits import SAMPLING
 
+# ``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not.
 _NEAR = 0.86
-"""``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not."""
 
 
 def doubts(config: Config) -> Iterator[str]:

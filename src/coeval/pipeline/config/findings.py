@@ -22,8 +22,8 @@ MOST_SHOWN = 100
 
 _SHORTEST_STEM = 4
 _LONGEST_WORD = 100
+# A longer word, and what is known beyond so many, is not compared: that takes its time squared.
 _MOST_COMPARED = 500
-"""A longer word, and what is known beyond so many, is not compared: that takes its time squared."""
 _LONGEST_PATH, _LONGEST_MESSAGE = 200, 2_000
 _MOST_LISTED = 60
 

@@ -81,8 +81,8 @@ from coeval.tables.item_map import Condition
 # is asked with one.
 
 _WAY_OUT = "use access_key of the model, a key file, or the environment"
+# What may mention a key without being one.
 _PROSE = frozenset({"system_prompt", "stop", "stop_sequences"})
-"""What may mention a key without being one."""
 
 
 def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:

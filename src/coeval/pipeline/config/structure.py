@@ -23,15 +23,15 @@ from coeval.pipeline.config.schema import (
 from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
 from coeval.simulation.traits import SAMPLING
 
+# What is written where a few words may stand instead.
 _USUAL = {
     "rubric": "a mapping (factor: criterion), ",
     "target_attributes": "a mapping (name: [values]), ",
     "nuanced_attributes": "a mapping (name: [values]), ",
 }
-"""What is written where a few words may stand instead."""
 
+# What a model's parameters are called, whoever knows them.
 _PARAMETERS = OUR_KEYS.union(SAMPLING, *OPTIONS.values())
-"""What a model's parameters are called, whoever knows them."""
 
 _KINDS = {
     "string_type": "text",
@@ -54,8 +54,8 @@ _BOUNDS = {
 }
 
 
+# Unknown keys of a file that are held against the known ones, lest each stand for two mistakes.
 _MOST_GUESSED = 1_000
-"""Unknown keys of a file that are held against the known ones, lest each stand for two mistakes."""
 
 
 class Structure(NamedTuple):

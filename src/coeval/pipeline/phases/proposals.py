@@ -13,6 +13,7 @@ from coeval.core.errors import EmptyReply, Unparsable
 from coeval.core.text import extract_json, fold_name
 
 _PROMPT_KEYS = ("prompt", "question", "input", "text", "instruction", "query", "user prompt", "user input")
+# Folded names under which teachers put the two halves of an item; earlier ones win.
 _RESPONSE_KEYS = (
     "response",
     "reference",
@@ -28,10 +29,9 @@ _RESPONSE_KEYS = (
     "completion",
     "solution",
 )
-"""Folded names under which teachers put the two halves of an item; earlier ones win."""
 
+# What stands for a prompt: text, an object, or null where one is missing. A number is no question.
 _PROMPTS = (str, dict, type(None))
-"""What stands for a prompt: text, an object, or null where one is missing. A number is no question."""
 
 _NAME_KEYS = ("name", "attribute", "factor", "dimension", "title")
 _VALUES_KEYS = ("values", "options", "levels")
@@ -40,8 +40,8 @@ _CRITERION_KEYS = ("criterion", "description", "definition", "question")
 _WRAPPERS = frozenset(
     {"attributes", "target attributes", "nuanced attributes", "rubric", "factors", "criteria", "dimensions"}
 )
+# In a name they would end it too early: in a rubric's line, a template, a heading.
 _NO_MARKS = str.maketrans("", "", ':*`"{}')
-"""In a name they would end it too early: in a rubric's line, a template, a heading."""
 
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 200

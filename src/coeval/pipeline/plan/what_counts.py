@@ -56,8 +56,8 @@ def _family(parameters: Mapping[str, Any]) -> Any:
     return parameters.get("family") or parameters.get("model")
 
 
+# Of a task that was taken over and that the file does not name: this run adds nothing to it.
 _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
-"""Of a task that was taken over and that the file does not name: this run adds nothing to it."""
 
 
 def _planned_task(

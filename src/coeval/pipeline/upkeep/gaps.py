@@ -69,8 +69,8 @@ class Gaps:
             yield f"{said}; see {listed((name for name, _ in self.lacking), _MOST_NAMED)}" if files else said
 
 
+# Files in a sentence.
 _MOST_NAMED = 3
-"""Files in a sentence."""
 
 _NOUNS: dict[Phase, str] = {
     "data_generation": "item",

@@ -25,8 +25,8 @@ from coeval.reports.plots import HeatMap, heat_map, item_dots
 
 __all__ = ["benchmark_section"]
 
+# Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 3_000
-"""Of dots: of more items, those with a flag and a sample of the others."""
 _MOST_STRATA = 40
 _FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (
     "nothing wrong",

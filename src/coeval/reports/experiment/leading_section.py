@@ -133,8 +133,8 @@ def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
 
 # --- Who stands where: by all scores, without those that students gave themselves, and over the robust set
 
+# Items: over fewer, an order is chance.
 _FEWEST = 5
-"""Items: over fewer, an order is chance."""
 ALL, WITHOUT_OWN, ROBUST = "all scores", "without own", "robust set"
 
 
@@ -260,8 +260,8 @@ _SCORE = (
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
 _ACCURACY = "Share of right labels, of the whole run whatever the filter; in no score"
+# Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
-"""Label columns beside the scores; of more, the table of labels has all."""
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 _COULD = "The true difference that would be detected four times in five, among so many pairs"
 

@@ -69,8 +69,8 @@ def run_evidence(folder: RunDir, options: RobustOptions | None = None) -> Iterat
 
 # --- All scores of a run as bytes that a page computes filtered figures of
 
+# In place of a level where there is none.
 _NONE = 3
-"""In place of a level where there is none."""
 
 
 class ScoreBlocks(NamedTuple):

@@ -279,8 +279,8 @@ class ItemFacets(msgspec.Struct, frozen=True):
     attributes: dict[str, list[str]]
 
 
+# Of an attribute; of more nobody chooses in a menu.
 _MOST_VALUES = 200
-"""Of an attribute; of more nobody chooses in a menu."""
 
 _ORDER: dict[ItemOrder, str] = {
     "id": "no",

@@ -14,15 +14,15 @@ from coeval.reports.items.run_items import ItemDetail, ShownAnswer, ShownJudgmen
 
 __all__ = ["ItemSelection", "select_items", "shortened"]
 
+# So many of each kind are looked at.
 _EACH = 200
-"""So many of each kind are looked at."""
 _MOST_PAIRS = 40
+# Rows of so many items: ids are unique in a task alone.
 _MOST_ALIKE = 10_000
-"""Rows of so many items: ids are unique in a task alone."""
+# So many items that do not fit any more are tried.
 _MOST_MISSES = 20
-"""So many items that do not fit any more are tried."""
+# Characters of a text that a page holds: with what says so, no more than it shows at once (answers.js).
 _LONGEST = 19_900
-"""Characters of a text that a page holds: with what says so, no more than it shows at once (answers.js)."""
 
 
 class ItemSelection(msgspec.Struct, frozen=True):

@@ -105,14 +105,14 @@ _SCRIPTS = (
     (_SITE, "page.js"),
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
+# Sections whose figures are those of the whole run, whatever is chosen.
 _UNFILTERED = frozenset({"judges", "benchmark", "cost"})
-"""Sections whose figures are those of the whole run, whatever is chosen."""
+# Of a table that stand in the page's text; the others are shown when somebody asks for them.
 _MOST_ROWS = 60
-"""Of a table that stand in the page's text; the others are shown when somebody asks for them."""
 _NUMBER = re.compile(r"(?<![\w./:-])[±$−-]?\d[\d,.]*+(?:\s\[[^\]]*\])?(?![\w/-])")
 _LETTER = re.compile(r"[^\W\d_]")
+# Characters: longer texts in cells are prompts and notes, which no sentence quotes.
 _LONGEST_NAME = 200
-"""Characters: longer texts in cells are prompts and notes, which no sentence quotes."""
 
 
 def write_page(

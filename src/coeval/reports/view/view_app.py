@@ -204,11 +204,11 @@ _ASSETS = {
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 _LARGEST_BODY = 1 << 17
 _MOST_ROWS = 500
+# Folders: the page offers no more.
 _MOST_BESIDE = 30
-"""Folders: the page offers no more."""
 _FRAMED = "frame-ancestors 'none'"
+# Parts of an address that say which rows of a choice, and beside whose.
 _ANSWERED_BY_PAGE = ("first", "most", "beside")
-"""Parts of an address that say which rows of a choice, and beside whose."""
 
 
 def make_view_app(places: ViewedPlaces, token: ViewToken | None) -> web.Application:

@@ -32,11 +32,11 @@ StatusReader: TypeAlias = Callable[[Path], Any]
 
 Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
 
+# Where a folder's page asks for items, from where it lies.
 _API = "api/"
-"""Where a folder's page asks for items, from where it lies."""
 _SOONEST_S = 2.0
+# Of the time, at most so much is spent on reading a folder again: a large one is read less often.
 _READING_SHARE = 0.1
-"""Of the time, at most so much is spent on reading a folder again: a large one is read less often."""
 
 
 class _Read:
@@ -243,8 +243,8 @@ log = logging.getLogger("coeval")
 
 _EVERY_S = 0.5
 _PATIENCE_S = 1.0
+# So many folders are read before somebody asks for them, as comparing them wants.
 _READ_AT_ONCE = 8
-"""So many folders are read before somebody asks for them, as comparing them wants."""
 
 
 class ViewedPlaces:

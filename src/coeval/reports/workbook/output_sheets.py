@@ -63,10 +63,10 @@ def failed_sheet(reader: Reader, whole: str) -> SheetTable:
 
 
 _WHOLE = "coeval view FOLDER shows all"
+# Columns for metrics, and for what judgments say.
 _MOST_NAMES = 200
-"""Columns for metrics, and for what judgments say."""
+# A sheet holds greater numbers rounded.
 _LARGEST = 2**53
-"""A sheet holds greater numbers rounded."""
 _KEY = "md5_number(id) AS key"
 _ANSWERS = Stage(
     RESPONSES,
@@ -102,13 +102,13 @@ _SAID = Stage(
     f"NOT {good_sql(VALUE_SQL)} AS failed",
     {},
 )
+# Of what a row is, whatever it says.
 _COLUMNS = (
     ReportColumn("task", "Task"),
     ReportColumn("item", "Item"),
     ReportColumn("sample", "Sample", "count", "Of several answers to the same prompt, counting from 0"),
     ReportColumn("model", "Model"),
 )
-"""Of what a row is, whatever it says."""
 
 
 class _TaskPlace(NamedTuple):

@@ -81,6 +81,7 @@ def _ends(cell: Cell) -> tuple[float, float]:
 
 
 SUMMARY = "Summary"
+# Tables that stand before all others, each by the name of its sheet.
 _FIRST: Mapping[str, str] = {
     "metrics": "Metrics",
     "samples": "Over all samples",
@@ -89,9 +90,8 @@ _FIRST: Mapping[str, str] = {
     "panel": "Judges",
     "tasks": "Coverage",
 }
-"""Tables that stand before all others, each by the name of its sheet."""
+# Characters' width of the summary.
 _TEXT = 110
-"""Characters' width of the summary."""
 
 
 def write_workbook(

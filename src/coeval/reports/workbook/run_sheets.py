@@ -48,12 +48,12 @@ _ANSWERS = Stage(
     f"coalesce(truncated, false) AS truncated, NOT {good_sql(RESPONSE_SQL)} AS failed",
     {},
 )
+# What failed, the reader's table of it, its files, whose failure it is.
 _FAILED = (
     ("item", "datapoint", "data_generation", "teacher_model_id"),
     ("answer", "response", "response_collection", "student_model_id"),
     ("judgment", "evaluation", "evaluation", "judge_model_id"),
 )
-"""What failed, the reader's table of it, its files, whose failure it is."""
 
 
 class _ItemTexts(NamedTuple):

@@ -53,8 +53,8 @@ def cut_mark(length: int) -> str:
 
 
 CUT = re.compile(r" … \[cut: [\d,]+ characters in all\]\Z")
+# Characters that the mark takes at most.
 _MARK = 60
-"""Characters that the mark takes at most."""
 
 
 def cut_sql(column: str) -> str:
@@ -153,8 +153,8 @@ MOST_TEXT = 100_000_000
 SHORT = 300
 """Characters of a text that never count as long."""
 _NARROWEST, _WIDEST = 8, 60
+# Rows that a column's width is made for.
 _SEEN = 500
-"""Rows that a column's width is made for."""
 _NAME = 31
 
 

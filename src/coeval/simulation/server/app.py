@@ -29,10 +29,10 @@ from coeval.simulation.simulated_model import SimulatedModel
 STATUS_HEADER = "x-simulate-status"
 _LONGEST_BODY_BYTES = 64 * 2**20
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\d{1,5})?")
+# Characters of a prompt above which reading it takes a moment.
 _LONG = 50_000
-"""Characters of a prompt above which reading it takes a moment."""
+# Answers to one request after which others have their turn.
 _SOME = 100
-"""Answers to one request after which others have their turn."""
 _DONE = b"data: [DONE]\n\n"
 
 T = TypeVar("T")

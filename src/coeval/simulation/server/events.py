@@ -12,8 +12,8 @@ from aiohttp import web
 
 from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN
 
+# Events that need no waiting go out together, up to about so many bytes.
 _HELD_BYTES = 1 << 14
-"""Events that need no waiting go out together, up to about so many bytes."""
 
 
 class Timed(NamedTuple):

@@ -164,6 +164,7 @@ _FIXED: Mapping[str, Any] = {
     "batch": False,
     "no_wait": False,
 }
+# What goes to `eval-framework`'s own reading as it is; the values are its defaults.
 _AS_SET = {
     "max_examples": None,
     "num_threads": 64,
@@ -182,7 +183,6 @@ _AS_SET = {
     "judge_max_tokens": None,
     "judge_batch": False,
 }
-"""What goes to `eval-framework`'s own reading as it is; the values are its defaults."""
 
 
 class AskedFor(NamedTuple):

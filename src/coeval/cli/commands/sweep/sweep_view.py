@@ -40,11 +40,11 @@ FRAMES_PER_S = 2
 LOOK_S = 0.5
 FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
 """Seconds between plain lines: few at first, then more."""
+# Cells left free at the end of a line, where a terminal writes ``^C``.
 _CTRL_C = 2
-"""Cells left free at the end of a line, where a terminal writes ``^C``."""
 _MOST_JUDGING = 6
+# Cells of each; the task takes what is left.
 _COLUMNS = {"slot": 6, "checkpoint": 12, "task": 12, "done": 15, "tokens/s": 8, "left": 8}
-"""Cells of each; the task takes what is left."""
 
 
 class SweepView:

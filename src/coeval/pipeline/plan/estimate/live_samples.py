@@ -47,22 +47,22 @@ from coeval.pricing.unknowns import Cell, Evidence, Quantity
 
 __all__ = ["LiveSamples", "sampled_models", "short_ceilings"]
 
+# A sample that takes longer is given up: the estimate goes on without.
 _LONGEST_S = 180.0
-"""A sample that takes longer is given up: the estimate goes on without."""
+# What is judged where teachers are yet to propose a rubric.
 _STAND_IN = {"quality": "The answer does all that the task asks for, and what it states is right."}
-"""What is judged where teachers are yet to propose a rubric."""
 _FEW = 8
+# The share of its factors that a second teacher adds to those of the first.
 _ADDED = 0.35
-"""The share of its factors that a second teacher adds to those of the first."""
 _LEAST_TO_COMPARE = 2
+# What each record of a phase tells.
 _TOLD_BY: Mapping[Phase, Quantity] = {
     "data_generation": "item characters",
     "response_collection": "answer characters",
     "evaluation": "verdict ratio",
 }
-"""What each record of a phase tells."""
+# What a model does in a phase: its tasks.
 _Places: TypeAlias = list[tuple[TaskSetup, RoleModel]]
-"""What a model does in a phase: its tasks."""
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
 
 

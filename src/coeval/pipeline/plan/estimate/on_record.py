@@ -52,9 +52,8 @@ def local_tokenizer(model: str) -> Callable[[str], int] | None:
     return lambda text: len(tokenizer.encode(text).ids)
 
 
+# Bytes. Of a longer file every second record is read, or every tenth: as many as there are in so many bytes.
 _READ_WHOLE = 1 << 21
-"""Bytes. Of a longer file every second record is read, or every tenth: as many as there are in so many
-bytes."""
 
 
 _ROLES: Mapping[Phase, Role] = {

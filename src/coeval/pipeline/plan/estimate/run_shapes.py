@@ -29,10 +29,10 @@ from coeval.simulation.prose import TypicalLengths
 # Characters of what large models write when they are asked like this. A task's words on its output say most:
 # "one sentence", "an essay", "300 words"; where they say nothing, a paragraph is expected.
 
+# An answer, where nothing is said about its length.
 _USUAL = 700
-"""An answer, where nothing is said about its length."""
+# An item's prompt: the input of a task, with the particulars that it needs.
 _ITEM = 900
-"""An item's prompt: the input of a task, with the particulars that it needs."""
 _CHARACTERS = {
     "word": 6,
     "sentence": 150,
@@ -114,10 +114,10 @@ def verdict_characters(factors: Iterable[str]) -> float:
 # The prompts are made by the same templates, for the same models, from the same fields as the run's; a text
 # that is not there yet is left out, and it is told how often it will stand in the prompt.
 
+# Items whose attributes are drawn to know how long they are.
 _DRAWN = 12
-"""Items whose attributes are drawn to know how long they are."""
+# What stands in the place of a text that is not known, which no text of a task holds.
 _MARKS = {"input": "\ue000", "reference": "\ue001", "response": "\ue002"}
-"""What stands in the place of a text that is not known, which no text of a task holds."""
 
 
 class KnownPrompt(NamedTuple):
@@ -212,8 +212,8 @@ def _attributes(setup: TaskSetup, teacher: str) -> list[tuple[str, str]]:
 _WRITTEN = ErrorSpread(shared=0.3, task=0.25, model=0.16, cell=0.1, item=0.25, slope=0.2)
 _ANSWERED = ErrorSpread(shared=0.3, task=0.25, model=0.22, cell=0.1, item=0.4, slope=0.2)
 _LABELLED = ErrorSpread(shared=0.5, task=0.2, model=0.3, cell=0.1, item=0.2)
+# Of models whose usual lengths are known.
 _TYPICAL = ErrorSpread(shared=0.15, task=0.05, model=0.08, cell=0.05, item=0.3)
-"""Of models whose usual lengths are known."""
 _JUDGED = ErrorSpread(shared=0.05, task=0.03, model=0.06, cell=0.03, item=0.1)
 _PROPOSED = ErrorSpread(shared=0.3, task=0.1, model=0.2, cell=0.1, item=0.3)
 
@@ -304,8 +304,8 @@ AskedIn: TypeAlias = Callable[[Purpose, RoleModel], AskedModel]
 """How the calls of a model in a phase are priced and timed."""
 
 _NEW_FACTORS = ErrorSpread(shared=0.2, task=0.25, model=0.0, cell=0.0, item=0.12)
+# Factors that a teacher proposes.
 _OF_ONE = 4.5
-"""Factors that a teacher proposes."""
 _ADDED, _LESS = 1.6, 0.6
 """Factors that a second teacher adds to them, and how many of what one added the next one adds."""
 JSON_OF_ITEM = 34
