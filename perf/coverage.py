@@ -2,7 +2,7 @@
 
 Draws the scores of items again and again from distributions whose mean is known, and counts. Beside the
 intervals of the result table stand the two that one would take otherwise: t, and Wilson's with the effective
-sample size. Writes ``docs/coverage.md``; seeded, so that it is the same every time (a few minutes).
+sample size. Writes ``docs/evidence/coverage.md``; seeded, so that it is the same every time (a few minutes).
 
     python -m perf.coverage                 the page as it is kept
     python -m perf.coverage --repeats 200   a quick look, on the terminal
@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from coeval.analysis.intervals import Bounds, Floats, mean_over_strata
 
-PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "coverage.md"
 REPEATS = 2000
 MEANS = (0.5, 0.7, 0.9, 0.95, 0.98, 0.992, 0.999)
 ITEMS = (4, 6, 10, 20, 50, 100)

@@ -2,8 +2,8 @@
 
 Draws fresh datapoints for the same students and judges again and again, and counts. Students differ in
 ability, judges in severity, and what judges see of an answer is the same but for their own error. The truth
-is that of a run of 20,000 datapoints. Writes ``docs/measure-coverage.md``; seeded, so that it is the same
-every time (ten minutes).
+is that of a run of 20,000 datapoints. Writes ``docs/evidence/measure-coverage.md``; seeded, so that it is
+the same every time (ten minutes).
 
     python -m perf.measure_coverage                 the page as it is kept
     python -m perf.measure_coverage --repeats 100   a quick look, on the terminal
@@ -27,7 +27,7 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from perf.planted import found_errors, found_shares, judge_missing, judging_themselves, ranked
 
-PAGE = Path(__file__).parents[1] / "docs" / "measure-coverage.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "measure-coverage.md"
 REPEATS = 1000
 TRUTH = 20_000
 ITEMS = (6, 20, 100)

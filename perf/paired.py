@@ -3,7 +3,7 @@
 Draws the scores of two models on the same items again and again: an item that is hard for one is hard for
 the other. Counts how often the interval holds the true difference, how often equal models are called
 different, and how often models that differ by what a comparison promised to find are found. Writes
-``docs/paired-coverage.md``; seeded, so that it is the same every time (a minute).
+``docs/evidence/paired-coverage.md``; seeded, so that it is the same every time (a minute).
 
     python -m perf.paired                 the page as it is kept
     python -m perf.paired --repeats 200   a quick look, on the terminal
@@ -23,7 +23,7 @@ from scipy.stats import beta
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
 from coeval.analysis.intervals import Floats
 
-PAGE = Path(__file__).parents[1] / "docs" / "paired-coverage.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "paired-coverage.md"
 REPEATS = 1000
 ITEMS = (6, 10, 20, 50, 200)
 MEANS = ((0.5, 0.5), (0.5, 0.6), (0.7, 0.75), (0.9, 0.95), (0.99, 0.99), (0.99, 0.97))

@@ -2,8 +2,8 @@
 
 Simulates training runs whose truth is known, six checkpoints on the same items with several samples of each,
 and counts: bands that hold all true means, first better steps that come too early, corrected best scores that
-hold the winner's truth, stop signals and alarms that are false. Writes ``docs/training-coverage.md``; seeded,
-so that it is the same every time (ten minutes).
+hold the winner's truth, stop signals and alarms that are false. Writes
+``docs/evidence/training-coverage.md``; seeded, so that it is the same every time (ten minutes).
 
     python -m perf.training_coverage                 the page as it is kept
     python -m perf.training_coverage --repeats 40    a quick look, on the terminal
@@ -27,7 +27,7 @@ from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds, stop_signal
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
 
-PAGE = Path(__file__).parents[1] / "docs" / "training-coverage.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "training-coverage.md"
 REPEATS = 400
 STEPS = (100, 200, 300, 400, 500, 600)
 HARD, OWN = 1.0, 0.5

@@ -7,7 +7,7 @@ take seconds, and the same seed gives the same figures.
     python -m perf.trouble burst storm          some of them
     python -m perf.trouble --spread 0 --seed 2  answers that all take equally long; another seed
 
-Ends with 1 when one breaks what is promised of it; `docs/performance.md` has the table.
+Ends with 1 when one breaks what is promised of it; `docs/evidence/performance.md` has the table.
 """
 
 from __future__ import annotations

@@ -60,5 +60,5 @@ def test_the_page_is_what_is_measured() -> None:
 def test_items_that_repeat_each_other_are_one_piece_of_evidence(kind: Kind) -> None:
     found = repeated(kind, 0.8, 200, repeats=500)
     assert found.alone > 0.18
-    assert found.grouped < 0.075, "of 500: docs/paired-coverage.md has those of 5,000"
+    assert found.grouped < 0.075, "of 500: docs/evidence/paired-coverage.md has those of 5,000"
     assert found.interval < 0.075

@@ -84,7 +84,7 @@ def test_an_estimate_below_zero_is_shown_and_not_cut_off() -> None:
 
 
 def test_the_error_of_a_difference_is_that_of_the_pairs() -> None:
-    """docs/measure-coverage.md has those of a thousand runs."""
+    """docs/evidence/measure-coverage.md has those of a thousand runs."""
     for found in found_errors(60):
         assert found.reported == pytest.approx(found.pairs, rel=0.05)
         assert found.reported == pytest.approx(found.true, rel=0.1)
