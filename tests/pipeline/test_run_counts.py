@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,10 @@ async def test_five_models_in_all_roles(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_models_are_counted_without_a_walk_over_what_they_will_make(tmp_path: Path) -> None:
-    """54 million evaluations would take a minute one by one."""
-    many = 300
+    """432 million evaluations, one by one, would outlast the runner's limit."""
+    many = 600
     lab = Lab(tmp_path, [model(f"m{n}") for n in range(many)], [task(total=2)])
-    began = time.process_time()
     assert foretold(lab) == exactly(0, 0, 2 * many, 2 * many**2, 2 * many**3)
-    assert time.process_time() - began < 15
 
 
 CASES: dict[str, tuple[list[dict[str, Any]], tuple[int, ...]]] = {
