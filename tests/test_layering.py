@@ -66,7 +66,7 @@ LATE_IMPORTS = {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
     },
-    "pipeline/start/begin.py": {
+    "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "numpy is slow, and only estimates and budgets need it"
     },
     "cli/loop.py": {"uvloop": "not on Windows"},

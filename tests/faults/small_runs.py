@@ -18,9 +18,10 @@ from ruamel.yaml import YAML
 from coeval.engine.session import ErrorLine
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
-from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.run import arun
-from coeval.pipeline.run_session import RunOptions, RunSummary
+from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.run_session import RunSummary
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RunDir
 
@@ -85,7 +86,9 @@ async def run(file: Path, *, hurried: bool = True, **options: Any) -> RunSummary
     """Carry the experiment out in this process; ``hurried``: backoff takes no time worth the name."""
     http = Http(clock=lambda: time.monotonic() * HURRY, sleep=lambda s: asyncio.sleep(s / HURRY))
     keys = Keys.load(None, env={}, cwd=file.parent, home=file.parent)
-    return await arun(load_config(file), RunOptions(**options), keys=keys, http=http if hurried else None)
+    how = RunOptions(**options)
+    config = read_config(file, start=how).config
+    return await arun(config, how, keys=keys, http=http if hurried else None)
 
 
 def folder_of(file: Path) -> RunDir:

@@ -21,7 +21,7 @@ from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.preview import preview_run
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.only import sample_only
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.unknowns import Span

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from pipeline.experiments import PHASES, ROLES, Lab, listen, model, quiz, task
 
-from coeval.api import find_keys, load_config
+from coeval.api import find_keys
 from coeval.core.errors import UsageError
+from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import estimated_start
 from coeval.pipeline.plan.forecast import Forecast, forecast
-from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pricing.estimate import Estimate
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.unknowns import Span
@@ -96,7 +96,8 @@ def options_of(how: dict[str, Any]) -> RunOptions:
 
 def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
     try:
-        return forecast(load_config(lab.file), options_of(how))
+        options = options_of(how)
+        return forecast(read_config(lab.file, start=options).config, options)
     except UsageError:
         return None
 
@@ -104,7 +105,9 @@ def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
 def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
     prices = PriceBook()
     try:
-        start = estimated_start(load_config(lab.file), options_of(how), find_keys(), prices)
+        options = options_of(how)
+        loaded = read_config(lab.file, start=options).config
+        start = estimated_start(loaded, options, find_keys(), prices)
     except UsageError:
         return None
     evidence = evidence_of(start.config, start.preview)

@@ -12,7 +12,7 @@ from pipeline.experiments import Lab, listen, model
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Wanted, inspect
 from coeval.store.rundir import RunDir
 

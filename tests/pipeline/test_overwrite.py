@@ -12,7 +12,7 @@ from pipeline.experiments import PHASES, Lab, content, listen, model, task
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 
 CAST = [model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")]
 BLUEPRINT = {"attribute_mapping": "Keep", "rubric_mapping": "Keep"}

@@ -14,7 +14,7 @@ from coeval.analysis.planned_names import BeyondTotal
 from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Wanted, repair
 from coeval.store.rundir import RunDir
 

@@ -18,8 +18,7 @@ from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan import walk
 from coeval.pipeline.plan.count_plan import PlanCount
 from coeval.pipeline.plan.preview import preview_run
-from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.rundir import RunDir
 

@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, listen, model, over_http, quiz, served, ta
 from coeval.api import load_config
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 
 AUTO: dict[str, Any] = {"target_attributes": "auto", "nuanced_attributes": "auto", "rubric": "auto"}
 FIVE = [model(name) for name in ("ann", "ben", "cat", "dan", "eve")]

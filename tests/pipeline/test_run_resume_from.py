@@ -18,7 +18,7 @@ from coeval.cli.views.result_table import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 LEGACY = ROOT.parent / "shared" / "reference" / "legacy_run"

@@ -12,23 +12,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from coeval.api.run_handle import Records, Run, compare, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
-from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.engine.progress import Watcher
 from coeval.models.batch.waiting.job_list import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.run import arun as _arun
-from coeval.pipeline.run_session import RunOptions, RunSummary
-from coeval.pipeline.start.checks import Start, run_folder
+from coeval.pipeline.run_options import RunOptions, Stance, run_folder
+from coeval.pipeline.run_session import RunSummary
+from coeval.pipeline.start.checks import check_start
 
 __all__ = [
     "CoevalError",
@@ -152,29 +150,32 @@ async def arun(
     Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once, as
     asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
     """
-    options = _options(continue_run, overwrite, only_models, changed)
-    batches = BatchMode.WAIT if wait else BatchMode.SUBMIT
-    options = replace(options, phase_barriers=phase_barriers, batches=batches)
-    start = Start(continue_run, overwrite, options.only_models)
-    loaded = config if isinstance(config, Config) else read_config(config, start=start).config
-    found = find_keys(keys)
-    event = interrupt or asyncio.Event()
-    async with shown(progress, watcher, event) as watching:
-        summary = await _arun(loaded, options, keys=found, watcher=watching, interrupt=event)
-    run = Run(run_folder(loaded).path, summary)
-    if loaded.experiment.report and summary.begun:
-        await asyncio.to_thread(run.write_report)
-    return run
-
-
-def _options(continue_run: bool, overwrite: bool, only_models: Sequence[str], changed: str) -> RunOptions:
-    if continue_run and overwrite:
-        raise UsageError(f"{CONTINUE} and {OVERWRITE} exclude each other; give one of them")
     if isinstance(only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{only_models}"]')
     if changed not in (known := [stance.value for stance in Stance]):
         raise UsageError(f'changed="{changed}" is unknown; use {", ".join(known)}')
-    return RunOptions(continue_run, overwrite, tuple(only_models), Stance(changed))
+    batches = BatchMode.WAIT if wait else BatchMode.SUBMIT
+    stance, names = Stance(changed), tuple(only_models)
+    options = RunOptions(continue_run, overwrite, names, stance, phase_barriers, batches)
+    if isinstance(config, Config):
+        check_start(config, options)
+    else:
+        config = read_config(config, start=options).config
+    event = interrupt or asyncio.Event()
+    async with shown(progress, watcher, event) as watching:
+        return await run_checked(config, options, keys=find_keys(keys), watcher=watching, interrupt=event)
+
+
+async def run_checked(
+    config: Config, options: RunOptions, *, keys: Keys, watcher: Watcher, interrupt: asyncio.Event
+) -> Run:
+    """Run a configuration that was loaded for a start with these options, and write its report if it asks for
+    one; raises as `run`."""
+    summary = await _arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
+    run = Run(run_folder(config).path, summary)
+    if config.experiment.report and summary.begun:
+        await asyncio.to_thread(run.write_report)
+    return run
 
 
 def find_keys(path: str | Path | None = None) -> Keys:

@@ -27,14 +27,15 @@ from coeval.pipeline.plan.count_plan import (
     remember_recipes,
 )
 from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.preview import make_plan, preview_run
-from coeval.pipeline.plan.recorded import Recorded, Stance
+from coeval.pipeline.plan.preview import make_plan
+from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_flow import RunFlow
-from coeval.pipeline.run_session import RunOptions, RunSession, RunSummary
-from coeval.pipeline.start.begin import Begun, begun
+from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_session import RunSession, RunSummary
+from coeval.pipeline.start.begin_run import Begun, begun
 
 log = logging.getLogger("coeval")
 
@@ -111,13 +112,13 @@ def _noted_if_cancelled(start: Begun) -> Iterator[None]:
 
 
 async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
-    running, preview = start.running, start.preview
+    running = start.running
     setups = await _draw_blueprint(start)
     for setup in setups:
         for sentence in setup.clippings():
             watcher.warn(sentence)
-    if preview is not None and not preview.unsettled and not start.blocked:
-        plan, found = preview.plan, preview.plan_count
+    if start.as_previewed:
+        plan, found = start.preview.plan, start.preview.plan_count
     else:
         plan = _plan(running, running.options, setups)
         found = count_plan(plan)
@@ -168,8 +169,7 @@ def _foretell(start: Begun) -> None:
     """Show what is planned from the first moment on; calls of phases 3–5 that depend on what phases 1–2
     find are a range until then."""
     running = start.running
-    preview = start.preview or preview_run(running.config, running.options)
-    foreseen = expected(running.config, preview)
+    foreseen = expected(running.config, start.preview)
     for phase in PHASES:
         planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase).high
         calls = foreseen.calls_of_phase(phase)

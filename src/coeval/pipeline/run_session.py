@@ -13,11 +13,11 @@ from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
 from coeval.engine.session import Session
 from coeval.engine.work import Done, Work, from_iterable
-from coeval.models.batch.waiting.job_list import BatchMode, PendingJob
-from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
+from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
 from coeval.pipeline.phases.supplied import ShortSupply
-from coeval.pipeline.plan.recorded import Stance
+from coeval.pipeline.run_options import RunOptions
 from coeval.store.rundir import RunDir
 
 # --- What a run came to: counts per phase, what is missing and why
@@ -92,24 +92,6 @@ class RunSummary:
         header = ("phase", "planned", "there", "made now", "failed", "not asked")
         title = f"{'Interrupted' if self.interrupted else 'Finished'}, exit code {self.exit_code}"
         return html_table(title, header, rows) + html_lines([*self.notes, *self.stopped.values()])
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a run is started; the defaults are those of ``coeval run`` without flags."""
-
-    continue_run: bool = False
-    overwrite: bool = False
-    only_models: tuple[str, ...] = ()
-    stance: Stance = Stance.REFUSE
-    phase_barriers: bool = False
-    batches: BatchMode = BatchMode.WAIT
-
-    def mode(self, config: Config, phase: Phase) -> Mode:
-        """A phase's mode: ``--continue`` is Keep for phases 1–2 and Extend for 3–5."""
-        if self.continue_run:
-            return "Keep" if phase in PHASES[:2] else "Extend"
-        return config.experiment.mode(phase)
 
 
 @dataclass(slots=True)

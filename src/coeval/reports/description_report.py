@@ -12,7 +12,7 @@ from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.in_words import calls, hours, summed_up
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.unknowns import Span
 from coeval.reports.content import (

@@ -10,13 +10,13 @@ import pytest
 
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import read_config
-from coeval.pipeline.start.checks import Start
+from coeval.pipeline.run_options import RunOptions
 
 
 def start(text: str, **how: Any) -> list[str]:
     Path("e.yaml").write_text(text)
     try:
-        read_config("e.yaml", start=Start(**how))
+        read_config("e.yaml", start=RunOptions(**how))
     except ConfigError as error:
         return error.problems
     return []

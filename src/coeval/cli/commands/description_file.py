@@ -13,8 +13,7 @@ from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, described_start, with_savings
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Report
 from coeval.reports.description_report import DescribedExperiment
@@ -35,7 +34,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     """
     prices = PriceBook()
     prices.refuse_strangers(HOSTS, HOSTS.own)
-    options = RunOptions(continue_run=run_folder(config).meta.exists())
+    options = RunOptions.so_far(config)
     start = described_start(config, options, keys, prices)
     assumed = Assumed(prices, evidence_of(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
@@ -47,7 +46,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
 def _changed(start: EstimatedStart, options: RunOptions) -> Iterator[str]:
     """Why the run could not go on as it is, where records of another configuration stand."""
     try:
-        start.preview.refuse_changed(options.stance)
+        start.preview.refuse(options)
     except UsageError as changed:
         yield str(changed)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from shlex import quote
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -31,9 +31,7 @@ from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings
-from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.only import sample_only
 from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
 from coeval.pricing.price_book import PriceBook
@@ -41,22 +39,17 @@ from coeval.pricing.unknowns import Evidence
 from coeval.store.jsonl import write_json_atomic
 
 
-def estimate_and_report(config: Config, how: dict[str, Any], *, as_json: bool = False) -> int:
+def estimate_and_report(
+    config: Config, options: RunOptions, key_file: Path | None, *, as_json: bool = False
+) -> int:
     """Estimate what a run that starts so costs, write it beside where the run will be, and show it; the exit
     code."""
     results, messages = streams.results(), streams.messages()
-    options = RunOptions(
-        continue_run=how["continue_run"],
-        overwrite=how["overwrite"],
-        only_models=how["only_models"],
-        stance=Stance(how["changed"]),
-        phase_barriers=how["phase_barriers"],
-    )
     prices = PriceBook()
     prices.refuse_strangers(HOSTS, HOSTS.own)
     for sentence in doubts(config):
         warn(messages, sentence)
-    keys = find_keys(how["keys"])
+    keys = find_keys(key_file)
     start = estimated_start(config, options, keys, prices)
     for sentence in start.warnings:
         warn(messages, sentence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -60,7 +60,6 @@ def generate(
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.commands.description_file import refuse_place
-    from coeval.cli.commands.run_command import overridden
     from coeval.core.errors import Draining, UsageError
     from coeval.pipeline.config.load_file import read_config
     from coeval.pipeline.start.settled_file import refuse_credentials, settled_file
@@ -73,15 +72,13 @@ def generate(
     if out.exists() and (not overwrite or out.samefile(config)):
         ways = "name another file" if overwrite else "--overwrite replaces it, or name another file"
         raise UsageError(f"--out {out} is there already; {ways}")
-    values: dict[str, Any] = {
-        name: given.value
-        for name, given in (("probe_mode", probe), ("probe_on_fail", probe_on_fail))
-        if given is not None
-    }
     loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
     refuse_credentials(loaded)
+    settled = loaded.with_settings(
+        probe_mode=probe and probe.value, probe_on_fail=probe_on_fail and probe_on_fail.value
+    )
     try:
-        proposed = _ask(overridden(loaded.config, values), found, anew=ask_again)
+        proposed = _ask(settled.config, found, anew=ask_again)
     except Draining as stopped:
         from coeval.cli.streams import say
 
@@ -90,9 +87,9 @@ def generate(
     _tell(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
-    settled = settled_file(config, loaded, proposed.parts)
-    write_bytes_atomic(out, settled.text.encode())
-    _show(settled, proposed, out, report, found)
+    written = settled_file(config, loaded, proposed.parts)
+    write_bytes_atomic(out, written.text.encode())
+    _show(written, proposed, out, report, found)
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 

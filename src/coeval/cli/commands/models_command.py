@@ -93,13 +93,12 @@ def _specs(
     from coeval.engine.host_survey import at_hosts, everywhere
     from coeval.models.catalog import HOSTS
     from coeval.pipeline.config.load_file import load_config
-    from coeval.pipeline.run_session import RunOptions
-    from coeval.pipeline.start.begin import resolved_models
-    from coeval.pipeline.start.checks import run_folder
+    from coeval.pipeline.run_options import RunOptions
+    from coeval.pipeline.start.open_start import resolved_models
 
     if config is not None:
         settled = load_config(config)
-        options = RunOptions(continue_run=run_folder(settled).meta.exists())
+        options = RunOptions.so_far(settled)
         resolved = resolved_models(settled, options, keys, prices).config
         return at_hosts(model.spec() for model in resolved.models)
     if interface is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -61,21 +61,10 @@ def plan(
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
     from coeval.cli.commands.estimate_report import estimate_and_report
-    from coeval.cli.commands.run_command import only_named, overridden, refuse_contradictions
-    from coeval.pipeline.config.load_file import read_config
-    from coeval.pipeline.start.checks import Start
+    from coeval.cli.commands.run_command import only_named, stance_of, started_file
+    from coeval.pipeline.run_options import RunOptions
 
-    refuse_contradictions(continue_run, overwrite, resume, redo_changed, keep_changed)
-    names = only_named(only_models)
-    loaded = read_config(config, resume_from=resume, start=Start(continue_run, overwrite, names)).config
-    how: dict[str, Any] = {
-        "continue_run": continue_run,
-        "overwrite": overwrite,
-        "only_models": names,
-        "changed": "redo" if redo_changed else "keep" if keep_changed else "refuse",
-        "phase_barriers": phase_barriers,
-        "keys": keys,
-    }
-    if estimate_samples is not None:
-        loaded = overridden(loaded, {"estimate_samples": estimate_samples})
-    raise typer.Exit(estimate_and_report(loaded, how, as_json=as_json))
+    stance = stance_of(redo_changed, keep_changed)
+    options = RunOptions(continue_run, overwrite, only_named(only_models), stance, phase_barriers)
+    settled = started_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
+    raise typer.Exit(estimate_and_report(settled.config, options, keys, as_json=as_json))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,10 @@ from coeval.cli.command_names import ExperimentFile, KeyFile, LogLevel, OnFail, 
 from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
-    from coeval.pipeline.config.schema import Config
+    from pathlib import Path
+
+    from coeval.pipeline.config.load_file import Loaded
+    from coeval.pipeline.run_options import RunOptions, Stance
 
 
 @nothing_begun()
@@ -87,41 +90,27 @@ def run(
     """
     if log_level is LogLevel.DEBUG:
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
-    refuse_contradictions(continue_run, overwrite, resume, redo_changed, keep_changed)
-    wanted = {
-        "log_level": log_level,
-        "probe_mode": probe,
-        "probe_on_fail": probe_on_fail,
-    }
-    values: dict[str, Any] = {name: given.value for name, given in wanted.items() if given is not None}
-    if estimate_samples is not None:
-        values["estimate_samples"] = estimate_samples
-    if report:
-        values["report"] = True
     from coeval.cli.commands.run_report import count_calls, run_and_report
-    from coeval.pipeline.config.load_file import read_config
-    from coeval.pipeline.start.checks import Start
+    from coeval.models.batch.waiting.job_list import BatchMode
+    from coeval.pipeline.run_options import RunOptions
 
-    names = only_named(only_models)
-    start = Start(continue_run, overwrite, names)
-    loaded = read_config(config, resume_from=resume, start=start)
-    settled = overridden(loaded.config, values)
-    how: dict[str, Any] = {
-        "continue_run": continue_run,
-        "overwrite": overwrite,
-        "only_models": names,
-        "changed": "redo" if redo_changed else "keep" if keep_changed else "refuse",
-        "phase_barriers": phase_barriers,
-        "wait": not no_wait,
-        "keys": keys,
-    }
+    stance, names = stance_of(redo_changed, keep_changed), only_named(only_models)
+    batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
+    options = RunOptions(continue_run, overwrite, names, stance, phase_barriers, batches)
+    settled = started_file(config, options, resume).with_settings(
+        log_level=log_level and log_level.value,
+        probe_mode=probe and probe.value,
+        probe_on_fail=probe_on_fail and probe_on_fail.value,
+        estimate_samples=estimate_samples,
+        report=report or None,
+    )
     if dry_run:
-        raise typer.Exit(count_calls(settled, how))
+        raise typer.Exit(count_calls(settled.config, options, keys))
     if estimate_only:
         from coeval.cli.commands.estimate_report import estimate_and_report
 
-        raise typer.Exit(estimate_and_report(settled, how))
-    raise typer.Exit(run_and_report(settled, how, config))
+        raise typer.Exit(estimate_and_report(settled.config, options, keys))
+    raise typer.Exit(run_and_report(settled.config, options, keys, config))
 
 
 def only_named(only_models: str | None) -> tuple[str, ...]:
@@ -129,23 +118,21 @@ def only_named(only_models: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in only_models.split(",") if name.strip()) if only_models else ()
 
 
-def refuse_contradictions(
-    continue_run: bool, overwrite: bool, resume: str | None, redo_changed: bool, keep_changed: bool
-) -> None:
-    """Raises UsageError for flags that exclude each other."""
+def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
+    """What to do with records of another configuration; raises UsageError where both flags say it."""
     from coeval.core.errors import UsageError
+    from coeval.pipeline.run_options import Stance
 
-    for one, other, first, second in (
-        ("--continue", "--overwrite", continue_run, overwrite),
-        ("--continue", "--resume", continue_run, resume is not None),
-        ("--redo-changed", "--keep-changed", redo_changed, keep_changed),
-    ):
-        if first and second:
-            raise UsageError(f"{one} and {other} exclude each other; give one of them")
+    if redo_changed and keep_changed:
+        raise UsageError("--redo-changed and --keep-changed exclude each other; give one of them")
+    return Stance.REDO if redo_changed else Stance.KEEP if keep_changed else Stance.REFUSE
 
 
-def overridden(config: Config, values: dict[str, Any]) -> Config:
-    """The configuration with the command line's settings in place of the file's."""
-    if not values:
-        return config
-    return config.model_copy(update={"experiment": config.experiment.model_copy(update=values)})
+def started_file(file: Path, options: RunOptions, resume: str | None) -> Loaded:
+    """The experiment file, checked for a start with these options; ``resume`` overrides resume_from."""
+    from coeval.core.errors import UsageError
+    from coeval.pipeline.config.load_file import read_config
+
+    if options.continue_run and resume is not None:
+        raise UsageError("--continue and --resume exclude each other; give one of them")
+    return read_config(file, resume_from=resume, start=options)

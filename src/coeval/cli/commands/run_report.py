@@ -6,11 +6,10 @@ import asyncio
 import importlib
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from rich.console import Console
 
-from coeval.api import Run, arun, find_keys
+from coeval.api import Run, find_keys, run_checked
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
@@ -25,23 +24,16 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
-from coeval.pipeline.plan.recorded import Stance
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.begin import resolved_models
+from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.inherit import inherited_phases
+from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.price_book import PriceBook
 
 
-def count_calls(config: Config, how: dict[str, Any]) -> int:
+def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
     results, messages = streams.results(), streams.messages()
-    options = RunOptions(
-        continue_run=how["continue_run"],
-        overwrite=how["overwrite"],
-        only_models=how["only_models"],
-        stance=Stance(how["changed"]),
-    )
-    config, choices = _resolved(config, options, how["keys"], messages)
+    config, choices = _resolved(config, options, keys, messages)
     for sentence in doubts(config):
         warn(messages, sentence)
     foreseen = forecast(config, options)
@@ -117,23 +109,23 @@ def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: 
         return Resolved(config)
 
 
-def run_and_report(config: Config, how: dict[str, Any], file: Path) -> int:
+def run_and_report(config: Config, options: RunOptions, key_file: Path | None, file: Path) -> int:
     """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
-    messages = streams.messages()
+    messages, keys = streams.messages(), find_keys(key_file)
+
+    async def work(interrupt: asyncio.Event) -> Run:
+        loading = asyncio.create_task(_load_analysis())
+        try:
+            return await run_checked(config, options, keys=keys, watcher=terminal, interrupt=interrupt)
+        finally:
+            loading.cancel()
+
     with Terminal(messages) as terminal:
-        run = run_async(interruptible(lambda event: _run(config, how, terminal, event), terminal.note))
-    _report(run, streams.results(), messages, _way_on(file, how))
+        run = run_async(interruptible(work, terminal.note))
+    _report(run, streams.results(), messages, _way_on(file, options))
     if config.experiment.report and run.summary is not None and run.summary.begun:
         say(messages, f"Report: {run.path / 'report.html'}")
     return run.exit_code
-
-
-async def _run(config: Config, how: dict[str, Any], terminal: Terminal, interrupt: asyncio.Event) -> Run:
-    loading = asyncio.create_task(_load_analysis())
-    try:
-        return await arun(config, **how, watcher=terminal, progress=False, interrupt=interrupt)
-    finally:
-        loading.cancel()
 
 
 async def _load_analysis() -> None:
@@ -144,10 +136,11 @@ async def _load_analysis() -> None:
     await asyncio.to_thread(importlib.import_module, "coeval.analysis.scores")
 
 
-def _way_on(file: Path, how: dict[str, Any]) -> str:
+def _way_on(file: Path, options: RunOptions) -> str:
     """The command that goes on as this one began."""
-    changed = {"redo": " --redo-changed", "keep": " --keep-changed"}.get(how["changed"], "")
-    only = f" --only-models {quote(','.join(how['only_models']))}" if how["only_models"] else ""
+    stance = options.stance
+    changed = f" --{stance.value}-changed" if stance in (Stance.REDO, Stance.KEEP) else ""
+    only = f" --only-models {quote(','.join(options.only_models))}" if options.only_models else ""
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}"
 
 

@@ -129,7 +129,7 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
     from coeval.core.errors import UsageError
     from coeval.core.text import dollars
     from coeval.models.metering.account_file import settle_accounts
-    from coeval.pipeline.start.begin import own_usage
+    from coeval.pipeline.start.open_start import own_usage
     from coeval.store.rundir import RunDir
 
     if writer is not None:

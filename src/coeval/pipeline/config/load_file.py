@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,8 @@ from coeval.pipeline.config.rules import broken_rules, complete_items, complete_
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_path
-from coeval.pipeline.start.checks import Start, start_findings
+from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.start.checks import start_findings
 from coeval.store.rundir import RunDir
 
 # --- An experiment given as data, from Python, in place of a YAML file: the same keys, the same rules
@@ -106,6 +107,12 @@ class Loaded:
     data: dict[str, Any]
     lines: FindingLines
 
+    def with_settings(self, **values: Any) -> Loaded:
+        """The same, with settings of ``experiment`` in place of the file's (None: as the file has it)."""
+        given = {name: value for name, value in values.items() if value is not None}
+        experiment = self.config.experiment.model_copy(update=given)
+        return replace(self, config=self.config.model_copy(update={"experiment": experiment}))
+
 
 def load_config(source: Source) -> Config:
     """Read and check an experiment: the path of its file, or a mapping with the sections of one.
@@ -119,7 +126,7 @@ def load_config(source: Source) -> Config:
 
 
 def read_config(
-    source: Source | Document, *, resume_from: str | None = None, start: Start | None = None
+    source: Source | Document, *, resume_from: str | None = None, start: RunOptions | None = None
 ) -> Loaded:
     """Read and check an experiment, keeping what was read; ``resume_from`` overrides the key's.
 

@@ -14,10 +14,10 @@ from coeval.core.errors import UsageError
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.engine.model_work import differences
 from coeval.engine.progress import WorkCounts
-from coeval.pipeline.plan.recorded import Stance
 from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Walk
+from coeval.pipeline.run_options import Stance
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
 

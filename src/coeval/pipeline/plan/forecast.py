@@ -17,8 +17,7 @@ from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.begin import check_startable
+from coeval.pipeline.run_options import RunOptions
 
 NONE = Calls(0, 0)
 Place: TypeAlias = tuple[Phase, str]
@@ -64,11 +63,10 @@ def forecast(config: Config, options: RunOptions) -> Forecast:
     Raises
     ------
     UsageError
-        it would not start: `check_startable`, or good records of another configuration are there.
+        it would not start: see `Preview.refuse`.
     """
-    check_startable(config, options)
     preview = preview_run(config, options)
-    preview.refuse_changed(options.stance)
+    preview.refuse(options)
     return expected(config, preview)
 
 

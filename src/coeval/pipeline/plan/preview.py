@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from coeval.core.errors import UsageError
+from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import task_prefix
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.phases.proposals import MOST_NAMES
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, refuse_changed
-from coeval.pipeline.plan.recorded import Recorded, Stance
+from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import build_setup
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
 from coeval.store.rundir import RunDir
 
@@ -43,14 +44,21 @@ class Preview:
     standing: RunDir
     supply: Supply
 
-    def refuse_changed(self, stance: Stance) -> None:
+    def refuse(self, options: RunOptions) -> None:
         """
         Raises
         ------
         UsageError
-            good records stand that would be made otherwise now, whatever teachers propose.
+            good records stand that would be made otherwise now, whatever teachers propose; or what stands
+            would be moved away for a run that could not do anything.
         """
-        refuse_changed(self.least, self.plan.setups, self.standing, stance, self.supply.changed_tables())
+        changed = self.supply.changed_tables()
+        refuse_changed(self.least, self.plan.setups, self.standing, options.stance, changed)
+        if options.overwrite and options.only_models and not self.plan_count.total().owed:
+            raise UsageError(
+                f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what "
+                f"they take part in needs work of others first; use {CONTINUE}, or name those too"
+            )
 
 
 def make_plan(
@@ -71,10 +79,25 @@ def make_plan(
     )
 
 
-def preview_run(config: Config, options: RunOptions) -> Preview:
-    """Read what there is; nothing is asked, created or changed.
+def supply_of(config: Config, options: RunOptions) -> Supply:
+    """What benchmark teachers and tables supply to a run that starts now; nothing is changed.
 
-    Benchmark teachers without items yet count with ``sampling.total`` of them.
+    Raises
+    ------
+    ConfigError
+        some of it cannot be used.
+    """
+    taken = None if options.continue_run else phase_3_source(config)
+    supply = read_supply(config, run_folder(config), taken)
+    supply.refuse_flawed()
+    return supply
+
+
+def preview_run(config: Config, options: RunOptions, supply: Supply | None = None) -> Preview:
+    """Read what there is; nothing is asked, created or changed. A start reads and counts this once.
+
+    Benchmark teachers without items yet count with ``sampling.total`` of them. ``supply``: as `supply_of`
+    read it.
 
     Raises
     ------
@@ -86,8 +109,7 @@ def preview_run(config: Config, options: RunOptions) -> Preview:
     folder = run_folder(config)
     folder.refuse_unreadable()
     source = None if options.continue_run else source_folder(config)
-    supply = read_supply(config, folder, None if options.continue_run else phase_3_source(config))
-    supply.refuse_flawed()
+    supply = supply_of(config, options) if supply is None else supply
     config = with_found_labels(config, supply)
     recorded = _records(config, options, folder, source, supply)
     blueprint = _Foreseen(config, options, folder, source)

@@ -290,18 +290,6 @@ def _misnamed(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-class Stance(Enum):
-    """What a run does with good records of another configuration, or made from other content.
-
-    ``TELL`` is for whoever only looks: they stand, as with ``KEEP``, and are named, as with ``REFUSE``.
-    """
-
-    REFUSE = "refuse"
-    REDO = "redo"
-    KEEP = "keep"
-    TELL = "tell"
-
-
 def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> int:
     """The askings that all records of an id count; the seed of the next one depends on it."""
     entry = index.get(key)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from coeval.core.records import id_fields, item_id, item_prefix
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded, Stance
+from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.run_options import Stance
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from coeval.core.errors import StoreError, UsageError
+from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.text import listed
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.schema import PHASES, Config, Items, Phase
 from coeval.pipeline.phases.supplied import item_map, source_of
+from coeval.pipeline.run_options import RunOptions
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 from coeval.tables.item_map import is_condition, unknown_columns
@@ -68,19 +68,20 @@ _RESCUE = (
 )
 
 
-class Start(NamedTuple):
-    """How a run is started, as far as it depends on its folder and models whether it can be."""
+def check_start(config: Config, options: RunOptions) -> None:
+    """Check a configuration that was loaded before it was known how its run is to start.
 
-    continue_run: bool = False
-    overwrite: bool = False
-    only_models: tuple[str, ...] = ()
+    Raises
+    ------
+    ConfigError
+        the run cannot start so; nothing has been created.
+    """
+    findings = list(start_findings(Draft(config.model_dump(), frozenset()), options))
+    if findings:
+        raise ConfigError([f"{render_path(f.path)}  {f.rule}  {f.message}" for f in findings])
 
 
-def run_folder(config: Config) -> RunDir:
-    return RunDir(Path(config.experiment.storage_folder) / config.experiment.id)
-
-
-def start_findings(draft: Draft, start: Start) -> Iterator[Finding]:
+def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     """Why the run cannot start as asked; nothing where it can. Raises StoreError where its folder holds links
     that lead out of it, or pipes and the like.
 

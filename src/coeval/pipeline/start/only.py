@@ -11,17 +11,14 @@ from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars
 from coeval.engine.model_work import Asking
 from coeval.engine.probing import Probing, try_models
-from coeval.engine.progress import Board
-from coeval.engine.session import Session, SessionContext, opened, unless_interrupted
+from coeval.engine.session import Session, SessionContext, unless_interrupted
 from coeval.models.open import check_askable, obstacle_to
 from coeval.models.probe import ProbeResult
-from coeval.pipeline.config.schema import PHASES, Config
+from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.live_samples import LiveSamples, sampled_models, short_ceilings
 from coeval.pipeline.plan.preview import Preview, preview_run
-from coeval.pipeline.plan.run_plan import FED_BY
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.begin import accounts_of, owing, resolved_models, terms_for
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import RunOptions, run_folder
+from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.unknowns import Evidence
 
@@ -50,22 +47,15 @@ async def probe_only(config: Config, probing: Probing, context: SessionContext) 
     Draining
         somebody interrupted it.
     """
-    prices, options = PriceBook(), RunOptions(continue_run=run_folder(config).meta.exists())
+    prices, options = PriceBook(), RunOptions.so_far(config)
     config = resolved_models(config, options, context.keys, prices).config
-    folder, specs, terms = (
-        run_folder(config),
-        [model.spec() for model in config.models],
-        terms_for(config, prices),
-    )
-    check_askable(specs, context.keys)
     if probing.mode == "disable":
+        check_askable([model.spec() for model in config.models], context.keys)
         return Probed(config, [])
-    with folder.locked():
+    async with open_start(config, prices, context) as session:
         begun = probing.mode == "resume" and options.continue_run
         work_left = owing(preview_run(config, options)) if begun else None
-        accounts = accounts_of(folder, config, terms)
-        async with opened(accounts, specs, Board(PHASES, FED_BY), context, terms) as session:
-            return Probed(config, await try_models(session, probing, work_left))
+        return Probed(config, await try_models(session, probing, work_left))
 
 
 async def sample_only(
@@ -100,24 +90,20 @@ async def sample_only(
             f"{folder.path} is in use by process {writer}, and samples would count there too; wait for "
             f"it, or estimate without samples ({NO_SAMPLES})"
         )
-    with folder.locked():
-        terms = terms_for(config, prices)
-        async with opened(
-            accounts_of(folder, config, terms), askable, Board(PHASES, FED_BY), context, terms
-        ) as session:
-            before = _spent(askable, session)
-            await unless_interrupted(
-                samples.ask(Asking(session.models, 0), context.watcher),
-                context.interrupt,
-                "stopped while samples were being asked for; nothing was run",
+    async with open_start(config, prices, context, Opening(askable)) as session:
+        before = _spent(askable, session)
+        await unless_interrupted(
+            samples.ask(Asking(session.models, 0), context.watcher),
+            context.interrupt,
+            "stopped while samples were being asked for; nothing was run",
+        )
+        if cost := _spent(askable, session) - before:
+            context.watcher.note(
+                f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
+                "budgets of the run"
             )
-            if cost := _spent(askable, session) - before:
-                context.watcher.note(
-                    f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
-                    "budgets of the run"
-                )
-            for sentence in short_ceilings(config, preview, session.ledger):
-                context.watcher.warn(sentence)
+        for sentence in short_ceilings(config, preview, session.ledger):
+            context.watcher.warn(sentence)
 
 
 def _spent(specs: Iterable[ModelSpec], session: Session) -> float:

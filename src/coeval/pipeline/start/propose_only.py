@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coeval.core.errors import UsageError
 from coeval.core.text import listed
 from coeval.engine.model_work import RoleModel
 from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Board, Calls
-from coeval.engine.session import SessionContext, opened
-from coeval.models.open import check_askable
+from coeval.engine.session import SessionContext
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import (
     KINDS,
@@ -26,10 +24,10 @@ from coeval.pipeline.phases.blueprint import (
     declared_part,
 )
 from coeval.pipeline.plan.preview import Preview, preview_run
-from coeval.pipeline.run_session import RunOptions, RunSession, RunSummary
-from coeval.pipeline.start.begin import accounts_of, resolved_models, terms_for
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import RunOptions, run_folder
+from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.inherit import source_folder
+from coeval.pipeline.start.open_start import Opening, open_start, resolved_models
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 
@@ -108,7 +106,7 @@ async def propose_only(
         somebody interrupted it before anything was asked.
     """
     prices, folder = PriceBook(), run_folder(config)
-    options = RunOptions(continue_run=folder.meta.exists())
+    options = RunOptions.so_far(config)
     config, choices = resolved_models(config, options, context.keys, prices)
     for choice in choices:
         context.watcher.note(choice)
@@ -121,31 +119,18 @@ async def propose_only(
     }
     if not owing:
         return _settled(config, proposals, {}, RunSummary())
-    _refuse_writer(folder)
-    asked = [m for m in config.models if probing.mode == "full" or m.name in owing]
-    specs, terms = [model.spec() for model in asked], terms_for(config, prices)
-    check_askable(specs, context.keys)
-    with folder.locked():
-        RunDir(folder.path / FOLDER).refuse_foreign()
-        board = Board(PHASES[:2], {})
-        accounts = accounts_of(folder, config, terms)
-        async with opened(accounts, specs, board, context, terms) as session:
-            await probe_models(session, probing, owing)
-            running = RunSession(config, options, folder, session)
-            works = list(proposals.works(running.asking))
-            _expect(board, works)
-            context.watcher.begin(board)
-            heard = await running.hear_proposals(works, proposals.path)
-            summary = _summed_up(running, works)
+    RunDir(folder.path / FOLDER).refuse_foreign()
+    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in owing]
+    board = Board(PHASES[:2], {})
+    async with open_start(config, prices, context, Opening(specs, board)) as session:
+        await probe_models(session, probing, owing)
+        running = RunSession(config, options, folder, session)
+        works = list(proposals.works(running.asking))
+        _expect(board, works)
+        context.watcher.begin(board)
+        heard = await running.hear_proposals(works, proposals.path)
+        summary = _summed_up(running, works)
     return _settled(config, proposals, heard, summary)
-
-
-def _refuse_writer(folder: RunDir) -> None:
-    if (writer := folder.writer()) is not None:
-        raise UsageError(
-            f"{folder.path} is in use by process {writer}, and what is asked would count there too; "
-            "wait for it, or use another experiment.id"
-        )
 
 
 def _expect(board: Board, works: Sequence[ProposalWork]) -> None:

@@ -14,8 +14,9 @@ from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.run import arun
-from coeval.pipeline.run_session import RunOptions, RunSummary
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import RunOptions, run_folder
+from coeval.pipeline.run_session import RunSummary
+from coeval.pipeline.start.checks import check_start
 from coeval.store.rundir import RunDir
 
 
@@ -43,6 +44,7 @@ async def fetch_batches(
             await cancel_jobs(orphans, folder, keys, watcher.note, gives_up=True)
     mode = BatchMode.CANCEL if cancel else BatchMode.FETCH
     options = RunOptions(continue_run=True, batches=mode)
+    check_start(config, options)
     return await arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
 
 

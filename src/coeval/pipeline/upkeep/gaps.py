@@ -14,11 +14,11 @@ from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_supplies
 from coeval.pipeline.plan.count_plan import mixed_sentence
 from coeval.pipeline.plan.preview import make_plan
-from coeval.pipeline.plan.recorded import Recorded, Stance
+from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Changed, Node, Spared
 from coeval.pipeline.plan.setup_tasks import build_setup
 from coeval.pipeline.plan.walk import Walk
-from coeval.pipeline.run_session import RunOptions
+from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.inherit import source_folder
 from coeval.store.rundir import RunDir
 

@@ -26,7 +26,7 @@ from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.existing_run import existing_run
 from coeval.pipeline.phases.item_file import ItemFile, made_item, refuse_flawed
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import run_folder
 from coeval.store.jsonl import replaced_whole
 from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
 from coeval.tables.harvest import Harvest, HarvestedItem, Selection, sampled

@@ -12,7 +12,7 @@ from coeval.pipeline.plan.estimate.live_samples import LiveSamples, short_ceilin
 from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.preview import Preview
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import run_folder
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
 

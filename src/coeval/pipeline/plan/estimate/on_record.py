@@ -29,7 +29,7 @@ from coeval.pipeline.plan.estimate.run_shapes import (
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.start.checks import run_folder
+from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.start.inherit import source_folder
 from coeval.pricing.call_shape import Source, ToldCall, add_told
 from coeval.pricing.unknowns import TOKENIZER, Cell, Evidence, Quantity

@@ -19,8 +19,8 @@ from coeval.pipeline.config.schema import BATCH_INTERFACES, Config, ModelConfig
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.forecast import expected
 from coeval.pipeline.plan.preview import Preview, preview_run
-from coeval.pipeline.run_session import RunOptions
-from coeval.pipeline.start.begin import check_startable, resolved_models
+from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.estimate import Estimate, Saving
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.routing import blended_usd
@@ -47,9 +47,8 @@ def estimated_start(config: Config, options: RunOptions, keys: Keys, prices: Pri
     UsageError
         it would not start, for another reason than that a credential is lacking.
     """
-    check_startable(config, options)
     start = described_start(config, options, keys, prices)
-    start.preview.refuse_changed(options.stance)
+    start.preview.refuse(options)
     return start
 
 

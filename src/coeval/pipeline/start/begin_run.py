@@ -1,0 +1,230 @@
+"""The start of a run: what must be true before the first item is asked for, and what is put in place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from coeval import __version__
+from coeval.analysis.planned_names import Planned
+from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.options import OVERWRITE
+from coeval.core.records import Purpose, Usage
+from coeval.engine.probing import Probing, probe_models
+from coeval.engine.progress import Watcher
+from coeval.engine.session import Session, SessionContext
+from coeval.engine.terms import refuse_least
+from coeval.models.batch.waiting.job_list import Batching, BatchMode, PollPace
+from coeval.models.catalog import HOSTS
+from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
+from coeval.pipeline.phases.blueprint import Blueprint
+from coeval.pipeline.phases.supplied import with_found_labels
+from coeval.pipeline.plan.count_plan import known_recipes
+from coeval.pipeline.plan.preview import Preview, preview_run, supply_of
+from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.run_options import RunOptions, run_folder
+from coeval.pipeline.run_session import RunSession
+from coeval.pipeline.start.checks import check_start
+from coeval.pipeline.start.inherit import (
+    give_way,
+    inherited_phases,
+    remember_inherited,
+    source_folder,
+    take_over,
+)
+from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
+from coeval.pricing.price_book import PriceBook
+from coeval.store.record_usage import usage_on_record
+from coeval.store.rundir import Meta, RunDir, finish_replacing, now
+
+log = logging.getLogger("coeval")
+
+
+@dataclass(slots=True)
+class Begun:
+    """A run whose models answer and whose folder is ours.
+
+    ``preview`` is what was found before anything was put in place; ``blocked`` are tasks without a blueprint.
+    """
+
+    running: RunSession
+    blueprint: Blueprint
+    meta: Meta
+    preview: Preview
+    blocked: list[TaskConfig] = field(default_factory=list)
+
+    @property
+    def as_previewed(self) -> bool:
+        """Whether the preview's plan is the run's: its blueprint is settled and its records lie where they
+        were read."""
+        settled = not self.preview.unsettled and not self.blocked
+        return settled and self.preview.standing.path == self.running.folder.path
+
+
+@asynccontextmanager
+async def begun(config: Config, options: RunOptions, context: SessionContext) -> AsyncIterator[Begun]:
+    """Hold a run's folder, models and journal open while its phases run. What there is and what is owed is
+    worked out once (`Begun.preview`), while the folder is locked.
+
+    Nothing is created before the configuration, the credentials and the items of benchmark
+    teachers have been found to be in order.
+    """
+    watcher, prices, folder = context.watcher, PriceBook(), run_folder(config)
+    if folder.replacing.exists():
+        finish_replacing(folder)
+        check_start(config, options)  # another folder now than the one that was checked
+    config, choices = resolved_models(config, options, context.keys, prices)
+    for sentence in _live_after_all(config):
+        watcher.warn(sentence)
+    context = replace(context, batching=_batching_of(config, options.batches))
+    supply = supply_of(config, options)
+    supply.need_items()
+    async with open_start(config, prices, context, Opening(log=True)) as session:
+        for choice in choices:
+            log.info("%s", choice)
+        if not options.overwrite:
+            known_recipes(folder)  # where they cannot be read, it is told before anything is asked
+        preview = preview_run(config, options, supply)
+        preview.refuse(options)
+        supply.put(folder)
+        for remark in supply.remarks():
+            watcher.warn(remark)
+        _refuse_too_dear(config, preview, prices, session, options)
+        probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
+        await probe_models(session, probing, owing(preview))
+        if config.experiment.estimate_cost:
+            await _estimate(config, options, session, preview, prices)
+        meta = _put_in_place(config, options, folder, watcher)
+        settled = with_found_labels(config, supply)
+        blueprint = Blueprint(
+            settled, folder, follow_file=options.continue_run, inherited=source_folder(config)
+        )
+        yield Begun(RunSession(settled, options, folder, session), blueprint, meta, preview)
+
+
+def _batching_of(config: Config, mode: BatchMode) -> Batching:
+    """What goes by batch jobs; every `auto` is resolved by now.
+
+    Raises
+    ------
+    UsageError
+        a model is to go by batch jobs whose interface has none.
+    """
+    phases: dict[str, frozenset[Purpose]] = {}
+    for model in config.models:
+        wanted = config.batched_phases(model)
+        if wanted and HOSTS[model.interface].batch:
+            phases[model.name] = wanted
+        elif wanted and not model.batch_enabled:
+            raise UsageError(
+                f"experiment.batch.{model.interface}: batch jobs of this interface cannot be submitted by "
+                "this version; leave the setting out to ask live, at live prices"
+            )
+    return Batching(phases, PollPace(*config.experiment.batch_poll_s), mode)
+
+
+def _live_after_all(config: Config) -> Iterator[str]:
+    """A sentence on each model that was to go by batch jobs, and whose host has none."""
+    for model in config.models:
+        if model.batch_enabled and not HOSTS[model.interface].batch:
+            yield (
+                f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
+                "it is asked live, at live prices"
+            )
+
+
+def _refuse_too_dear(
+    config: Config, preview: Preview, prices: PriceBook, session: Session, options: RunOptions
+) -> None:
+    """A run that goes on is not refused: it goes as far as the money carries. Nor is one while batch jobs are
+    not done with: what they bring is paid for, or held, already, and stands among what is to be done.
+
+    Raises
+    ------
+    UsageError
+        what it is expected to cost at the least does not fit into what is left of the budget.
+    """
+    budget = config.experiment.budget_usd
+    if budget is None or options.continue_run or session.accounts.jobs.exists():
+        return
+    from coeval.pipeline.plan.estimate.run_estimate import least_cost_usd
+
+    least = least_cost_usd(config, preview, prices)
+    if least is not None:
+        as_started = f" {OVERWRITE.flag}" if options.overwrite else ""
+        refuse_least(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
+
+
+async def _estimate(
+    config: Config, options: RunOptions, session: Session, preview: Preview, prices: PriceBook
+) -> None:
+    from coeval.pipeline.plan.estimate.estimate_at_start import estimate_at_start
+
+    await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
+
+
+def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: Watcher) -> Meta:
+    """Let what is overwritten give way, and take over what ``resume_from`` names; write ``config.yaml`` and
+    at last ``meta.json``, which makes the folder a run that can be continued."""
+    experiment = config.experiment
+    inherited = _inherited_usage(config, folder, taking=not options.continue_run)
+    if options.overwrite and (moved := give_way(config, folder)) is not None:
+        watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
+    source = source_folder(config)
+    if source is not None and not options.continue_run:
+        taken = take_over(config, source, folder)
+        watcher.note(taken.done)
+        if taken.left_out is not None:
+            watcher.warn(taken.left_out)
+        remember_inherited(config, source, folder, inherited_phases(config), _counted(source))
+    if options.continue_run:
+        meta = folder.read_meta()
+        meta.phases_completed, meta.status = [], "running"
+    else:
+        meta = Meta(
+            experiment_id=experiment.id,
+            status="running",
+            created_at=now(),
+            updated_at=now(),
+            resume_from=experiment.resume_from,
+        )
+    meta.coeval_version = __version__
+    meta.inherited = inherited
+    meta.simulated = any(model.interface == "simulated" for model in config.models)
+    meta.phases_in_progress = list(PHASES)
+    if options.batches.asks:  # else the configuration is the folder's own
+        folder.write_config(config.model_dump(mode="json", exclude_unset=True))
+    folder.write_meta(meta)
+    return meta
+
+
+def _inherited_usage(config: Config, folder: RunDir, *, taking: bool) -> dict[str, Usage] | None:
+    """What the records took that a run has taken over before it starts, and takes over now where it is
+    ``taking``; see `Meta.inherited`."""
+    meta = folder.read_meta() if folder.meta.exists() else None
+    source = source_folder(config) if taking else None
+    if source is None:
+        return meta.inherited if meta is not None else None
+    files = []
+    for phase in inherited_phases(config):
+        if phase in PHASES[2:]:
+            to_come = source.files(phase)
+            new = [path for path in to_come if not (folder.folder(phase) / path.name).exists()]
+            # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.
+            files += [*new, *(folder.files(phase) if meta is None else ())]
+    before = meta.inherited if meta is not None and meta.inherited else {}
+    found = usage_on_record(files)
+    return {
+        name: before.get(name, Usage(cost_usd=0.0)) + found.get(name, Usage(cost_usd=0.0))
+        for name in before | found
+    }
+
+
+def _counted(source: RunDir) -> Planned | None:
+    """What counts in a source; all of it where its own configuration cannot be read."""
+    try:
+        return planned_names(source)
+    except (ConfigError, StoreError):
+        return None
