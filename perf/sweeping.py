@@ -11,10 +11,10 @@ import shlex
 import sys
 from pathlib import Path
 
-from coeval.cli.commands.sweep.sweep_choice import asked_for
 from coeval.models.keys import Keys
 from coeval.sweeps.job_plan import job_plan
 from coeval.sweeps.job_table import JobTable
+from coeval.sweeps.sweep_choice import asked_for
 from coeval.sweeps.sweep_settings import SweepSettings
 from perf.measure import coeval, run
 from perf.scenarios import Figures

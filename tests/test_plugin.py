@@ -257,7 +257,7 @@ async def test_its_flag_is_checked_and_shown_in_a_section_of_its_own(installed: 
     helped = await evaluated(tmp_path, installed, "", "--help")
     options, section = helped.out.split("\nOptions of say-the-word:\n")
     assert "How often each answer is to use its word." in " ".join(section.split())
-    assert "alpaca-eval, say-the-word, coeval:PATH_TO_RUN" in " ".join(options.split())
+    assert "alpaca-eval,say-the-word,coeval:PATH_TO_RUN" in "".join(options.split())
 
 
 async def test_without_the_package_its_names_are_unknown(tmp_path: Path) -> None:

@@ -19,13 +19,15 @@ from cli.eval_process import COMMAND
 from cli.terminal import on_terminal
 
 from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
+from coeval.benchmarks.run.eval_choice import evaluation_of
+from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.cli import streams
 from coeval.cli.eval_framework.command import main
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.eval_framework.eval_report import show
-from coeval.cli.eval_framework.spec_of_flags import evaluation_of
+from coeval.cli.settings_flags import set_flags
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed
@@ -75,10 +77,9 @@ def asked(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
     import typer.main
 
     command = typer.main.get_command(eval_framework())
-    context = command.make_context("eval-framework", [str(argument) for argument in arguments])
-    flags = {**context.params, "output_dir": Path(context.params["output_dir"])}
+    context: Any = command.make_context("eval-framework", [str(argument) for argument in arguments])
     found = Keys.load(None, env=keys or {}, cwd=Path.cwd(), home=Path.cwd())
-    return evaluation_of(flags, found)
+    return evaluation_of(EvalSettings(**set_flags(context, EvalSettings)), found)
 
 
 def test_the_defaults_are_those_of_the_guide() -> None:

@@ -91,7 +91,7 @@ def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
 
 
 def test_a_watch_gives_what_has_not_changed_between_two_looks(tmp_path: Path) -> None:
-    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path, pattern="step_{step}"))
+    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path, pattern="step_{step}"), interval_s=30)
     growing, still = written(tmp_path / "step_1"), written(tmp_path / "step_2")
     assert watch.look() == []
     (growing / "model.safetensors").write_text("more")
@@ -139,7 +139,7 @@ async def test_a_watch_waits_for_its_folder_and_for_files_at_rest(tmp_path: Path
 
 def test_a_checkpoint_that_changes_between_looks_is_left(tmp_path: Path) -> None:
     place = written(tmp_path / "step_1")
-    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path))
+    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path), interval_s=30)
     assert watch.look() == []
     (place / "model.safetensors").write_text("more")
     assert watch.look() == []
@@ -149,6 +149,6 @@ def test_a_checkpoint_that_changes_between_looks_is_left(tmp_path: Path) -> None
 
 def test_a_watched_base_model_of_a_hub_is_ready_at_once(tmp_path: Path) -> None:
     base = Checkpoint(step=0, path="some/model")
-    watch = CheckpointWatch(CheckpointPlaces(listed=(base,), folder=tmp_path))
+    watch = CheckpointWatch(CheckpointPlaces(listed=(base,), folder=tmp_path), interval_s=30)
     assert watch.look() == [base]
     assert watch.look() == []

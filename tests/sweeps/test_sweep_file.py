@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from cli.invoked import Command
 
-from coeval.cli.commands.sweep.sweep_choice import asked_for
+from coeval.cli.commands.sweep.sweep_report import settings_of
 from coeval.core.errors import ConfigError
 from coeval.models.keys import Keys
-from coeval.sweeps.sweep_settings import CheckpointFolder, ListedCheckpoint, SweepSettings, read_sweep_file
+from coeval.sweeps.sweep_choice import asked_for
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -34,22 +34,22 @@ judge_base_url: http://localhost:9000/v1
 timeout: 30
 task_options: {ifeval-input: prompts.jsonl}
 """
-    read = read_sweep_file(written(tmp_path, text))
-    assert read.out == Path("outputs/run_a")
-    assert read.checkpoints == CheckpointFolder(
-        folder="ckpts/run_a",
-        name_pattern="global_step_{step}/actor_hf",
-        steps=(120, 240),
-        more=(ListedCheckpoint(0, "Qwen/Qwen3-4B"),),
-    )
-    assert (read.tasks, read.gpus, read.timeout) == ({"ifeval": 8, "alpaca-eval": 1}, (0, 1), 30.0)
-    over = read.under(SweepSettings(gpus="3", max_examples=4))
+    read = settings_of({}, written(tmp_path, text))
+    assert read.out == "outputs/run_a"
+    assert read.checkpoints == {
+        "folder": "ckpts/run_a",
+        "name_pattern": "global_step_{step}/actor_hf",
+        "steps": [120, 240],
+        "more": [{"step": 0, "path": "Qwen/Qwen3-4B"}],
+    }
+    assert (read.tasks, read.gpus, read.timeout) == ({"ifeval": 8, "alpaca-eval": 1}, [0, 1], 30.0)
+    over = settings_of({"gpus": "3", "max_examples": 4}, tmp_path / "sweep.yaml")
     assert (over.gpus, over.max_examples, over.tasks) == ("3", 4, read.tasks)
 
 
 def test_credentials_for_servers_are_a_list_with_commas_in_a_file(tmp_path: Path) -> None:
     text = "out: o\ntasks: ifeval\nbase_model: m\ngpus: 0\nserver_env: HF_TOKEN, WANDB_API_KEY\n"
-    settings = read_sweep_file(written(tmp_path, text))
+    settings = settings_of({}, written(tmp_path, text))
     asked = asked_for(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
     assert asked.sweep.server is not None
     assert asked.sweep.server.passed == ("HF_TOKEN", "WANDB_API_KEY")
@@ -70,7 +70,7 @@ WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")
         ("checkpoints:\n- {step: 0, path: a}\n- {step: 1, pth: b}\n", "checkpoints[1].pth"),
         ("shards: many\n", "sweep.yaml:1  shards  V-20  is text, and is to be a whole number"),
         ("slots: 0\n", "sweep.yaml:1  slots  V-20  is to be a whole number of at least 1"),
-        ("watch_interval: -1\n", "is to be a number above 0"),
+        ("watch_interval: -1\n", "is to be a number of at least 0.1"),
         ("top_p: 1.5\n", "is to be a number of at most 1"),
         ("tasks: {ifeval: 0}\n", "is to be a whole number of at least 1"),
         ("out: a\nout: b\n", "the key is on line 1 already"),
@@ -80,7 +80,7 @@ WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")
 )
 def test_a_mistake_is_told_with_its_line_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        read_sweep_file(written(tmp_path, text))
+        settings_of({}, written(tmp_path, text))
     assert said in str(refused.value)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from coeval.cli.commands.sweep.sweep_report import settings_of
 from coeval.sweeps.health import free_port
 from coeval.sweeps.server_command import HOST
-from coeval.sweeps.sweep_settings import read_sweep_file
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
@@ -72,4 +72,4 @@ def test_the_page_on_sweeps_runs_from_top_to_bottom(tmp_path: Path, environment:
 def test_the_files_of_the_page_are_read(tmp_path: Path) -> None:
     for number, (_, block) in enumerate(blocks("yaml")):
         (tmp_path / f"{number}.yaml").write_text(block, encoding="utf-8")
-        read_sweep_file(tmp_path / f"{number}.yaml")
+        settings_of({}, tmp_path / f"{number}.yaml")

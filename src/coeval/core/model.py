@@ -24,6 +24,11 @@ Price: TypeAlias = Callable[[Usage], float | None]
 """What an answer of a model costs by what it took: US dollars, None where that cannot be told."""
 
 
+def judge_name(name: str) -> str:
+    """Return the name of a judge that is called as the tested model is, but is asked elsewhere."""
+    return f"{name} (judge)"
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A model as an experiment names it.
 

@@ -75,7 +75,15 @@ PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experi
 NO_SAMPLES = Option("--estimate-samples 0", "estimate_samples: 0 in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment", sweep="")
 STUDENTS = Option("--students", "students")
+TASK_OPTION = Option("--task-option", "task_options")
+NO_JUDGE = Option("--no-judge", "judge=False")
 BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")
+
+
+def setting(name: str) -> str:
+    """Return a setting of an evaluation or a sweep as whoever asks spells it: ``--judge-only`` on a command
+    line, ``judge_only`` in Python."""
+    return name if _face.get() is Face.PYTHON else f"--{name.replace('_', '-')}"
 
 
 def max_calls(model: str) -> Option:

@@ -177,7 +177,6 @@ USUAL_PATTERNS = (
     "checkpoint-{step}",
 )
 """Tried in turn where nobody names a pattern; the first that finds any holds."""
-WATCH_S = 30.0
 FIRST_WAIT_S = 2.0
 """Between the first two looks: what is there at the start need not wait long."""
 
@@ -240,8 +239,8 @@ class CheckpointWatch:
     """
 
     places: CheckpointPlaces
+    interval_s: float
     until_step: int | None = None
-    interval_s: float = WATCH_S
     _known: set[int] = field(default_factory=set)
     _last: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
     _waited: bool = False

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard
-from coeval.core.model import ModelSpec
+from coeval.core.model import ModelSpec, judge_name
 from coeval.sweeps.checkpoints import STEP, Checkpoint
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.worker_files import Server, Worker
@@ -157,4 +157,4 @@ def _apart(judge: ModelSpec | None, name: str) -> ModelSpec | None:
     """Models are known by their names: one that is called as the checkpoint is gets another."""
     if judge is None or judge.name != name:
         return judge
-    return msgspec.structs.replace(judge, name=f"{judge.name} (judge)")
+    return msgspec.structs.replace(judge, name=judge_name(judge.name))

@@ -1,179 +1,214 @@
-"""What a user may set of a sweep: the keys of its YAML file, which are the flags of the command."""
+"""What a user may set of a sweep: flags of `coeval sweep`, keys of its YAML file, keywords of `coeval.sweep`.
+
+Text with commas may stand for any list, as it does in a flag.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
-from coeval.core.errors import Misshapen
-from coeval.core.foreign import convert
-from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, refused
-
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
-Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
-Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
-AtLeastZero: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+from coeval.benchmarks.run.eval_settings import Count, Group, SharedSettings
+from coeval.core.errors import UsageError
+from coeval.core.options import setting
+from coeval.core.settings import Setting
 
 
-EngineName: TypeAlias = Literal["local", "ray", "slurm"]
-
-
-class ListedCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ListedCheckpoint(TypedDict):
     """One of ``checkpoints``, where they are named one by one."""
 
     step: int
     path: str
 
 
-class CheckpointFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CheckpointFolder(TypedDict, total=False):
     """``checkpoints`` as a mapping: those below a folder, and ``more`` by name."""
 
-    folder: str | None = None
-    name_pattern: str | None = None
-    steps: tuple[int, ...] | str | None = None
-    more: tuple[ListedCheckpoint, ...] = ()
+    folder: str
+    name_pattern: str
+    steps: Sequence[int] | str
+    more: Sequence[ListedCheckpoint]
 
 
-class SweepSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """None: nobody has said. Text with commas may stand for any list, as it does in a flag. ``slurm`` are
-    submitit's parameters, such as ``slurm_partition``; they have no flag."""
+class SweepSettings(SharedSettings, frozen=True, kw_only=True):
+    """Everything that may be set of a sweep. None: nobody has said."""
 
-    out: Path | None = None
-    checkpoints: str | CheckpointFolder | tuple[ListedCheckpoint, ...] | None = None
-    name_pattern: str | None = None
-    steps: tuple[int, ...] | str | int | None = None
-    base_model: str | None = None
-    watch: bool | None = None
-    until_step: int | None = None
-    watch_interval: Positive | None = None
+    checkpoints: Annotated[
+        str | Path | CheckpointFolder | Sequence[ListedCheckpoint] | None,
+        Setting(
+            "Folder of the checkpoints. Example: --checkpoints ckpts/run_a", Group.CHECKPOINTS, metavar="DIR"
+        ),
+    ] = None
+    name_pattern: Annotated[
+        str | None,
+        Setting(
+            "Where they lie below it, with {step}.",
+            Group.CHECKPOINTS,
+            shown="global_step_{step}/actor_hf and other usual ones",
+            metavar="PATTERN",
+        ),
+    ] = None
+    steps: Annotated[
+        Sequence[int] | str | int | None,
+        Setting("Only these steps.", Group.CHECKPOINTS, shown="all there are", metavar="120,240"),
+    ] = None
+    base_model: Annotated[
+        str | None, Setting("The model before training, as step 0.", Group.CHECKPOINTS, metavar="PATH")
+    ] = None
+    watch: Annotated[
+        bool, Setting("Evaluate each new checkpoint as it appears, until Ctrl-C.", Group.CHECKPOINTS)
+    ] = False
+    until_step: Annotated[
+        Annotated[int, msgspec.Meta(ge=0)] | None,
+        Setting("Watch until this step, or a later one, has appeared.", Group.CHECKPOINTS),
+    ] = None
+    # 30 s: a checkpoint takes minutes to train, and a look lists one folder.
+    watch_interval: Annotated[
+        Annotated[float, msgspec.Meta(ge=0.1)],
+        Setting("Seconds between two looks at the folder.", Group.CHECKPOINTS),
+    ] = 30.0
 
-    tasks: dict[str, Count] | tuple[str, ...] | str | None = None
-    n_samples: dict[str, Count] | Count | str | None = None
-    max_examples: Count | None = None
-    task_options: dict[str, Any] | tuple[str, ...] | None = None
+    out: Annotated[
+        str | Path | None,
+        Setting(
+            "Where results go.", Group.TASKS, metavar="DIR", flags=("--out", "--out-dir", "--output-dir")
+        ),
+    ] = None
+    tasks: Annotated[
+        Mapping[str, Count] | Sequence[str] | str | None,
+        Setting("The tasks.", Group.TASKS, shown="all six", metavar="NAME,…"),
+    ] = None
+    n_samples: Annotated[
+        Mapping[str, Count] | Count | str | None,
+        Setting(
+            "Samples of each prompt, by task; a number alone is that of all.",
+            Group.TASKS,
+            shown="ifeval, ifbench, healthbench 8; writingbench 4; others 1",
+            metavar="ifeval=8,…",
+            flags=("--n-samples", "--num-runs"),
+        ),
+    ] = None
 
-    engine: EngineName | None = None
-    slurm: dict[str, Any] | None = None
-    gpus: tuple[int | str, ...] | str | int | None = None
-    slots: Count | None = None
-    tp_size: Count | None = None
-    shards: Count | None = None
+    engine: Annotated[
+        Literal["local", "ray", "slurm"],
+        Setting("Where servers run: here, on a Ray cluster, or as Slurm jobs.", Group.SERVER),
+    ] = "local"
+    slurm: Annotated[
+        Mapping[str, Any],
+        Setting("Parameters of submitit, such as slurm_partition.", Group.SERVER, only_key=True),
+    ] = {}
+    gpus: Annotated[
+        Sequence[int | str] | str | int | None,
+        Setting("GPUs to use.", Group.SERVER, shown="all there are", metavar="0,1,…"),
+    ] = None
+    slots: Annotated[
+        Count | None, Setting("Servers at a time.", Group.SERVER, shown="GPUs / tp-size, or 1")
+    ] = None
+    tp_size: Annotated[Count, Setting("GPUs of one server.", Group.SERVER)] = 1
+    shards: Annotated[
+        Count, Setting("Servers for each checkpoint: the prompts are divided among them.", Group.SERVER)
+    ] = 1
+    server_command: Annotated[
+        str,
+        Setting(
+            "vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}, {tp_size}, {host}, "
+            "{gpus}.",
+            Group.SERVER,
+            metavar="TEMPLATE",
+        ),
+    ] = "vllm"
+    server_env: Annotated[
+        Sequence[str] | str,
+        Setting(
+            "A variable with a credential that servers are to get, such as HF_TOKEN; repeatable. Your other "
+            "credentials stay out of their environment.",
+            Group.SERVER,
+            metavar="NAME",
+            repeated=True,
+        ),
+    ] = ()
+    served_name: Annotated[
+        str | None,
+        Setting(
+            "What a server calls the model: {step}, {path}.",
+            Group.SERVER,
+            shown="step_{step}",
+            metavar="NAME",
+        ),
+    ] = None
+    # Half an hour: a model of 70 B parameters from a network file system, and its compilation.
+    start_timeout: Annotated[
+        Annotated[float, msgspec.Meta(ge=1)], Setting("Seconds for a server to start.", Group.SERVER)
+    ] = 1800.0
+    external: Annotated[
+        Sequence[str] | str,
+        Setting(
+            "A server that runs already, of this step or of all; repeatable. No server is started.",
+            Group.SERVER,
+            metavar="[STEP=]URL",
+            repeated=True,
+        ),
+    ] = ()
 
-    server_command: str | None = None
-    server_env: tuple[str, ...] | str | None = None
-    served_name: str | None = None
-    start_timeout: Positive | None = None
-    external: tuple[str, ...] | str | None = None
-    api_key: str | None = None
+    judge_model: Annotated[str | None, Setting("The judge.", Group.JUDGE)] = None
+    judge_base_url: Annotated[str | None, Setting("Server of the judge.", Group.JUDGE, metavar="URL")] = None
+    judge_api_key: Annotated[
+        str | None, Setting("API key of the judge's server; without it, as --keys says.", Group.JUDGE)
+    ] = None
+    judge_jobs: Annotated[Count, Setting("Tasks judged at a time.", Group.JUDGE)] = 4
 
-    num_threads: Count | None = None
-    temperature: AtLeastZero | None = None
-    top_p: Share | None = None
-    top_k: int | None = None
-    max_tokens: Count | None = None
-    timeout: Positive | None = None
-    seed: int | None = None
-
-    judge_model: str | None = None
-    judge_base_url: str | None = None
-    judge_api_key: str | None = None
-    judge_temperature: AtLeastZero | None = None
-    judge_top_p: Share | None = None
-    judge_top_k: int | None = None
-    judge_max_tokens: Count | None = None
-    judge_jobs: Count | None = None
-    judge_batch: bool | None = None
-
-    inference: bool | None = None
-    judge: bool | None = None
-    plot: bool | None = None
-    log_dir: Path | None = None
-    keys: Path | None = None
-
-    def under(self, flags: SweepSettings) -> SweepSettings:
-        """With what the flags say in place of these."""
-        said = {name: value for name, value in msgspec.structs.asdict(flags).items() if value is not None}
-        return msgspec.structs.replace(self, **said)
+    inference: Annotated[bool, Setting("Ask the checkpoints.", Group.COURSE, shown="on")] = True
+    judge: Annotated[bool, Setting("Judge what needs a judge.", Group.COURSE, shown="on")] = True
+    plot: Annotated[bool, Setting("At the end, aggregate and draw curves.", Group.COURSE, shown="on")] = True
+    log_dir: Annotated[
+        str | Path | None,
+        Setting("Folder that links the logs of servers and workers.", Group.COURSE, metavar="DIR"),
+    ] = None
 
 
-# --- A sweep's YAML file: the flags of the command as keys, every mistake told with its line
-
-_UNKNOWN, _WRONG = "V-18", "V-20"
-_KINDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-    "null": "nothing",
-}
-_EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
-_BOUND = re.compile(r"Expected `(\w+)` (>=|<=|>) ([-\d.]+)")
-_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above"}
+# --- Lists as text, as the flags of this command and of those beside it have them
 
 
-def read_sweep_file(path: Path) -> SweepSettings:
-    """
+def names(text: str | None) -> list[str] | None:
+    """Return ``a,b`` as a list, each name once; None without the flag."""
+    if text is None:
+        return None
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def steps(text: str | None) -> list[int] | None:
+    """Return ``120,240`` likewise.
+
     Raises
     ------
-    ConfigError
-        it cannot be read, or has mistakes: unknown keys, values of another kind.
+    UsageError
+        one is no number.
     """
-    document = read_document(path, "checkpoints:, out: and tasks:")
-    problems = list(document.problems)
-    values: dict[str, Any] = {}
-    hints = get_type_hints(SweepSettings, include_extras=True)
-    for key, value in document.data.items():
-        findings = list(_unknown(key, value))
-        if not findings and value is not None:
-            try:
-                values[key] = convert(value, hints[key])
-            except Misshapen as error:
-                findings = [Finding((key,), _WRONG, _in_words(str(error)))]
-        problems += map(document.lines.locate, findings)
-    if problems:
-        raise refused(problems, str(path))
-    return SweepSettings(**values)
-
-
-def _unknown(key: str, value: Any) -> Iterator[Finding]:
-    """Keys that are none, at the top and within ``checkpoints``."""
-    yield from _not_among((key,), SweepSettings.__struct_fields__)
-    if key != "checkpoints":
-        return
-    listed: list[tuple[KeyPath, Any]] = []
-    if isinstance(value, dict):
-        for name in value:
-            yield from _not_among((key, name), CheckpointFolder.__struct_fields__)
-        listed = [((key, "more", number), each) for number, each in _numbered(value.get("more"))]
-    listed += [((key, number), each) for number, each in _numbered(value)]
-    for path, each in listed:
-        for name in each if isinstance(each, dict) else ():
-            yield from _not_among((*path, name), ListedCheckpoint.__struct_fields__)
-
-
-def _numbered(value: Any) -> Iterator[tuple[int, Any]]:
-    return enumerate(value) if isinstance(value, list) else iter(())
-
-
-def _not_among(path: KeyPath, known: tuple[str, ...]) -> Iterator[Finding]:
-    name = str(path[-1])
-    if name not in known:
-        yield Finding(path, _UNKNOWN, f"the key '{name}' is unknown", WayOut(name, known, "known here:"))
-
-
-def _in_words(said: str) -> str:
-    """What the decoder says of a value, in this project's words."""
-    if bound := _BOUND.search(said):
-        return f"is to be {_KINDS.get(bound[1], bound[1])} {_BOUNDS[bound[2]]} {float(bound[3]):g}"
-    found = _EXPECTED.search(said)
+    found = names(text)
     if found is None:
-        return f"cannot be used: {said}"
-    wanted = " or ".join(dict.fromkeys(_KINDS.get(kind.strip(), kind) for kind in found[1].split("|")))
-    return f"is {_KINDS.get(found[2], found[2])}, and is to be {wanted.replace(' or nothing', '')}"
+        return None
+    if wrong := [step for step in found if not (step.isascii() and step.isdigit())]:
+        flag = setting("steps")
+        raise UsageError(f"{flag} {wrong[0]}: steps are whole numbers, for example {flag} 120,240,360")
+    return sorted({int(step) for step in found})
+
+
+def counts(text: str | None) -> dict[str, int]:
+    """Return ``ifeval=8,arena-hard=1`` as numbers by name.
+
+    Raises
+    ------
+    UsageError
+        it is no such list.
+    """
+    found = {}
+    for part in names(text) or ():
+        name, sign, number = part.partition("=")
+        if not (name and sign and number.isascii() and number.isdigit() and int(number)):
+            flag = setting("n_samples")
+            raise UsageError(f"{flag} {part}: give a task and a number above 0, for example {flag} ifeval=8")
+        found[name] = int(number)
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -11,12 +12,12 @@ import msgspec
 
 from coeval.analysis.run_results import ModelCost, model_costs
 from coeval.benchmarks.benchmark import Unit
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, usage_file
+from coeval.benchmarks.run.eval_estimate import refuse_too_dear
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, held, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
+from coeval.engine.session import logged
 from coeval.models.batch.waiting.job_list import PendingJob
-
-__all__ = ["Outcome", "Spread", "TaskOutcome", "conclude", "over_runs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,29 @@ class Spread(msgspec.Struct, frozen=True):
     n_runs: int
     per_run: tuple[float, ...]
     unit: Unit
+
+
+@contextmanager
+def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
+    """Make the output folder, write its log and hold its tasks; a folder that was made now and stays empty is
+    removed.
+
+    Raises
+    ------
+    UsageError
+        another process is at work in it, or the cost is surely beyond the budget.
+    """
+    output = prepared.evaluation.output
+    made = [path for path in (output, *output.parents) if not path.exists()]
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        with logged(output / "run.log", log_level), held(prepared):
+            refuse_too_dear(prepared)
+            yield
+    finally:
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()
 
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:

@@ -34,12 +34,11 @@ from coeval.engine.session import Accounts, SessionContext, opened
 from coeval.engine.terms import AskedUnder, Ceiling, batched_at_full_price, refuse_boundless, terms_of
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
+from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import Http
 from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.pricing.price_book import PriceBook
 from coeval.store.record_usage import usage_on_record
-
-__all__ = ["EndOfAsking", "Prepared", "ask_owed", "error_file", "held", "prepare", "specs_of", "usage_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +165,18 @@ async def ask_owed(
         await asking.carry_out()
         jobs = session.batches.jobs() if session.batches is not None else ()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
+
+
+async def ask_alone(
+    prepared: Prepared,
+    keys: Keys,
+    watcher: Watcher,
+    interrupt: asyncio.Event,
+    throttle: Throttle | None,
+) -> EndOfAsking:
+    """`ask_owed` as the only evaluation of its event loop."""
+    async with SharedHosts(throttle=throttle) as hosts:
+        return await ask_owed(prepared, keys, watcher, interrupt, hosts)
 
 
 def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, Usage]:

@@ -154,14 +154,15 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
 def _of_evaluation(output: Path) -> dict[str, Usage]:
     """What the records of an output folder took, by the accounts that it has: a judge may be the same model
     elsewhere, and answers may bear a checkpoint's name, which has no account."""
+    from coeval.core.model import judge_name
     from coeval.models.metering.account_file import read_accounts
     from coeval.store.record_usage import usage_on_record
 
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
-    for pattern, suffix in (("responses*.jsonl", ""), ("judgments.*.jsonl", " (judge)")):
+    for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
         for called, usage in usage_on_record(sorted(output.rglob(pattern))).items():
-            name = next((name for name in (called + suffix, called) if name in accounts), None)
+            name = next((name for name in (named(called), called) if name in accounts), None)
             if name is not None:
                 recorded[name] = recorded[name] + usage if name in recorded else usage
     return recorded

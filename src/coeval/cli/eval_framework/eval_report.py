@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -21,16 +19,18 @@ from coeval.analysis.run_results import (
     empty_answers_sentence,
     warning_of_cut_off,
 )
+from coeval.api import find_keys
 from coeval.benchmarks.assets import Progress
 from coeval.benchmarks.run.benchmark_works import GivenCounts
-from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, over_runs
-from coeval.benchmarks.run.eval_estimate import estimate_evaluation, refuse_too_dear
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
+from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
+from coeval.benchmarks.run.eval_estimate import estimate_evaluation
+from coeval.benchmarks.run.eval_settings import EvalSettings
+from coeval.benchmarks.run.runner import Prepared, ask_alone, prepare, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import OF_INFERENCE, TaskSummary
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
-from coeval.cli.eval_framework.spec_of_flags import Flags, evaluation_of, idle_options
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.starting import begin
 from coeval.cli.streams import say, warn
@@ -47,11 +47,8 @@ from coeval.cli.views.name_table import (
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import json_text
 from coeval.core.options import BUDGET
-from coeval.engine.session import logged
-from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
-from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
@@ -192,35 +189,37 @@ def _misfits(given: GivenCounts) -> str:
     return f"not used of the file's {given.records:,} records: {', '.join(parts)}" if parts else ""
 
 
-_LOG = "run.log"
+class EvalOutput(NamedTuple):
+    """What belongs to the command line alone."""
+
+    estimate_only: bool
+    as_json: bool
+    log_level: str
 
 
-def run_and_report(flags: Flags) -> int:
-    """Do what the flags ask for and show it; the exit code."""
-    logging.getLogger("coeval").setLevel(flags["log_level"])  # what shows a traceback, see cli.ending
+def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
+    """Do what is asked for and show it; the exit code."""
+    logging.getLogger("coeval").setLevel(shown.log_level)  # what shows a traceback, see cli.ending
     messages = streams.messages()
-    keys = Keys.load(flags["keys"], env=os.environ, cwd=Path.cwd(), home=Path.home())
+    keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation = evaluation_of(flags, keys)
+    evaluation = evaluation_of(settings, keys)
     with Terminal(messages) as terminal:
-        if said := idle_options(flags, {task.name for task in evaluation.tasks}):
+        if said := idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(said)
         begin()  # files may be fetched now, and are not to be left in pieces
         with _bars(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
-        if flags["estimate_only"]:
-            return _tell_estimate(prepared, messages, as_json=flags["as_json"])
-        output = evaluation.output
-        with _output_made(output), logged(output / _LOG, flags["log_level"]), held(prepared):
-            refuse_too_dear(prepared)
-
-            async def ask(interrupt: asyncio.Event) -> EndOfAsking:
-                async with SharedHosts(throttle=throttle) as hosts:
-                    return await ask_owed(prepared, keys, terminal, interrupt, hosts)
-
-            ended = run_async(interruptible(ask, terminal.note))
+        if shown.estimate_only:
+            return _tell_estimate(prepared, messages, as_json=shown.as_json)
+        with entered(prepared, shown.log_level):
+            ended = run_async(
+                interruptible(
+                    lambda event: ask_alone(prepared, keys, terminal, event, throttle), terminal.note
+                )
+            )
             outcome = conclude(prepared, ended)
-    if flags["as_json"]:
+    if shown.as_json:
         sys.stdout.write(json_text(_plain(outcome), indent=2) + "\n")
     else:
         show(outcome, streams.results(), messages)
@@ -275,16 +274,3 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
         "over_runs": over_runs(outcome.tasks),
         "costs": list(outcome.costs),
     }
-
-
-@contextmanager
-def _output_made(folder: Path) -> Iterator[None]:
-    """The output folder; one that was made now and stays empty is removed."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            for path in made:
-                path.rmdir()

@@ -60,13 +60,13 @@ def aggregate(
       coeval sweep aggregate --out outputs/run_a --n-samples ifeval=8,healthbench=8,arena-hard=1
     """
     from coeval.cli import streams
-    from coeval.cli.commands.sweep import sweep_flags
     from coeval.cli.starting import GAPS
     from coeval.cli.streams import say, warn
     from coeval.core.text import numbered
+    from coeval.sweeps import sweep_settings
 
-    asked, wanted = sweep_flags.names(tasks), sweep_flags.steps(steps)
-    expected = sweep_flags.counts(n_samples, "--n-samples")
+    asked, wanted = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    expected = sweep_settings.counts(n_samples)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
     from coeval.analysis.training.aggregate import evaluated_steps, require_base, write_aggregates

@@ -45,11 +45,12 @@ def judges(
     from coeval.cli.commands.sweep import sweep_flags
     from coeval.cli.streams import say
     from coeval.core.errors import UsageError
+    from coeval.sweeps import sweep_settings
 
     folders = sweep_flags.folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    asked, wanted = sweep_flags.names(tasks), sweep_flags.steps(steps)
+    asked, wanted = sweep_settings.names(tasks), sweep_settings.steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges

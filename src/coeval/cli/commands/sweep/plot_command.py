@@ -70,10 +70,11 @@ def plot(
     from coeval.cli import streams
     from coeval.cli.commands.sweep import sweep_flags
     from coeval.cli.streams import say, warn
+    from coeval.sweeps import sweep_settings
 
     folders = sweep_flags.folders(runs, "--runs")
     patterns = sweep_flags.patterns(name_pattern or [], folders)
-    wanted, asked = sweep_flags.steps(steps), sweep_flags.names(tasks)
+    wanted, asked = sweep_settings.steps(steps), sweep_settings.names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.training_curves import training_curves
     from coeval.reports.training_files import write_curves

@@ -1,4 +1,4 @@
-"""The flags that the commands of `coeval sweep` share: lists with commas, and names with values."""
+"""Flags of the commands of `coeval sweep` that give a name to a value."""
 
 from __future__ import annotations
 
@@ -6,46 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coeval.core.errors import UsageError
-
-
-def names(text: str | None) -> list[str] | None:
-    """``a,b`` as a list, each once; None without the flag."""
-    if text is None:
-        return None
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def steps(text: str | None) -> list[int] | None:
-    """``120,240`` likewise.
-
-    Raises
-    ------
-    UsageError
-        one is no number.
-    """
-    found = names(text)
-    if found is None:
-        return None
-    if wrong := [step for step in found if not (step.isascii() and step.isdigit())]:
-        raise UsageError(f"--steps {wrong[0]}: steps are whole numbers, for example --steps 120,240,360")
-    return sorted({int(step) for step in found})
-
-
-def counts(text: str | None, flag: str) -> dict[str, int]:
-    """``ifeval=8,arena-hard=1`` as numbers by name.
-
-    Raises
-    ------
-    UsageError
-        it is no such list.
-    """
-    found = {}
-    for part in names(text) or ():
-        name, sign, number = part.partition("=")
-        if not (name and sign and number.isascii() and number.isdigit() and int(number)):
-            raise UsageError(f"{flag} {part}: give a task and a number above 0, for example {flag} ifeval=8")
-        found[name] = int(number)
-    return found
 
 
 def folders(texts: Sequence[str], flag: str) -> dict[str, Path]:

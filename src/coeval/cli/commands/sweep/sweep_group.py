@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from coeval.cli.command_names import Commands
 from coeval.cli.commands.sweep import aggregate_command, judges_command, plot_command, sweep_command
+from coeval.cli.settings_flags import GroupedCommands
 
 app = typer.Typer(
     name="sweep",
-    cls=Commands,
+    cls=GroupedCommands,
     invoke_without_command=True,
     no_args_is_help=True,
     rich_markup_mode=None,

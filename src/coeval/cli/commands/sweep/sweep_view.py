@@ -34,6 +34,7 @@ from coeval.sweeps.scheduler import SweepBoard, WorkerShown
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
 from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
 from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.sweeps.sweep_start import done_otherwise
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
 FRAMES_PER_S = 2
@@ -48,11 +49,11 @@ _COLUMNS = {"slot": 6, "checkpoint": 12, "task": 12, "done": 15, "tokens/s": 8, 
 
 
 class SweepView:
-    """Shows a board on a console while it is entered."""
+    """Shows a board on a console while it is entered, and what is told on the way to it."""
 
-    def __init__(self, console: Console, board: SweepBoard) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._board = board
+        self._board = SweepBoard(())
         self._live: Live | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, name="sweep", daemon=True)
@@ -83,6 +84,12 @@ class SweepView:
 
     def note(self, message: str) -> None:
         say(self._console, message, "dim")
+
+    def warn(self, message: str) -> None:
+        warn(self._console, message)
+
+    def begin(self, board: SweepBoard) -> None:
+        self._board = board
 
     def _look(self) -> None:
         """Tell problems as they come, and lines where there is no table."""
@@ -222,12 +229,13 @@ def tell_status(settings: SweepSettings, console: Console) -> int:
     """
     if settings.out is None:
         raise UsageError("--out is missing: the folder whose sweep is to be shown")
-    own = folder_of(settings.out)
+    out = Path(settings.out)
+    own = folder_of(out)
     try:
         plan = JobPlan.read(own)
     except FileNotFoundError:
-        raise UsageError(f"{settings.out} holds no sweep; begin one with coeval sweep") from None
-    table = JobTable(settings.out, plan)
+        raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
+    table = JobTable(out, plan)
     table.read()
     whole = _tell_table(table, console)
     say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
@@ -343,7 +351,8 @@ def tell_plan(
     """
     table = JobTable(sweep.out, job_plan(sweep))
     table.read()
-    tell_done_otherwise(table, checkpoints)
+    for sentence in done_otherwise(table, checkpoints):
+        warn(streams.messages(), sentence)
     with Terminal(streams.messages()) as terminal:
         estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
     if absent and estimate.workers:
@@ -358,24 +367,6 @@ def tell_plan(
         print_table(console, "", "task", _PLAN_COLUMNS, rows)
     _tell_judging(sweep, estimate, console)
     return 0
-
-
-def tell_done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> None:
-    """Say what becomes of earlier answers where settings, or files of checkpoints, have changed since."""
-    for checkpoint in table.written_since(checkpoints):
-        said = (
-            f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
-            "count as its own; if it is another checkpoint now, give another --out, or remove "
-            f"step_{checkpoint.step} there"
-        )
-        warn(streams.messages(), said)
-    if count := table.done_otherwise(checkpoints):
-        jobs = f"{numbered(count, 'job')} {'was' if count == 1 else 'were'}"
-        said = (
-            f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "
-            "folders, and taken up again when the earlier settings return; to have both, give another --out"
-        )
-        warn(streams.messages(), said)
 
 
 def _owed(estimate: SweepEstimate) -> str:

@@ -1,0 +1,290 @@
+"""From the settings of an evaluation to the evaluation: tasks looked up, models placed, mistakes refused."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from yarl import URL
+
+from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings
+from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
+from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, kind_of
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec, judge_name
+from coeval.core.options import TASK_OPTION, setting
+from coeval.core.records import Purpose, SamplingParameters
+from coeval.core.settings import usual
+from coeval.engine.probing import Probing
+from coeval.models.batch.waiting.job_list import BatchMode
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+from coeval.pipeline.config.findings import closest
+
+LOCAL = "huggingface"
+_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
+_TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"})
+
+
+class Address(NamedTuple):
+    """Who serves a model, and where."""
+
+    interface: str
+    base_url: str | None
+
+
+def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
+    """Return the evaluation that the settings ask for.
+
+    Raises
+    ------
+    UsageError
+        settings contradict each other, or name an unknown task or a file that is not there.
+    """
+    options = task_options(settings)
+    names = task_names(listed_names(settings.tasks) or _with_responses(options))
+    for problem in _problems(settings, names, options):
+        raise UsageError(problem)
+    tested = _tested(settings)
+    return EvalSpec(
+        output=Path(settings.output_dir),
+        tasks=tuple(_request(name, settings, options) for name in names),
+        tested=tested,
+        judge=_judge(settings, tested, keys),
+        sampling=_sampling(settings, tested),
+        droppable=tuple(name for name in usual(EvalSettings) if getattr(settings, name) is None),
+        judge_sampling=SamplingParameters.of(
+            {name: getattr(settings, f"judge_{name}") for name in _SAMPLING}
+        ),
+        mode="inference" if settings.inference_only else "judge" if settings.judge_only else "all",
+        seed=settings.seed,
+        checkpoint=settings.checkpoint,
+        max_calls=settings.max_calls,
+        budget_usd=settings.budget_usd,
+        batched=_batched(settings),
+        batch_mode=BatchMode.SUBMIT if settings.no_wait else BatchMode.WAIT,
+        probing=Probing(settings.probe, settings.probe_on_fail),
+    )
+
+
+# --- Tasks by name, and what is set of them
+
+
+def listed_names(given: Iterable[str] | str) -> list[str]:
+    """``a,b``, or several such texts, as a list, each name once."""
+    parts = [given] if isinstance(given, str) else given
+    names = (name.strip() for part in parts for name in part.split(","))
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def task_name(name: str) -> str:
+    """``arena_hard`` is ``arena-hard``; paths of runs stay as they are."""
+    return name if name.startswith(PREFIX) else name.replace("_", "-")
+
+
+def task_names(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the tasks by name, each once.
+
+    Raises
+    ------
+    UsageError
+        there is no such task, or none is named.
+    """
+    names = tuple(dict.fromkeys(map(task_name, given)))
+    if not names:
+        raise UsageError(
+            f"name the tasks: {setting('tasks')} {','.join(TASKS)} (or some of them, or {PREFIX}PATH)"
+        )
+    for name in names:
+        if name not in TASKS and not name.startswith(PREFIX):
+            close = difflib.get_close_matches(name, TASKS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"tasks are {', '.join(TASKS)}, {PREFIX}PATH"
+            raise UsageError(f"{setting('tasks')}: there is no task {name!r}; {hint}")
+    return names
+
+
+def task_options(settings: SharedSettings) -> dict[str, Any]:
+    """Return the value of every option that a task has, by the option's name.
+
+    Raises
+    ------
+    UsageError
+        no task has such an option, or its value is of another kind.
+    """
+    known = {option.name: option for row in TASKS.values() for option in row.options}
+    given = settings.task_options or {}
+    if not isinstance(given, Mapping):
+        given = dict(part.partition("=")[::2] for part in given)
+    values = {name: option.default for name, option in known.items()}
+    for name, value in given.items():
+        option = known.get(name.replace("_", "-").removeprefix("--"))
+        if option is None:
+            near = closest(name, known)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"{TASK_OPTION} {name}: no task has such an option; {hint}")
+        values[option.name] = _option_value(option, value)
+    return values
+
+
+def _option_value(option: TaskOption, value: Any) -> Any:
+    if option.kind is bool and not isinstance(value, bool):
+        said = {"true": True, "": True, "false": False}.get(str(value).lower())
+        if said is None:
+            raise UsageError(f"{TASK_OPTION} {option.name}={value}: give true or false")
+        return said
+    try:
+        return value if value is None else option.kind(value)
+    except (TypeError, ValueError):
+        kind = option.kind.__name__
+        raise UsageError(f"{TASK_OPTION} {option.name}={value}: give {kind}") from None
+
+
+def idle_options(settings: EvalSettings, names: Iterable[str]) -> str | None:
+    """Return a sentence about options of tasks that are not among ``names``, if any are set."""
+    values = task_options(settings)
+    options = (option for task, row in TASKS.items() if task not in names for option in row.options)
+    idle = [option.flag for option in options if values[option.name] != option.default]
+    if not idle:
+        return None
+    return f"without effect, since their tasks are not among {setting('tasks')}: {', '.join(idle)}"
+
+
+def _taking_responses() -> dict[str, TaskOption]:
+    """Task → its option for answers that are there already."""
+    return {task: option for task, row in TASKS.items() if (option := row.responses) is not None}
+
+
+def _with_responses(options: Mapping[str, Any]) -> dict[str, Path]:
+    """Task → the file of answers that was named for it."""
+    return {
+        task: options[option.name]
+        for task, option in _taking_responses().items()
+        if options[option.name] is not None
+    }
+
+
+def _request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> TaskRequest:
+    runs = tuple(range(settings.num_runs)) if settings.num_runs > 1 else (None,)
+    request = TaskRequest(name=name, runs=runs, max_examples=settings.max_examples)
+    if name.startswith(PREFIX):
+        return request
+    row = TASKS[name]
+    values = {option.name: options[option.name] for option in row.options}
+    responses = _with_responses(options).get(name)
+    if responses is not None and not responses.is_file():
+        raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
+    given = kind_of(name).found_files(values) | row.given_files(values)
+    return msgspec.structs.replace(request, given=given, options=values, responses=responses)
+
+
+def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str, Any]) -> Iterator[str]:
+    given = _with_responses(options)
+    if settings.inference_only and settings.judge_only:
+        yield f"{setting('inference_only')} and {setting('judge_only')} exclude each other; give one of them"
+    if settings.local and settings.base_url is not None:
+        yield (
+            f"{setting('local')} loads the model in this process and {setting('base_url')} names a server; "
+            "give one of them"
+        )
+    ruled = [name for name in names if name in TASKS and not kind_of(name).needs_judge]
+    if settings.judge_only and ruled:
+        yield (
+            f"{setting('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "
+            f"out (given answers:  {' and '.join(o.flag for o in _taking_responses().values())})"
+        )
+    asking = [name for name in names if name not in given]
+    if settings.model is None and asking and not (settings.judge_only and settings.judge_model):
+        yield f"{setting('model')} is needed for {', '.join(asking)}"
+    for task in given.keys() - set(names):
+        yield f"{_taking_responses()[task].flag} is given, and {task} is not among {setting('tasks')}; add it"
+    if settings.checkpoint is not None and settings.model is None:
+        yield f"{setting('checkpoint')} says which one is served as {setting('model')}; give that too"
+    if given and settings.num_runs > 1:
+        yield (
+            f"{setting('num_runs')} asks for several samples, and given responses are one; leave one of them "
+            "out"
+        )
+
+
+# --- Models: who is asked where, with what key and sampling
+
+
+def _batched(settings: EvalSettings) -> frozenset[Purpose]:
+    phases: tuple[tuple[bool, Purpose], ...] = (
+        (settings.batch, "response_collection"),
+        (settings.judge_batch, "evaluation"),
+    )
+    return frozenset(phase for wanted, phase in phases if wanted)
+
+
+def _tested(settings: EvalSettings) -> ModelSpec | None:
+    if settings.model is None:
+        return None
+    spec = _spec(settings, settings.model, _served(settings), settings.api_key)
+    threads = settings.num_threads
+    return msgspec.structs.replace(spec, max_concurrency=threads, start_concurrency=threads)
+
+
+def _judge(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:
+    """The judge, if it is another than the tested model; what is not said is as the model's."""
+    url, key = settings.judge_base_url, settings.judge_api_key
+    if settings.judge_model is None and url is None and key is None:
+        return None
+    model = settings.judge_model or settings.model
+    if model is None:
+        raise UsageError(
+            f"{setting('judge_model')} is needed, since there is no {setting('model')} that could judge"
+        )
+    theirs = _served(settings)
+    at = theirs if url is None else _address(url)
+    if key is None and (at == theirs or keys.credential(at.interface, None) is None):
+        key = settings.api_key
+    spec = _spec(settings, model, at, key)
+    if tested is None or tested.name != spec.name:
+        return spec
+    same = (spec.base_url, spec.access_key) == (tested.base_url, tested.access_key)
+    return None if same else msgspec.structs.replace(spec, name=judge_name(spec.name))
+
+
+def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> ModelSpec:
+    if at.interface == LOCAL and Path(model).is_dir():
+        model = os.path.normpath(model)  # a folder is one model in any spelling
+    return ModelSpec(
+        name=model,
+        interface=at.interface,
+        model=model,
+        base_url=at.base_url,
+        access_key=key,
+        timeout_s=settings.timeout,
+        options={"device": settings.device} if at.interface == LOCAL else {},
+    )
+
+
+def _served(settings: EvalSettings) -> Address:
+    return Address(LOCAL, None) if settings.local else _address(settings.base_url)
+
+
+def _address(url: str | None) -> Address:
+    """The host that a URL is of, so that its key is found and its manners are known; else any server."""
+    if url is None:
+        return Address("vllm", HOSTS["vllm"].url)
+    try:
+        wanted = URL(url).host
+    except ValueError:
+        wanted = None  # what is wrong with it is said when it is opened
+    for host in HOSTS.values():
+        if host.needs_key and "{" not in host.url and URL(host.url).host == wanted is not None:
+            # Without an address of its own the host's key is asked for before anything is sent.
+            return Address(host.name, None if url.rstrip("/") == host.url else url)
+    return Address("vllm", url)
+
+
+def _sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
+    takes_top_k = tested is not None and tested.interface in _TAKES_TOP_K
+    assumed = {name: value for name, value in usual(EvalSettings).items() if takes_top_k or name != "top_k"}
+    given = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
+    return SamplingParameters.of(assumed | given)

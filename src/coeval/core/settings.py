@@ -1,0 +1,121 @@
+"""Settings declared once: a record whose fields say what a flag, a key of a YAML file, a keyword of Python
+and the reference documentation need to know of them.
+
+A field is ``name: Annotated[type, Setting(...)] = default``. Ranges are `msgspec.Meta`, where the bounds of a
+value belong. Its key and its keyword are its name, and its flag the same with hyphens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+
+class Setting(NamedTuple):
+    """What is said of a field beside its type and default.
+
+    ``group`` is the section of ``--help``. ``shown`` tells in words what holds without it, where the default
+    does not; ``usual`` is that value where the field's None means "nobody has said". ``metavar`` stands for
+    the value in ``--help``, ``flags`` are its flags where they are not its name alone. A ``repeated`` flag
+    makes a list. What is ``only_key`` has no flag.
+    """
+
+    help: str
+    group: StrEnum
+    shown: str | None = None
+    usual: Any = None
+    metavar: str | None = None
+    flags: tuple[str, ...] = ()
+    repeated: bool = False
+    only_key: bool = False
+
+    @property
+    def rank(self) -> int:
+        """The place of its group among all."""
+        return list(type(self.group)).index(self.group)
+
+
+class Declared(NamedTuple):
+    """A field of a record of settings. ``kinds`` are the types that its value may have, but for None."""
+
+    name: str
+    default: Any
+    setting: Setting
+    kinds: tuple[Any, ...]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return self.setting.flags or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def bounds(self) -> msgspec.Meta:
+        """The range of its numbers."""
+        extras = (extra for kind in self.kinds for extra in _extras(kind))
+        return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), msgspec.Meta())
+
+    @property
+    def plain_kind(self) -> Any:
+        """Its type where JSON or YAML is read: text in the place of a path."""
+        return Union[(*(kind for kind in self.kinds if kind is not Path), *_text_for(self.kinds), None)]
+
+
+@cache
+def declared(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
+    """The fields of ``record`` that are settings, by name, those of its bases first."""
+    return {field.name: field for field in _declared(record)}
+
+
+def in_groups(record: type[msgspec.Struct]) -> list[Declared]:
+    """The same, in the order of their groups; in each, the record's own before those of its bases."""
+    own = record.__annotations__
+    return sorted(declared(record).values(), key=lambda field: (field.setting.rank, field.name not in own))
+
+
+def usual(record: type[msgspec.Struct]) -> dict[str, Any]:
+    """What holds of the fields in the place of None, by name."""
+    return {
+        name: field.setting.usual
+        for name, field in declared(record).items()
+        if field.setting.usual is not None
+    }
+
+
+def _declared(record: type[msgspec.Struct]) -> Iterator[Declared]:
+    hints = get_type_hints(record, include_extras=True)
+    for field in msgspec.structs.fields(record):
+        hint = hints[field.name]
+        setting = next((extra for extra in _extras(hint) if isinstance(extra, Setting)), None)
+        if setting is not None:
+            yield Declared(field.name, field.default, setting, _kinds_of(hint))
+
+
+def bare(kind: Any) -> Any:
+    """A type without its range."""
+    return get_args(kind)[0] if _extras(kind) else kind
+
+
+def _kinds_of(hint: Any) -> tuple[Any, ...]:
+    kind = get_args(hint)[0]
+    for extra in _extras(hint):
+        if isinstance(extra, msgspec.Meta):  # nested annotations are one
+            kind = Annotated[kind, extra]
+    return tuple(member for member in members(kind) if member is not NoneType)
+
+
+def _text_for(kinds: tuple[Any, ...]) -> tuple[type[str], ...]:
+    return (str,) if Path in kinds else ()
+
+
+def _extras(hint: Any) -> tuple[Any, ...]:
+    return tuple(hint.__metadata__) if get_origin(hint) is Annotated else ()
+
+
+def members(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

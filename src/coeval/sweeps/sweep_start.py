@@ -1,0 +1,139 @@
+"""A start of a sweep: checked before anything begins, its folder held, its workers and judging under way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from coeval.core.errors import UsageError
+from coeval.core.options import setting
+from coeval.core.text import numbered
+from coeval.models.pacing.throttle import throttle_of
+from coeval.store.rundir import RunDir
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.job_plan import job_plan
+from coeval.sweeps.job_table import JobTable, refuse_others
+from coeval.sweeps.judge_worker import JudgingProcess, judging_command
+from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
+from coeval.sweeps.server_process import end_leftovers
+from coeval.sweeps.sweep import WORKERS
+from coeval.sweeps.sweep_choice import KEY_VARIABLE, AskedFor, absent_program, engine_of, refuse_ambiguous
+
+
+class SweepWatcher(Protocol):
+    """Is told what happens in a sweep; ``begin`` hands over the board that fills as it goes on."""
+
+    def note(self, message: str) -> None: ...
+
+    def warn(self, message: str) -> None: ...
+
+    def begin(self, board: SweepBoard) -> None: ...
+
+
+class SweepUnderWay(NamedTuple):
+    """``run`` brings the owed jobs to their ends; setting its event has everything end soon."""
+
+    board: SweepBoard
+    run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+
+
+def checkpoints_of(asked: AskedFor, warn: Callable[[str], None]) -> list[Checkpoint]:
+    """Return the checkpoints that are there and whole; none yet where they are watched for.
+
+    Raises
+    ------
+    UsageError
+        there is none, or it cannot be told which of the user's servers has which.
+    """
+    throttle_of(os.environ)  # wrong variables are told before anything begins
+    watched = asked.watch is not None
+    checkpoints = [] if watched else asked.places.found()
+    for path, why in {} if watched else asked.places.passed_over().items():
+        warn(f"{path} is passed over: {why}; {setting('watch')} waits for such ones")
+    refuse_ambiguous(asked.sweep, checkpoints, watched=watched)
+    if not checkpoints and not watched:
+        pattern = setting("name_pattern")
+        raise UsageError(
+            f"{asked.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
+        )
+    return checkpoints
+
+
+@contextmanager
+def under_way(
+    asked: AskedFor, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
+) -> Iterator[SweepUnderWay]:
+    """Hold the sweep's folder, and have ready what does all that is owed.
+
+    Raises
+    ------
+    UsageError
+        another process is at work in the folder, or it holds other checkpoints; servers are to be started by
+        a program that is not there.
+    StoreError
+        a file cannot be read or written.
+    """
+    sweep, settings = asked.sweep, asked.settings
+    with RunDir(sweep.own_folder).locked():
+        refuse_others(sweep, checkpoints)
+        table = JobTable(sweep.out, job_plan(sweep))
+        table.read()
+        for sentence in end_leftovers(sweep.own_folder / WORKERS):
+            watcher.note(sentence)
+        environment = dict(os.environ)
+        if settings.api_key:
+            environment[KEY_VARIABLE] = settings.api_key
+        log = sweep.own_folder / "judging.log"
+        keys = None if settings.keys is None else Path(settings.keys)
+        judge_worker = JudgingProcess(judging_command(log, keys), log, environment)
+        engine = engine_of(asked, environment)
+        scheduler = Scheduler(sweep, table, engine, judge_worker, asked.phases)
+        board = scheduler.board
+
+        async def run(interrupt: asyncio.Event) -> None:
+            try:
+                await scheduler.run(interrupt, asked.watch)
+            except BaseExceptionGroup as group:
+                raise next(problems_of(group), group) from None
+            finally:
+                await engine.aclose()
+
+        with closing(table):
+            table.include(checkpoints)
+            for sentence in done_otherwise(table, checkpoints):
+                watcher.warn(sentence)
+            for checkpoint in checkpoints:
+                scheduler.add(checkpoint)
+            if (board.workers or asked.watch is not None) and (absent := absent_program(asked)):
+                raise UsageError(absent)
+            owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
+            watcher.note(owed if asked.watch is None else f"watching {asked.places.folder}")
+            watcher.begin(board)
+            yield SweepUnderWay(board, run)
+
+
+def to_be_plotted(asked: AskedFor, board: SweepBoard) -> bool:
+    """Whether the last phase follows: what is watched for ends by Ctrl-C."""
+    ends = not board.interrupted or asked.watch is not None
+    return asked.phases.plot and ends and any(asked.sweep.out.glob("step_*/run_*/*/summary.json"))
+
+
+def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
+    """Say what becomes of earlier answers where settings, or files of checkpoints, have changed since."""
+    for checkpoint in table.written_since(checkpoints):
+        yield (
+            f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
+            f"count as its own; if it is another checkpoint now, give another {setting('out')}, or remove "
+            f"step_{checkpoint.step} there"
+        )
+    if count := table.done_otherwise(checkpoints):
+        jobs = f"{numbered(count, 'job')} {'was' if count == 1 else 'were'}"
+        yield (
+            f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "
+            "folders, and taken up again when the earlier settings return; to have both, give another "
+            f"{setting('out')}"
+        )
