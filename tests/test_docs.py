@@ -115,6 +115,17 @@ def test_the_items_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.
     assert [score.n for score in run.results().students if score.task] == [3]
 
 
+def test_the_design_page_is_short_and_names_what_exists() -> None:
+    page = (DOCS / "design.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.-]+(?:/|\.(?:py|yaml|toml|md)))`", page))
+    root = DOCS.parent
+    assert len(named) > 50
+    assert [
+        name for name in named if not any((at / name).exists() for at in (root / "src" / "coeval", root))
+    ] == []
+    assert page.count("\n") <= 200
+
+
 @pytest.mark.slow
 def test_the_tutorial_leads_to_its_decision(tmp_path: Path) -> None:
     """All of its commands in one folder, in order; what it shows of their output is there."""
