@@ -222,7 +222,7 @@ def test_a_proxy_that_wants_credentials_says_so() -> None:
         (b'{"detail": "too long"}', ": too long"),
         (b'{"detail": [{"loc": 1}]}', ': {"detail": [{"loc": 1}]}'),
         (b"<html>\n  too   long</html>", ": <html> too long</html>"),
-        (b"x" * 5000, ": " + "x" * 300 + "…"),
+        (b"x" * 5000, ": " + "x" * 500 + "…"),
         (b"", ""),
     ],
 )

@@ -22,7 +22,10 @@ from scipy.special import betaincinv, ndtri, stdtrit
 Floats: TypeAlias = NDArray[np.float64]
 _Sums = TypeVar("_Sums", float, NDArray[np.float64])
 
+# The convention of the field; its tests use the same level, as `ALPHA`.
 LEVEL = 0.95
+# Differences are significant below it: tests and intervals of one page must agree.
+ALPHA = 0.05
 
 _Z = float(ndtri(0.975))
 # Of an observation, before any is made: Jeffreys' prior.
@@ -31,6 +34,7 @@ _AT_EACH_END = 0.5
 _LENT = 4
 # Of an observation of the largest variance: what the squares that were seen come to at least.
 _UNSEEN = 1 / 3
+# Sums of float means end about 1e-13 beyond a scale; a wrong scale is off by far more.
 _ROUNDING = 1e-9
 
 

@@ -29,6 +29,7 @@ from coeval.engine.progress import (
 
 # --- A run as it goes, for whoever waits for it in Python: in a notebook one display, updated in place
 
+# Above a notebook's table; earlier ones are in the run's log.
 _MOST_MESSAGES = 5
 
 

@@ -32,6 +32,7 @@ def show_log_warnings() -> None:
     logging.lastResort = WarningHandler(logging.WARNING)
 
 
+# Long enough for any real path's end; a crafted one does not flood the terminal.
 _LONGEST_NAME = 200
 _MAY_EXIT = ("coeval", "typer", "click")
 ALL_SAVED = "Interrupted; what was finished is on disk."

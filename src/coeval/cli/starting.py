@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 # --- The exit codes that have a name; importing this loads nothing
 
+# A model cannot be used; also Click's code for wrong usage, so: nothing was begun.
 UNAVAILABLE = 2
+# Results are there, and some are missing.
 GAPS = 3
+# `compare --fail-if-worse` found a significant loss.
 WORSE = 4
+# 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 
 

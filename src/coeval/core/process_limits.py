@@ -16,10 +16,11 @@ if sys.platform != "win32":
 
 __all__ = ["address_space_left", "need_address_space", "need_files"]
 
+# Bytes of address space that numpy, scipy and duckdb take when they are loaded, …
 _LIBRARIES = 512 << 20
+# … a database in memory with its threads, …
 _DATABASE = 640 << 20
-# Bytes of address space: of numpy, scipy and duckdb when they are loaded, of a database, and of the buffers
-# that numpy keeps for each processor.
+# … and the buffers that numpy keeps for each processor.
 _PER_PROCESSOR = 64 << 20
 
 # A run holds about twenty open before it has asked anybody.

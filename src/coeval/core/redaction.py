@@ -29,8 +29,11 @@ from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
 PART = 8
 """Characters. Fewer of a secret are no secret; so many in a row are one, where it was cut."""
 
+# Placeholders in place of a key ("not-needed") are shorter.
 _LONGEST_WORDS = 20
+# Shorter numbers are ports, dates and counts, which answers are full of.
 _LONGEST_NUMBER = 16
+# Random text of `PART` characters nearly always has as many; "xxxxxxxx" and "12341234" have not.
 _FEWEST_DISTINCT = 6
 _WORDS = re.compile(r"[A-Za-z]?(?:[a-z]+|[A-Z]+)(?:[-_. ][A-Za-z]?(?:[a-z]+|[A-Z]+))*")
 
@@ -264,6 +267,7 @@ _LONGEST_NAME = 256
 _CUT = ("…", "...", "**", "•")
 _QUOTES = " \t\r\n\"'`"
 _OPENING, _CLOSING = f"{_QUOTES}([{{<", f"{_QUOTES})]}}>,;:.!?"
+# Quotes, brackets and an ellipsis around an excerpt, and no word of text.
 _REACH = 16
 
 

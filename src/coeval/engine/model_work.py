@@ -134,7 +134,8 @@ def own_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int) -> in
 KeptT = TypeVar("KeptT", bound=Kept)
 ValueT = TypeVar("ValueT")
 
-_LONGEST_MESSAGE = 2_000
+# Several times a host's longest refusals; a host that repeats the prompt does not double every record.
+LONGEST_MESSAGE = 2_000
 _PURPOSE: dict[Role, Purpose] = {
     "teacher": "data_generation",
     "student": "response_collection",
@@ -233,7 +234,7 @@ class ModelWork(ABC, Generic[KeptT]):
 def reason(error: Exception) -> Failure:
     """Why a record holds no value."""
     kind, message = (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", named(error))
-    return Failure(kind, message[:_LONGEST_MESSAGE] or type(error).__name__)
+    return Failure(kind, message[:LONGEST_MESSAGE] or type(error).__name__)
 
 
 def spoken(completion: Completion, who: str) -> str:

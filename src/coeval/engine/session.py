@@ -23,6 +23,7 @@ from coeval.core.errors import Draining
 from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter, open_file
 from coeval.core.records import Evaluation, Kept, Usage, is_good
+from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
 from coeval.models.batch.waiting.batch_index import IdTable
@@ -73,6 +74,7 @@ def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
 
 T = TypeVar("T")
 
+# A person waits for the sentence; hosts change over seconds.
 LOOK_S = 1.0
 AGAIN_AFTER_S = 60.0
 """A host that is still in trouble is named again."""
@@ -137,7 +139,6 @@ USAGE_INTERVAL_S = 1.0
 """How much later than they were sent requests without a ceiling may be counted on disk."""
 DRAIN_S = 5.0
 """How long requests on the wire may still finish after an interruption."""
-_LONGEST_MESSAGE = 2_000
 
 
 @dataclass(slots=True)
@@ -233,7 +234,7 @@ class Session:
                 id=job.id or job.tag,
                 model=job.name,
                 kind="batch",
-                message=message[:_LONGEST_MESSAGE],
+                message=message[:LONGEST_MESSAGE],
             )
             self.journal.append(self.accounts.errors, line)
 
@@ -297,7 +298,7 @@ class Session:
             id=work.key,
             model=work.model,
             kind=kind,
-            message=str(error)[:_LONGEST_MESSAGE],
+            message=str(error)[:LONGEST_MESSAGE],
             attempts=record.attempts,
         )
         self.journal.append(self.accounts.errors, line)

@@ -41,6 +41,7 @@ _SIGNS = _MEANT | {"+"}
 _NEGATED = re.compile(
     r"(?:\b(?:not|no|non|never|neither|nor|cannot|without)|n['’]t)\s+(?:(?:an?|the)\s+)?[*`\"'“‘]*$|[不非未没無无]$"
 )
+# The longest match of the pattern before a value: "cannot", blanks, "the", marks.
 _LONGEST_NEGATION = 24
 
 _WORD_FOLLOWS = re.compile(r"\s+\w")

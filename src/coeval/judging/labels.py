@@ -28,12 +28,14 @@ _ANSWER_NAMES = frozenset(
 
 # ``Review sentiment: positive`` is an answer; a sentence that happens to hold a colon is prose.
 _MOST_NAME_WORDS = 3
+# Three long words and their marks; splitting a page-long line would be for nothing.
 _LONGEST_NAME = 80
 _EMPHASIS = " \t*_`~"
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE = re.compile(r"[{}]")
 _TYPEFACE = re.compile(r"\\(?:text|math)[a-z]*\s*\{([^{}]*)\}")
+# Answers box a result or a few; each box costs a search for its closing brace.
 _MOST_BOXES = 100
 _ONLY_JSON = re.compile(r"\s*(?:```\w*\s*)?[\[{].*[\]}]\s*(?:```\s*)?", re.DOTALL)
 

@@ -109,6 +109,7 @@ def _levels_after(factor: str, text: str, *, any_case: bool) -> set[Level]:
 
 # --- One criterion, judged on a scale of whole numbers: ``{"score": 7, "reason": "…"}``
 
+# WritingBench's own scale.
 LOWEST, HIGHEST = 1, 10
 
 

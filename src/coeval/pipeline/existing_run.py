@@ -9,6 +9,7 @@ from coeval.core.plain import plain
 from coeval.store.output_folder import output_tasks
 from coeval.store.rundir import RunDir
 
+# Two lines of a terminal.
 _MOST_NAMED = 8
 
 

@@ -30,9 +30,11 @@ _TITLES = {
     "task": "Differences by task",
     "part": "Differences by factor and metric",
 }
+# Above the first picture no more is read; the table has all.
 _MOST_TOLD = 12
 # Rows of a picture; the table has all.
 _MOST_DRAWN = 60
+# Up to three sides have three pairs, which sentences can name; more are a table's work.
 _FEW_SIDES = 3
 # Characters of a side's name in a picture; the table below has it whole.
 _LONGEST_SIDE = 20

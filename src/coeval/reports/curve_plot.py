@@ -18,8 +18,10 @@ from coeval.reports.chart_spec import (
     text_list,
 )
 
+# Pixels: with its legend on a laptop's screen at once.
 _HEIGHT = 300
 _CELL = {"width": 310, "height": 190}
+# Three cells of 310 pixels fill the page's width.
 _COLUMNS = 3
 
 

@@ -89,6 +89,7 @@ def theme_config(theme: Theme) -> dict[str, Any]:
     }
 
 
+# What journals ask of pictures in print.
 PPI = 300
 # Pixels at 72 to an inch: ten inches.
 _WIDTH = 720.0

@@ -20,6 +20,7 @@ from coeval.reports.chart_spec import (
 
 # --- What each judge leans on: a point with its interval around zero, hollow where it is not sure
 
+# Pixels per judge and between biases: points of 10 pixels must not touch.
 _BIAS_STEP, _GAP = 16, 14
 
 
@@ -57,6 +58,7 @@ def bias_plot(
 # --- A row for each name, with its point and its interval
 
 OVERALL, EACH_TASK = "overall", "by task"
+# Pixels per row: a line of text, and an interval that is seen as a row of its own.
 _FOREST_STEP = 30
 _OVERALL = f"by === '{OVERALL}'"
 _CHOSEN = f"datum.scores === scores && ({_OVERALL}) === !isValid(datum.task)"
@@ -120,6 +122,7 @@ def forest_plot(
 NOTEWORTHY = 0.1
 """Of a score: where all differences are smaller, none has the strongest colour."""
 
+# Pixels per row: a figure of 11 pixels with air around it.
 _HEAT_STEP = 26
 _COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
 """Pixels of a column: the most that it makes good use of, the least with a number, and without."""
@@ -201,6 +204,7 @@ def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
 
 # --- Numbers with their intervals, a row for each, beside a line that they may lie on either side of
 
+# Pixels per row: a line of text and an interval.
 _INTERVAL_STEP = 28
 # Pixels: each half's words have a line of their own, so that long ones do not run into each other.
 _LINE = 16
@@ -306,6 +310,7 @@ def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
 
 # --- How often each student states the right label, with intervals: a row for each label and student
 
+# Pixels per row: a line of text and an interval.
 _LABEL_STEP = 28
 
 
@@ -362,6 +367,7 @@ def purchase_plot(table: str, cost: str, title: str) -> dict[str, Any]:
     return chart_spec(alt.layer(line, points, words), 240, 760)
 
 
+# Pixels per row: a bar with a figure in it.
 _SHARE_STEP = 26
 
 

@@ -10,14 +10,21 @@ from coeval.core.errors import BadRequest
 from coeval.simulation.prose import AnswerMark, SimulatedAsk, sentences, write_answer
 from coeval.simulation.student import hidden_quality
 
+# Schemas that people write nest some five deep.
 DEEPEST = 12
 MANY = 200
 """Levels and values after which what can be left out is, so that a value that holds itself ends."""
+# Recursion must end before Python's own limit; each level takes some frames.
 _DEEPEST_SCHEMA = 64
+# What a client's schema can make the server write is bounded: by values, …
 _MOST_VALUES = 10_000
+# … items of one list, …
 _MOST_ITEMS = 1000
+# … characters of one text, …
 _LONGEST_STRING = 100_000
+# … characters in all (a few megabytes on the wire), …
 _MOST_CHARACTERS = 1_000_000
+# … and branches that are looked at.
 _MOST_BRANCHES = 100
 
 # A value for each format of JSON Schema that a client may name.

@@ -17,7 +17,9 @@ from coeval.simulation.prose import (
     sentences,
 )
 
+# The upper third of the scale from 0 to 1, …
 HIGH_FROM = 2 / 3
+# … and its middle third.
 MEDIUM_FROM = 1 / 3
 FACTOR_SPREAD = 0.05
 """Standard deviation of what one factor of an answer is worth around the answer's quality."""

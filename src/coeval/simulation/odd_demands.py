@@ -8,6 +8,7 @@ from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand
 from coeval.simulation.form_demands import LARGEST, NUMBER, number
 from coeval.simulation.prose import sentence_list
 
+# IFBench's `count:keywords_multiple` demands its five words so many times each.
 _TIMES = (1, 2, 3, 5, 7)
 _SENTENCE_ENDS = re.compile(r"(?<=[a-z])([.!?])(?=\s|$)")
 _WORDS = re.compile(r"\w+")

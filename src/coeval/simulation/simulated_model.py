@@ -111,9 +111,11 @@ _OF_A_CHOICE: tuple[Spoil, ...] = (_refused, _talked, lambda _: "Both")
 _OF_A_TEXT: tuple[Spoil, ...] = (_refused, _cut)
 
 
+# The rule of thumb for English; only usage and cuts depend on it.
 CHARACTERS_PER_TOKEN = 4
 CONTEXT_TOKENS = 500_000
 """Longer prompts are refused, as hosts refuse them: what is read for marks and demands takes time."""
+# The logarithm of zero has no place in JSON.
 _LEAST_CHANCE = 1e-300
 _OTHER_TOKENS = (
     "The", "It", "A", "In", "This", "So", "We", "1", "2", "\n", " a", " of", " to", " is", " in", " and",

@@ -17,6 +17,7 @@ SYNC_RECORDS = 256
 """A file is synced when so many of its lines have not been."""
 SYNC_INTERVAL_S = 1.0
 """… and never later than this after a line was written."""
+# Linux lets a process hold 1,024 by default; connections need some of them.
 _OPEN_FILES = 256
 
 

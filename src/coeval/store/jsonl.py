@@ -68,6 +68,7 @@ MOST_KEPT = 1 << 20
 """Bytes of a torn line that its note keeps: what can be read of it is at its beginning."""
 
 _ENCODER = msgspec.json.Encoder(enc_hook=os.fspath)
+# Bytes per read: most files' last line lies in the first one.
 _CHUNK = 1 << 20
 _GROUP = 1 << 18  # bytes: lines are taken apart while they are still in the processor's cache
 _NEWLINE = 0x0A

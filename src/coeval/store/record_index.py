@@ -30,9 +30,11 @@ RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 NOTHING: Mapping[Path, Collection[int]] = MappingProxyType({})
 NO_LINES: Mapping[Path, list[bytes]] = MappingProxyType({})
 
+# Lines decoded together: fewer cost calls, more cost memory (a million take a gigabyte).
 _AT_ONCE = 4_096
-_OFFSET_BITS = 44
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+# A position is one signed 64-bit number: files up to 16 TiB, and half a million of them.
+OFFSET_BITS = 44
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class RecordFiles:
@@ -81,7 +83,7 @@ class RecordFiles:
             groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
             left_out = () if path in instead else without.get(path, ())
             for offset, texts in groups:
-                yield (number << _OFFSET_BITS) + offset, texts, left_out
+                yield (number << OFFSET_BITS) + offset, texts, left_out
 
     def _decoded(
         self,
@@ -111,11 +113,11 @@ class RecordFiles:
 
     def damage(self, position: int) -> None:
         """Note that the line there is no record."""
-        self.damaged.append((self._paths[position >> _OFFSET_BITS], position & _OFFSET_MASK))
+        self.damaged.append((self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK))
 
     def line(self, position: int) -> bytes:
         """Read the line there again."""
-        path, offset = self._paths[position >> _OFFSET_BITS], position & _OFFSET_MASK
+        path, offset = self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK
         if path not in self._instead:
             return line_at(path, offset)
         for text in self._instead[path]:  # what is loaded of them are the first few
@@ -129,7 +131,7 @@ class RecordFiles:
         try:
             return decode(self.line(position), kind)
         except Undecodable as error:
-            path = self._paths[position >> _OFFSET_BITS]
+            path = self._paths[position >> OFFSET_BITS]
             raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error
 
 

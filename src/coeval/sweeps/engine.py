@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from coeval.store.jsonl import store_error
+from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
 # --- Where the workers of a sweep run: slots, and one coroutine that brings a worker to its end in one of
@@ -81,8 +82,8 @@ LONGEST_END_S = 40.0
 """A worker whose starter was killed interrupts its asking and ends its server; then it tells its result."""
 SHARED_S = 60.0
 """What another machine has written may be seen here so much later, where files are shared by NFS."""
+# A process on this machine has written its result before it ends; shared disks lag by seconds.
 _SOON_S = 5.0
-_LOOK_S = 0.2
 
 
 async def told_end(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
@@ -91,7 +92,7 @@ async def told_end(worker: Worker, how: str, within_s: float = _SOON_S) -> Worke
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(LOOK_S)
     return result or silent_end(worker, how)
 
 
@@ -138,7 +139,7 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
     _interrupted_by_term()
     try:
         while process.poll() is None:
-            time.sleep(_LOOK_S)
+            time.sleep(LOOK_S)
         return process.returncode
     finally:
         if process.poll() is None:

@@ -38,8 +38,10 @@ MARK = "COEVAL_SWEEP_SERVER"
 
 _PROC = Path("/proc")
 _ENDED = "ZXx"
-_LOOK_S = 0.1
+# Seconds: a GPU's driver frees a process's memory before it is gone.
 _KILLED_WITHIN_S = 30.0
+# Between two looks at processes and files of this machine: too short to notice, and a look costs nothing.
+LOOK_S = 0.2
 
 
 def processes() -> list[int]:
@@ -111,7 +113,7 @@ def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iter
         there = left()
         _signal(group, there, number)
         while there and time.monotonic() < until:
-            yield _LOOK_S
+            yield LOOK_S
             there = left()
             if number == signal.SIGKILL:
                 _signal(group, there, number)  # what was born meanwhile
@@ -142,8 +144,9 @@ def boot_id() -> str:
 
 
 MODULE = "coeval.sweeps.guard"
+# Standard input and output, which the starting process holds the other ends of.
 LIFELINE, SAYING = 0, 1
-LOOK_S = 0.2
+# What a Linux pipe holds by default.
 _CHUNK = 1 << 16
 # More than a pipe holds; what still writes then is no process of the group.
 _LAST_CHUNKS = 64

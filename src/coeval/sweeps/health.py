@@ -26,6 +26,7 @@ from coeval.sweeps.server_process import ServerProcess
 
 # --- Ports of this machine: a free one, and who listens on it
 
+# Above the ports of common services (8000, 8080, 11434), below those that systems give to clients.
 _LOWEST, _TRIES = 18_000, 200
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -119,8 +120,11 @@ def _sockets_of(pids: Collection[int]) -> set[str]:
 
 # Between two looks, at first and later.
 _LOOK_S = (0.1, 1.0)
+# A server that loads weights answers late, if its event loop is blocked meanwhile.
 _ANSWER_S = 10.0
+# Servers without `/health` say so in one of these; the list of models is asked instead.
 _NOT_THERE = (404, 405, 501)
+# A served model may be named by its whole path; messages show where it begins.
 _LONGEST_NAME = 120
 
 

@@ -23,6 +23,7 @@ from coeval.sweeps.judging_run import (
 )
 
 _MODULE = "coeval.cli.eval_framework.judging_process"
+# Bytes: a task's whole summary is one line of the conversation.
 _LONGEST_LINE = 1 << 24
 _DIED = "the judging process ended before it had concluded this; see {log}"
 

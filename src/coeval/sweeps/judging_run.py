@@ -100,6 +100,7 @@ def written(message: ConcludeOrder | JudgingMessage) -> bytes:
 
 log = logging.getLogger("coeval")
 
+# Once a second is as often as a person reads figures.
 TELL_S = 1.0
 AWAY = frozenset({"missing", "connection", "timeout", "server", "rate_limited"})
 """Why there is no judgment where asking later may help."""

@@ -46,6 +46,7 @@ _CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
 # What stands before such a word, whatever is in it.
 _RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
+# The words of a command that a message quotes.
 _LONGEST_VALUE = 100
 # What users write where a server asks for a key and needs none.
 _NO_KEYS = ("empty", "none", "null")

@@ -14,8 +14,11 @@ from coeval.sweeps.guard import older
 LOG = "server.log"
 MOST_BYTES = 64 << 20
 """Of a server's output that are kept on disk."""
+# A Python traceback's end with the error's own message.
 LINES = 20
+# Bytes from the log's end: `LINES` of the longest usual lines.
 _READ = 1 << 16
+# Characters: servers print their whole configuration in one line.
 _LONGEST_LINE = 300
 # Control sequences of terminals: colours, titles, single signs.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")

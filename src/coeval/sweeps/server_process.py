@@ -20,6 +20,7 @@ from coeval.core.errors import ServerDown, StoreError
 from coeval.core.plain import plain
 from coeval.store.jsonl import read_json, started, write_json_atomic
 from coeval.sweeps.guard import (
+    LOOK_S,
     MARK,
     MODULE,
     Launch,
@@ -261,7 +262,6 @@ class ServerProcess:
 
 WINDING_DOWN_S = 60.0
 """How long a worker whose sweep is gone may take to end by itself."""
-_LOOK_S = 0.2
 
 Sleep = Callable[[float], None]
 
@@ -285,7 +285,7 @@ def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep 
         return None
     until = time.monotonic() + patience_s
     while record.worker_lives and record.worker != os.getpid() and time.monotonic() < until:
-        sleep(_LOOK_S)
+        sleep(LOOK_S)
     if record.worker_lives and record.worker != os.getpid():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(record.worker, signal.SIGKILL)

@@ -23,7 +23,9 @@ from coeval.sweeps.engine import (
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
 USUAL: Mapping[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
+# A start where nobody says how many: jobs queue at the cluster anyway.
 _SLOTS = 4
+# Each look asks the scheduler.
 _LOOK_S = 1.0
 
 

@@ -211,6 +211,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 log = logging.getLogger("coeval")
 
+# A line of the sweep's table.
 _LONGEST_MESSAGE = 300
 
 

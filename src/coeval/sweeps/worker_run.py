@@ -26,6 +26,7 @@ from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
 from coeval.models.keys import Keys
+from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
@@ -42,6 +43,7 @@ from coeval.sweeps.worker_files import (
 
 # --- A worker's server, start by start: on a free port, waited for until it is up, ended whatever happens
 
+# A server that answers within a second needs no word.
 _QUIET_S = 1.0
 
 
@@ -280,11 +282,12 @@ def _asked_at(prepared: Prepared, url: str) -> Prepared:
 
 log = logging.getLogger("coeval")
 
+# The sweep's table is drawn twice a second; progress is a small file.
 PROGRESS_S = 1.0
+# Between two attempts at a server: its restart takes a minute or two.
 LONGEST_WAIT_S = 120.0
 HELD_BY_OTHERS_S = 60.0
 """How long a task's folder may be held by an earlier worker that is being interrupted."""
-_LOOK_S = 0.5
 
 
 async def run_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
@@ -394,7 +397,7 @@ class _WorkerRun:
                     stack.enter_context(held(prepared))
                     break
                 except UsageError:
-                    if time.monotonic() > until or await self._interrupted_within(_LOOK_S):
+                    if time.monotonic() > until or await self._interrupted_within(LOOK_S):
                         raise
             yield
 

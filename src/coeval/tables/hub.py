@@ -116,7 +116,9 @@ def _about(folder: Path) -> dict[str, Any]:
 _HUB = "https://huggingface.co"
 # Not ``hub``, where earlier versions kept different subsets under one name.
 _CACHE = "hub-tables"
+# Bytes: far above any benchmark, below what fills a usual disk unasked.
 _LARGEST = 16 << 30
+# Pages of the hub's API take a second; its search may take several.
 _PATIENCE_S = 30.0
 
 Progress = Callable[[str, int, int | None], None]

@@ -341,6 +341,7 @@ def _texts(values: list[Any], path: FieldPath) -> list[str]:
     return [as_text(value, path.text) for value in values]
 
 
+# Columns of any table that people keep by hand; a sparse export has thousands.
 _MOST_NAMED = 30
 _LIKE_AN_ID = re.compile(r"(?:.*[_. -])?(?i:id|uid|uuid|guid)|qid|.*[a-z]I[Dd]")
 

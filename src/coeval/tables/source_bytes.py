@@ -22,7 +22,9 @@ from coeval.core.plain import open_file
 
 # --- A row of somebody's table, and what is said of many of them
 
+# Line numbers of one sentence, on a line.
 _LISTED = 5
+# A screen of sentences.
 _MOST_SHOWN = 20
 # Sentences of a file that are told apart; a million rows may each be wrong in words of their own.
 _MOST_KEPT = 1_000
@@ -72,6 +74,7 @@ LONGEST_LINE = 64 << 20
 
 PARQUET, ARROW = b"PAR1", (b"\xff\xff\xff\xff", b"ARROW1")
 
+# Bytes per read: few calls, little memory.
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
 # The longer before the shorter that it begins with.

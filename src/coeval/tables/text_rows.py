@@ -26,6 +26,7 @@ from coeval.tables.source_bytes import LONGEST_LINE, SourceBytes, TableRow
 _DELIMITERS = ",;\t|"
 # The first line of a table that is meant for Excel.
 _DELIMITER_LINE = re.compile(r'"?sep=([^\w\s]|\t)"?\s*', re.IGNORECASE)
+# A JSON array is decoded whole, and its objects take several times its bytes.
 _LARGEST_LIST = 512 << 20
 _TOO_LONG = f"it is longer than {LONGEST_LINE >> 20} MiB"
 _NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writes, or latin-1)"

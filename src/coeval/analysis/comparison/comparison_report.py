@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.analysis.comparison.paired_difference import Test
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.errors import UsageError
 from coeval.core.html_table import Columns, columns, html_lines, html_table
@@ -18,8 +19,6 @@ from coeval.core.text import listed, numbered
 
 Family: TypeAlias = Literal["overall", "task", "part"]
 FAMILIES: tuple[Family, ...] = ("overall", "task", "part")
-
-ALPHA = 0.05
 
 
 class Comparison(msgspec.Struct, frozen=True):

@@ -54,6 +54,7 @@ def _in_place(ordered: Floats, order: NDArray[np.intp]) -> list[float]:
 
 Test: TypeAlias = Literal["paired t", "exact McNemar", "sign flips"]
 
+# The convention since Cohen (1988): a true gap is to be found four times in five.
 POWER = 0.8
 # Items whose two scores differ: with fewer, their scatter says too little of that of all items.
 _FEWEST_DIFFERING = 5
@@ -63,9 +64,11 @@ _END = 0.1
 _FEW_AT_END = 6
 # Differing items up to which every way to flip their signs is tried: 16,384 of them.
 _ALL_FLIPS = 14
+# Standard errors: below, two large terms of the formula cancel, and the normal tail is as good.
 _NO_TAIL = 0.05
 # Steps of the scale: means of up to ten scores are multiples of one of them.
 _FINEST = 5_040
+# Above the rounding of sums of thousands of scores (1e-13), far below the smallest step (1/5,040).
 _EQUAL = 1e-9
 # Steps to a detectable difference: each halves what is left to go, or nearly.
 _APPROACHES = 60

@@ -429,6 +429,7 @@ def _coded(
     )
 
 
+# Item, judge and metric share a 64-bit key: 16 bits for each of the latter leave 31 for items.
 _MOST_JUDGES = _MOST_METRICS = 1 << 16
 
 

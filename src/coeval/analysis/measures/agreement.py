@@ -16,6 +16,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_share
 from coeval.analysis.measures.score_grid import Codes
 
+# Low, Medium and High.
 LEVELS = 3
 STRICT: Floats = np.eye(LEVELS)
 LINEAR: Floats = 1 - np.abs(np.subtract.outer(np.arange(LEVELS), np.arange(LEVELS))) / (LEVELS - 1)
@@ -170,9 +171,13 @@ def correlations(sums: PanelSums) -> Correlations:
 # that lie half way from the normal quantile to t's of ``n − 1`` (after Hesterberg 2015): 1.2 % instead of 2.5
 # % at six datapoints.
 
+# A 2.5 % quantile of 2,000 draws rests on 50 of them, so it moves by about 0.06 of a standard error.
 DRAWS = 2000
+# Weights take 16 MB (2,000 × 1,000 floats) however many datapoints there are.
 MOST_BLOCKS = 1000
+# Half an observation at either end: the largest weight that `weight_at_ends` gives.
 _AT_EACH_END = 0.5
+# Half an observation, the largest weight, is 16 parts, drawn once and shared by all measures.
 _PARTS = 32
 # What stands at an end is made of so small parts of a datapoint, and of no more than so many.
 _MOST_PARTS = 20

@@ -41,6 +41,7 @@ class Coverage(NamedTuple):
     absent: tuple[str, ...]
 
 
+# RAR counts values that occur once or twice, as its definition does.
 _RARE = 2
 
 

@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.comparison.paired_difference import paired_difference
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import ALPHA, SAME, Ranking, SharedScores, StudentGap
+from coeval.analysis.measures.ranking import SAME, Ranking, SharedScores, StudentGap
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
 from coeval.analysis.run_results import Bounded, missing_label_sentences
@@ -33,6 +34,7 @@ class Conclusion(NamedTuple):
 # What κ up to a bound is called (after Landis and Koch 1977).
 _KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
 _VERY_WELL = "very well"
+# The terminal opens with conclusions; more labels than this are a table's work.
 _MOST_LABELS = 3
 
 

@@ -189,6 +189,7 @@ def _by_count(pairs: Sequence[JudgePair]) -> Floats:
 
 # --- How reliable a run's judges are together, over the units that all compared judges scored
 
+# Units at a time: a dozen float columns of so many take 12 MB.
 _CHUNK = 1 << 17
 _MEASURES = ("krippendorff_alpha", "icc_2_1", "icc_2_k")
 

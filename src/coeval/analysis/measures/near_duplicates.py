@@ -57,8 +57,10 @@ def item_texts(run: RunDir, wanted: Collection[str]) -> dict[str, ItemText]:
 
 # --- How much prompts resemble each other on the surface
 
+# The mean of so many similarities is known to 0.002 where they scatter by 0.1, and takes milliseconds.
 MOST_PAIRS = 2000
 _WORD = re.compile(r"\w+")
+# Words of a shingle: three keep phrases and forget single words that a task's prompts share.
 _SIZE = 3
 
 

@@ -14,13 +14,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
-from coeval.analysis.intervals import Floats
+from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.measures.measured import Branch, Measured
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import headlines, item_scores
 
 __all__ = [
-    "ALPHA",
     "NOBODY",
     "SAME",
     "Level",
@@ -36,7 +35,6 @@ __all__ = [
     "shifts",
 ]
 
-ALPHA = 0.05
 SAME = 1e-9
 """Differences by less are rounding: the same sums in another order."""
 

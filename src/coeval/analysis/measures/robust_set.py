@@ -39,7 +39,9 @@ __all__ = [
 JudgeSelection: TypeAlias = Literal["top_half", "all"]
 AgreementMetric: TypeAlias = Literal["wpa", "spa", "kappa"]
 
+# One judge agrees with itself: consistency needs a second.
 FEWEST_JUDGES = 2
+# A distance of exactly the tolerance is within it, however the mean was rounded.
 _ROUNDING = 1e-9
 
 

@@ -28,6 +28,7 @@ from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
 # as clusters (Liang and Zeger 1986); those that nearly repeat each other are one. Scores are whole numbers of
 # halves, so all sums are exact.
 
+# Levels 0, 1, 2 are scores 0, ½, 1.
 _HALVES = 2.0
 
 

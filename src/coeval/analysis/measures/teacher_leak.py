@@ -28,11 +28,10 @@ from scipy.special import expit
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
-from coeval.analysis.panel.bias_ledger import Bias, bias_of
+from coeval.analysis.panel.bias_ledger import FEWEST_ITEMS, Bias, bias_of
 
 # Keeps coefficients finite where all scores are alike.
 _RIDGE = 1e-4
-_FEWEST_ITEMS = 6
 
 
 class _Cells(NamedTuple):
@@ -175,7 +174,7 @@ class _Fit:
         mean = (cells.mean * cells.answers + 0.5) / (cells.answers + 1)
         lent = np.bincount(at, pull**2 * mean * (1 - mean), len(parts))
         variance = squares + lent
-        if items.sum() < _FEWEST_ITEMS or not variance.any():
+        if items.sum() < FEWEST_ITEMS or not variance.any():
             return Bias(None, None, None, None)
         degrees = variance.sum() ** 2 / float((variance**2 / np.maximum(items - 1, 1)).sum())
         return bias_of(value, float(np.sqrt(variance.sum())), degrees)

@@ -27,6 +27,7 @@ FEATURES = ("length", "headers", "lists", "bold")
 LEAST_PROMPTS = 10 * (1 + len(FEATURES))
 """Ten per coefficient (Peduzzi et al. 1996): below that the fit says little about style."""
 
+# Of English prose. Features are relative and standardised, so a constant factor hardly matters.
 _CHARACTERS_PER_TOKEN = 4
 _CODE = re.compile(r"```[^`]*```")
 _HEADER = re.compile(r"^#{1,6}\s", re.MULTILINE)

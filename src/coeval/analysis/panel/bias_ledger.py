@@ -48,10 +48,13 @@ _RIDGE = 1e-2
 # … and one on how steep a judge is and how far its thresholds lie apart, which a judge without noise would
 # drive to infinity.
 _SHAPE_RIDGE = 1.0
+# BFGS needs some steps per parameter, of which a panel has dozens; a fit that fails to converge must end.
 _STEPS = 300
 # The largest slope of the log-likelihood that counts as its top.
 _FLAT = 1e-3
+# Step of a one-sided difference: near √ε (1e-8) rounding grows, above 1e-3 curvature does.
 _SMALL = 1e-4
+# Keeps logarithms and quotients finite where a level's probability underflows.
 _LEAST_CHANCE = 1e-12
 # Of datapoints, which the jackknife leaves out one after the other.
 _MOST_BLOCKS = 100
@@ -241,7 +244,9 @@ BIASES = ("severity", "family", "self", "length", "position")
 _FAMILY, _SELF, _LENGTH = range(3)
 # So many show what matters, in a second; of more, whole datapoints are drawn, always the same.
 _MOST_SCORES = 6_000
-_FEWEST_ITEMS = 6
+# Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
+FEWEST_ITEMS = 6
+# Errors and deviations below this are rounding: nothing differs.
 _NEARLY = 1e-6
 
 
@@ -292,7 +297,7 @@ def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -
     for judge, severity in severities(grid).items():
         found[judge]["severity"] = severity
     whole = _drawn(grid, grid.valid.sum(axis=1) > 1)
-    if len(np.unique(grid.cluster[whole])) < _FEWEST_ITEMS:
+    if len(np.unique(grid.cluster[whole])) < FEWEST_ITEMS:
         return found
     rows, deviation = _rows(grid, whole, lengths, families)
     known = [_tellable(rows, leaning) for leaning in range(len(rows.leanings))]
@@ -322,7 +327,7 @@ def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
     own = levels[:, place]
     others = (levels.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
     clusters, at = np.unique(grid.cluster[rows], return_inverse=True)
-    if len(clusters) < _FEWEST_ITEMS:
+    if len(clusters) < FEWEST_ITEMS:
         return UNKNOWN
     value = float((others - own).mean())
     distances = np.bincount(at, others - own - value)
@@ -344,7 +349,7 @@ def _drawn(grid: ScoreGrid, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     if scores <= _MOST_SCORES:
         return rows
     items = np.unique(grid.item[rows])
-    taken = max(_FEWEST_ITEMS, int(len(items) * _MOST_SCORES / scores))
+    taken = max(FEWEST_ITEMS, int(len(items) * _MOST_SCORES / scores))
     chosen = np.random.default_rng(0).choice(items, min(taken, len(items)), replace=False)
     return np.asarray(rows & np.isin(grid.item, chosen))
 

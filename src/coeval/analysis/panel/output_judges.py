@@ -37,6 +37,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 # the means of these are compared, with their intervals combined as those of independent means are (MOVER; Zou
 # and Donner 2008) and Welch's test.
 
+# One value has no variance.
 _FEWEST = 2
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from coeval.analysis.comparison.comparison_report import difference_text
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.measured import Branch
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -19,7 +20,6 @@ _LEANINGS = {
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
-ALPHA = 0.05
 TOO_FEW_TO_TELL = 2
 """So many judges may lean apart, and nobody can tell which of them does."""
 

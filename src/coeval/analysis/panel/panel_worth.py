@@ -68,7 +68,9 @@ def complete_cells(grid: ScoreGrid, task: int) -> Floats:
 # throughout, so they have a mean each and no variance. Estimates are unbiased, and so may fall below zero:
 # with such a one set to zero, the others would no longer add up to the scatter that was seen.
 
+# Purchases a user would weigh: half as many again, twice, four times (which halves the error of item noise).
 _MORE_ITEMS = (1.5, 2.0, 4.0)
+# Panels have some three judges: two more nearly double their cost.
 _MORE_JUDGES = (1, 2)
 
 

@@ -29,7 +29,9 @@ LONGEST_LINE = 1 << 24
 """Bytes: ``maximum_object_size`` of DuckDB, which reads no file with a line of much more."""
 
 _NO_RECORD = b"!"
+# A torn line only has to stay torn; its first bytes show which record it was.
 _BEGINNING = 64
+# Characters: no table shows a text whole, and 64 Ki of each field stay far below `LONGEST_LINE`.
 _LONGEST_TEXT = 1 << 16
 
 

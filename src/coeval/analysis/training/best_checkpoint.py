@@ -67,9 +67,11 @@ def _plain(text: str) -> str:
 
 # What share of the error is left to the simultaneous interval; the authors' choice.
 _SIMULTANEOUS = 0.1
+# The quantile at `_SIMULTANEOUS` × 5 % still rests on 100 draws.
 _DRAWS = 20_000
 # Draws that are held in memory.
 _AT_ONCE = 1_000
+# Bisection to the last bit of a float: 2⁻⁵³ of the bracket and a few more.
 _HALVINGS = 60
 FEWEST = 15
 """Items; with fewer, normal errors are no guide to what luck gave."""

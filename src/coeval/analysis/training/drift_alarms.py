@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 from scipy.special import stdtr
 
-from coeval.analysis.comparison.comparison_report import ALPHA
 from coeval.analysis.comparison.paired_difference import holm
-from coeval.analysis.intervals import Floats
+from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.training.best_checkpoint import p_text, points_text
 from coeval.analysis.training.checkpoint_scores import CommonItems
 

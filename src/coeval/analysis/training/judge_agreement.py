@@ -32,6 +32,7 @@ def defined(value: float) -> float | None:
 
 # --- How far two judges agree on single answers: κ of levels, the intraclass correlation of scores
 
+# Ends of a 95 % interval rest on 12 draws each: enough for two digits of κ.
 _RESAMPLES = 500
 
 GradeKey: TypeAlias = tuple[int, str]
@@ -146,6 +147,7 @@ def _draws(items: int) -> Floats:
 
 FEWEST = 3
 """Checkpoints: of two, an order is right or wrong by a coin."""
+# Twice those of κ: ranks move in steps, so their quantiles need more draws.
 _RANK_RESAMPLES = 1000
 # Pairs of checkpoints over all resamples: what is computed at most.
 _CELLS = 20_000_000

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import ALPHA
 from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, EvaluatedStep, evaluated_steps
 from coeval.analysis.training.best_checkpoint import signed_points

@@ -39,6 +39,7 @@ from coeval.store.output_folder import file_name_of
 
 # --- Which parcels could not be fetched lately: what can be done without is not asked for at every start
 
+# What could not be had is tried again once an hour, not at every start.
 AGAIN_AFTER_S = 3600.0
 
 

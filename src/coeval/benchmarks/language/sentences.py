@@ -30,7 +30,9 @@ _REALIGNED = re.compile(rf"[\"')\]}}{_CLOSERS}]+?(?:\s+|(?=--)|$)", re.MULTILINE
 _NUMBER = re.compile(r"-?[.,]?\d[\d,.\-]*\.?")
 _ELLIPSIS = re.compile(r"\.{2,}")
 
+# NLTK's own bits (`nltk.tokenize.punkt`): its trained models hold sums of them.
 _BEGIN_UPPER, _MIDDLE_UPPER, _UNKNOWN_UPPER = 2, 4, 8
+# The same for words that stand in lower case.
 _BEGIN_LOWER, _MIDDLE_LOWER, _UNKNOWN_LOWER = 16, 32, 64
 _ANY_UPPER = _BEGIN_UPPER | _MIDDLE_UPPER | _UNKNOWN_UPPER
 _ANY_LOWER = _BEGIN_LOWER | _MIDDLE_LOWER | _UNKNOWN_LOWER

@@ -71,6 +71,7 @@ def _cut_chunks(text: str, before: str = "") -> list[str]:
     return words
 
 
+# Characters: longer chunks (links, base64) hardly recur, and would fill the memory of the cache.
 _REMEMBERED = 200
 _JOINED = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
 

@@ -30,6 +30,7 @@ from coeval.store.rundir import RunDir
 RecordT = TypeVar("RecordT", Answer, Judgment)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+# File systems take 255 bytes; suffixes and a temporary file's mark come on top.
 _LONGEST_NAME = 100
 
 

@@ -127,10 +127,12 @@ def _odds(percent: float, n: int) -> float:
 Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
 """How the judge's preference is read."""
 
+# What AlpacaEval's `weighted_alpaca_eval_gpt4_turbo` asks for.
 TOP_LOGPROBS = 5
 LONG_REPLY = 4096
 """Tokens for a judge that reasons, or answers in words."""
 
+# AlpacaEval's preference is 1 for the baseline and 2 for the model.
 DRAW = 1.5
 _FILE = "alpaca_eval_gpt4_baseline.json"
 _MARK, _END = "<|im_start|>", "<|im_end|>"

@@ -126,6 +126,7 @@ class EuropeanCapitalsSort(PlainInstruction, frozen=True):
         return ", ".join(city for city in cities if city != "kyiv") == _CAPITALS
 
 
+# The longest table that a prompt demands: a header and 14 rows.
 _MOST_ROWS = 15
 
 
@@ -188,6 +189,7 @@ class CsvQuotes(PlainInstruction, frozen=True):
         return complete and quoted and rows[0] == header
 
 
+# Leap years are not told apart: 29 February counts in each.
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 

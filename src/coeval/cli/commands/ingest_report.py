@@ -46,6 +46,7 @@ from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, usual_map
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource, find_source, named_benchmarks
 
+# Some four lines of a terminal: enough to recognise an item by.
 _LONGEST = 300
 
 

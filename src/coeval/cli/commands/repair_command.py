@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coeval.pipeline.upkeep.repair import DamagedLine, FileState, RepairReport
     from coeval.store.rundir import RunDir
 
+# Some four lines of a terminal: enough to see where a line is damaged.
 _EXCERPT = 300
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from coeval.analysis.judged_answers import AnswerChoice
     from coeval.analysis.readers.run_reader import RunReader
 
+# What fits on a screen with its answers and judgments.
 _FEW = 10
 
 

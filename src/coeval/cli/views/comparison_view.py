@@ -17,7 +17,9 @@ from coeval.core.plain import plain
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
 
+# Above the table on a screen of 24 lines.
 _MOST_SENTENCES = 8
+# Cells: a longer heading would make its column wider than the figures below it.
 _LONGEST_HEADING = 12
 _MARKUP = re.compile(r"([\\`*_|<>\[\]~#&])")
 

@@ -28,6 +28,7 @@ from coeval.store.jsonl import whole_lines
 
 # --- Showing something again and again, as long as somebody is at work on it
 
+# A person watches; records come within a second of their answer (`store.journal`).
 EVERY_S = 2.0
 # Of the time, at most so much is spent on looking: a large folder is looked at less often.
 _LOOKED_SHARE = 0.1
@@ -62,6 +63,7 @@ def _write(text: str, console: Console, *, first: bool) -> None:
 
 # --- A folder's status as one record, for tables and for programs
 
+# What fits on a screen below the table.
 LAST_ERRORS = 10
 
 
@@ -216,7 +218,9 @@ def read_errors(errors: Path) -> Iterator[ErrorLine]:
 
 # --- What a folder's models cost, its batch jobs, and what went wrong in it lately
 
+# Rows of a screen; kinds of errors are few unless each names something else.
 _MOST_GROUPS = 20
+# Two lines of a terminal of 100 columns.
 _EXCERPT = 200
 
 

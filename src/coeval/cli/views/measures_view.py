@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NO_LABEL = "no label"
 MOST_VALUES = 12
 """Of a label, up to which a table of all of them against each other can be read."""
+# Rows of a screen; the commonest confusions come first.
 _MOST_MISTAKES = 20
 _NOTHING = "–"
 
@@ -384,6 +385,7 @@ def _print_coverage(coverage: Branch, console: Console) -> None:
             say(console, f"Of the datapoints of {task}, {listed(told)}.")
 
 
+# Rows of a screen; `--json` and the report have all.
 _MOST_ITEMS = 20
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 
 _GAP = "  "
 _BELOW = "    "
+# Below, prose breaks at nearly every word, and the names' column is better folded.
 _NARROWEST_WORDS = 20
 
 

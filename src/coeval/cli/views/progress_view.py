@@ -29,19 +29,23 @@ if TYPE_CHECKING:
 # --- The run as it goes: bars on a terminal, a plain line now and then elsewhere. Drawn at a fixed rate, off
 # the hot path
 
+# Figures that change faster cannot be read, and each frame costs CPU of the run.
 FRAMES_PER_S = 5
 FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
 """Seconds between plain lines: few at first, then more, so that the log of a long run stays readable."""
 
+# A wider bar says no more; one of fewer than four cells shows no progress.
 WIDEST_BAR, NARROWEST_BAR = 24, 4
 # Cells that are left free at the end of the last line: a terminal writes ``^C`` there, and were it folded,
 # the next drawing would begin a line too low and leave the headings of this one behind.
 _CTRL_C = 2
+# Cells between columns, as in all tables of the terminal.
 _GAP = 2
 # Figures that go where there is no room, in this order; the bar goes before any of them, and names are cut
 # before others go.
 _SPARED = ("calls_per_s", "tokens", "not_asked", "in_batches", "cost")
 _SPARED_LAST = ("failed", "calls")
+# Cells: fewer do not tell phases and models apart, so columns are dropped first.
 _SHORTEST_NAME = 8
 
 

@@ -172,7 +172,9 @@ class Row(NamedTuple):
 _GAP = 3
 # Cells left of the first column and right of the last.
 _EDGES = 2
+# Cells that a header is folded to: at most two lines for nearly all, without a break inside a word.
 _LONGEST_HEADER = 17
+# Fewer characters do not tell models of one family apart.
 _SHORTEST_NAME = 8
 
 

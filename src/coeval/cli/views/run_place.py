@@ -82,6 +82,7 @@ def index_of(recorded: Recorded, phase: Phase) -> PhaseIndex[Entry] | PhaseIndex
             return None
 
 
+# Rows of a screen; the count of the others follows.
 _MOST_FILES = 20
 
 

@@ -18,6 +18,9 @@ from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
     ENDED,
+    MOST_PAGES,
+    PAGE,
+    UNKNOWN_ERROR,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -38,9 +41,8 @@ __all__ = ["MessageBatches"]
 
 _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
+# Bytes per piece of an upload: large enough for the wire, small beside many jobs at once.
 _CHUNK = 1 << 18
-_MOST_PAGES = 1_000
-_UNKNOWN_ERROR = 500
 
 
 class _MessageCounts(msgspec.Struct):
@@ -170,8 +172,8 @@ class MessageBatches:
 
     async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
         """The batches of the workspace, the latest first."""
-        path = f"{_PATH}?limit=100"
-        for _ in range(_MOST_PAGES):
+        path = f"{_PATH}?limit={PAGE}"
+        for _ in range(MOST_PAGES):
             body = await self._http.call("GET", path)
             page = read_answer(body, _MessageBatchPage, "a list of message batches")
             for batch in page.data:
@@ -249,7 +251,7 @@ def _reply(line: bytes) -> BatchReply:
             return BatchReply(told.custom_id, 200, bytes(told.result.message))
         case "errored":
             body = bytes(told.result.error)
-            return BatchReply(told.custom_id, status_of_error(body, _UNKNOWN_ERROR), body)
+            return BatchReply(told.custom_id, status_of_error(body, UNKNOWN_ERROR), body)
         case "canceled" | "expired":
             return BatchReply(told.custom_id, None, b"")
         case kind:

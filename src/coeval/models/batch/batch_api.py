@@ -140,6 +140,14 @@ T = TypeVar("T")
 
 CLOCKS_APART_S: Final = 3600.0
 """How far a host's clock may differ from ours."""
+# Entries of one page of a list of jobs: OpenAI's maximum, which the others take too.
+PAGE: Final = 100
+# A hundred thousand jobs of one account; a list that never ends must not hold a start for ever.
+MOST_PAGES: Final = 1_000
+# Objects come a thousand a page: ten million of one job's folder.
+MOST_OBJECT_PAGES: Final = 10_000
+# The status of an error that names none: it may be tried again.
+UNKNOWN_ERROR: Final = 500
 # Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory.
 _LONGEST_LINE = 1 << 26
 

@@ -14,7 +14,14 @@ import msgspec
 
 from coeval.core.errors import BadRequest, ServerFault, Undecodable, Unreadable
 from coeval.core.foreign import decode, decoder
-from coeval.models.batch.batch_api import BatchReply, DamagedResult, read_answer, readable, result_lines
+from coeval.models.batch.batch_api import (
+    UNKNOWN_ERROR,
+    BatchReply,
+    DamagedResult,
+    read_answer,
+    readable,
+    result_lines,
+)
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
 
 __all__ = ["TAG", "BatchFiles", "BatchPaths", "UploadedFile", "file_replies"]
@@ -27,10 +34,11 @@ _STATUS_OF_CODE: Mapping[str | None, int | None] = {
     "batch_cancelled": None,
     "request_timeout": 504,
 }
-_UNKNOWN_ERROR = 500
 _NOT_READY = frozenset({"pending", "uploading", "running"})
 _UNUSABLE = frozenset({"error", "failed", "deleted"})
+# With pauses that double up to ten seconds, a file may take some nine minutes to be ready.
 _LOOKS: Final = 60
+# Small beside a batch's hours, and no burden on the host.
 _LONGEST_PAUSE_S: Final = 10.0
 
 
@@ -127,6 +135,6 @@ def _reply(line: bytes) -> BatchReply:
 def _status(error: msgspec.Raw) -> int | None:
     """The status that an error without an answer would have had live; None where nothing was asked."""
     try:
-        return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, _UNKNOWN_ERROR)
+        return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, UNKNOWN_ERROR)
     except Undecodable:
-        return _UNKNOWN_ERROR
+        return UNKNOWN_ERROR

@@ -39,6 +39,7 @@ from coeval.store.jsonl import store_error
 
 # Bytes. No provider's results are as large; a host does not fill the disk.
 _LARGEST_DOWNLOAD: Final = 1 << 34
+# Bytes per piece of a download: it goes to disk, so memory stays small.
 _CHUNK = 1 << 20
 
 

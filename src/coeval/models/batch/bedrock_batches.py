@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from html import unescape
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,6 +25,9 @@ from coeval.core.model import ModelSpec
 from coeval.core.plain import open_file
 from coeval.models.batch.batch_api import (
     ENDED,
+    MOST_OBJECT_PAGES,
+    MOST_PAGES,
+    PAGE,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -47,7 +51,6 @@ PART_BYTES: Final = 16 << 20
 """A larger object is sent in parts of this size, each signed and repeated by itself. S3 takes 10,000 parts,
 of 5 MiB at least."""
 _BUCKET = re.compile(r"(?:s3://)?([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[\w.-]+)*)/?", re.ASCII)
-_MOST_OBJECT_PAGES = 10_000
 
 
 def bucket_and_folder(place: str) -> tuple[str, str]:
@@ -111,7 +114,7 @@ class S3Bucket:
     async def keys(self, prefix: str) -> list[str]:
         """The objects whose key begins so."""
         token, found = "", list[str]()
-        for _ in range(_MOST_OBJECT_PAGES):
+        for _ in range(MOST_OBJECT_PAGES):
             query = f"list-type=2&prefix={quote(prefix, safe='')}{token}"
             page = (await self._http.call("GET", f"/?{query}")).decode(errors="replace")
             found += [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", page)]
@@ -151,8 +154,6 @@ _AWS: Final = "https://bedrock.{region}.amazonaws.com"
 # The variable by which AWS's own clients are led to another address; one service has its name behind.
 _ADDRESS = "AWS_ENDPOINT_URL"
 _ROLE = re.compile(r"arn:aws(-[^:]+)?:iam::([0-9]{12})?:role/.+")
-_PAGE = 100
-_MOST_PAGES = 1_000
 _STATES: Mapping[str, BatchState] = {
     "Submitted": "waiting",
     "Validating": "waiting",
@@ -165,7 +166,6 @@ _STATES: Mapping[str, BatchState] = {
     "Stopped": "cancelled",
     "Expired": "expired",
 }
-_CONFLICT = 409
 _QUOTA = re.compile(rb"quota|concurrent|in.progress|too many", re.IGNORECASE)
 # A job that failed so may fare better later.
 _NOT_ITS_OWN = re.compile(r"internal|unavailable|throttl|try again|capacity", re.IGNORECASE)
@@ -265,8 +265,8 @@ class BedrockBatches:
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
         wanted, after = _name(job.tag), ""
-        for _ in range(_MOST_PAGES):
-            path = f"/model-invocation-jobs?maxResults={_PAGE}&nameContains={job.tag}{after}"
+        for _ in range(MOST_PAGES):
+            path = f"/model-invocation-jobs?maxResults={PAGE}&nameContains={job.tag}{after}"
             body = await self._http.call("GET", path)
             page = read_answer(body, _InvocationJobPage, "a list of model invocation jobs")
             for found in page.invocation_job_summaries:
@@ -304,7 +304,7 @@ class BedrockBatches:
         try:
             await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}")
         except ServerFault as error:
-            if error.status != _CONFLICT or (await self.check(job_id)).state not in ENDED:
+            if error.status != HTTPStatus.CONFLICT or (await self.check(job_id)).state not in ENDED:
                 raise
 
     async def _job(self, job_id: str) -> _InvocationJob:

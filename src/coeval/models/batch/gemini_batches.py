@@ -23,6 +23,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
     ENDED,
+    MOST_PAGES,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -59,6 +60,7 @@ class _RpcCode(NamedTuple):
     status: int
 
 
+# `google.rpc.Code.CANCELLED`.
 _CANCELLED = 1
 # google.rpc.Code, and the HTTP status that the API answers with where it is asked live.
 _CODES: Mapping[int, _RpcCode] = {
@@ -156,13 +158,13 @@ def int64(told: str | int) -> int | None:
     return number if number >= 0 else None
 
 
+# Google takes 20 MB in the call itself; what wraps the lines must fit beside them.
 INLINE_BYTES: Final = 16_000_000
 INLINE_REQUESTS: Final = 100
 """Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
 piece too, may be as long as they get."""
 # Jobs are listed with the answers that came back in one piece.
 _PAGE = 10
-_MOST_PAGES = 1_000
 # Levels of a JSON text. Answers have some 20; the decoder gives up between 500 and 1,000.
 _DEEPEST = 200
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[][{}]', re.DOTALL)
@@ -272,7 +274,7 @@ class GeminiBatches:
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
         wanted, after = job_name(job.tag), ""
-        for _ in range(_MOST_PAGES):
+        for _ in range(MOST_PAGES):
             body = await self._http.call("GET", f"/batches?pageSize={_PAGE}{after}")
             page = read_answer(_shallow(body), _OperationPage, "a list of batches")
             for found in page.operations:

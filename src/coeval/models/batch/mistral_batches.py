@@ -18,6 +18,8 @@ from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
     ENDED,
+    MOST_PAGES,
+    PAGE,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -34,8 +36,6 @@ from coeval.models.transport.faults import excerpt
 __all__ = ["MistralBatches"]
 
 _JOBS = "/batch/jobs"
-_PAGE = 100
-_MOST_PAGES = 1_000
 _STATES: Mapping[str, BatchState] = {
     "QUEUED": "waiting",
     "RUNNING": "running",
@@ -109,14 +109,14 @@ class MistralBatches:
         """By the tag, among all jobs of the workspace since it was written down: they are listed with their
         metadata, the latest first."""
         since = job.written_at - CLOCKS_APART_S
-        for number in range(_MOST_PAGES):
-            path = f"{_JOBS}?page={number}&page_size={_PAGE}&order_by=-created"
+        for number in range(MOST_PAGES):
+            path = f"{_JOBS}?page={number}&page_size={PAGE}&order_by=-created"
             page = read_answer(await self._http.call("GET", path), _MistralJobs, "a list of batch jobs").data
             for found in page:
                 if (found.metadata or {}).get(TAG) == job.tag:
                     return found.id
             made = epoch_s(page[-1].created_at) if page else None
-            if len(page) < _PAGE or (made is not None and made < since):
+            if len(page) < PAGE or (made is not None and made < since):
                 return None
         return None
 

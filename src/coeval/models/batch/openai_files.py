@@ -7,6 +7,7 @@ asked the same at their own base URL.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +21,8 @@ from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
     ENDED,
+    MOST_PAGES,
+    PAGE,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -34,9 +37,6 @@ from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.hosts.places import GivenAddress, azure_openai
 from coeval.models.transport.faults import excerpt
 
-_CONFLICT = 409
-_PAGE = 100
-_MOST_PAGES = 1_000
 _STATES: Mapping[str, BatchState] = {
     "validating": "waiting",
     "in_progress": "running",
@@ -124,8 +124,8 @@ class OpenAiBatches:
     async def find(self, job: BatchJob) -> str | None:
         """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
         since, after = job.written_at - CLOCKS_APART_S, ""
-        for _ in range(_MOST_PAGES):
-            body = await self._http.call("GET", self._paths.to("/batches", f"limit={_PAGE}{after}"))
+        for _ in range(MOST_PAGES):
+            body = await self._http.call("GET", self._paths.to("/batches", f"limit={PAGE}{after}"))
             page = read_answer(body, _BatchPage, "a list of batches")
             for batch in page.data:
                 if await self._is_of(batch, job, since):
@@ -159,7 +159,7 @@ class OpenAiBatches:
         try:
             await self._http.call("POST", self._place(job_id, "/cancel"), b"{}")
         except ServerFault as error:
-            if error.status != _CONFLICT or (await self.check(job_id)).state not in ENDED:
+            if error.status != HTTPStatus.CONFLICT or (await self.check(job_id)).state not in ENDED:
                 raise
 
     async def _batch(self, job_id: str) -> _Batch:

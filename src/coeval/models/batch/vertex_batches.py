@@ -20,6 +20,9 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     ENDED,
+    MOST_OBJECT_PAGES,
+    MOST_PAGES,
+    PAGE,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -49,7 +52,6 @@ EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 """The variable by which Google's own clients are led to another address."""
 _URL = "https://storage.googleapis.com"
 _BUCKET = re.compile(r"(?:gs://)?([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])((?:/[\w.-]+)*)/?", re.ASCII)
-_MOST_OBJECT_PAGES = 10_000
 
 
 class _StoredObject(msgspec.Struct, frozen=True):
@@ -100,7 +102,7 @@ class CloudStorage:
     async def uris(self, uri: str) -> list[str]:
         """The objects whose URI begins so."""
         prefix, token, found = self._name(uri), "", list[str]()
-        for _ in range(_MOST_OBJECT_PAGES):
+        for _ in range(MOST_OBJECT_PAGES):
             query = f"?prefix={quote(prefix, safe='')}{token}"
             body = await self._http.call("GET", f"/storage/v1/b/{self._bucket}/o{query}")
             page = read_answer(body, _ObjectPage, "a list of objects")
@@ -128,8 +130,6 @@ class CloudStorage:
 LABEL: Final = "coeval_id"
 """The label of a request that holds its custom id."""
 _OF_GOOGLE = "publishers/google/models/"
-_PAGE = 100
-_MOST_PAGES = 1_000
 
 
 class _CompletionStats(msgspec.Struct, rename="camel", frozen=True):
@@ -237,8 +237,8 @@ class VertexBatches:
         """By the name, which is made of the tag."""
         wanted, after = job_name(job.tag), ""
         only = quote(f'display_name="{wanted}"', safe="")
-        for _ in range(_MOST_PAGES):
-            body = await self._http.call("GET", f"{self._jobs}?pageSize={_PAGE}&filter={only}{after}")
+        for _ in range(MOST_PAGES):
+            body = await self._http.call("GET", f"{self._jobs}?pageSize={PAGE}&filter={only}{after}")
             page = read_answer(body, _PredictionJobPage, "a list of batch prediction jobs")
             for found in page.batch_prediction_jobs:
                 if found.display_name == wanted and found.name not in job.others:

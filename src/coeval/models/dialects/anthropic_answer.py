@@ -44,7 +44,6 @@ TOOL_DESCRIPTION = "Give the answer, in the form that is asked for."
 """Of the tool that has to be called where a schema is followed in no other way."""
 
 
-_LONGEST_MESSAGE = 500
 _CUT = ("length", "pause_turn")
 
 # The statuses that the API documents for its types of errors.
@@ -183,7 +182,7 @@ def _withheld(about: bytes, redactor: Redactor) -> str:
         details = _AnthropicStopDetails()
     told = [part for part in (details.category, details.explanation) if part]
     why = f" ({': '.join(told)})" if told else ""
-    return excerpt(f"the host's classifiers withheld the answer{why}", redactor, _LONGEST_MESSAGE)
+    return excerpt(f"the host's classifiers withheld the answer{why}", redactor)
 
 
 def _booked(told: bytes) -> Usage:
@@ -262,7 +261,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """
     problem = _problem(body)
     told = problem.message if isinstance(problem.message, str) else body
-    message = excerpt(told, redactor, _LONGEST_MESSAGE)
+    message = excerpt(told, redactor)
     about = message.lower()
     code = problem.details.get("error_code") if isinstance(problem.details, dict) else None
     if _SPENT.search(f"{about} {code}"):

@@ -158,8 +158,11 @@ def family_of(model: str) -> ClaudeFamily:
 
 
 _THINKS = ("enabled", "adaptive")
+# Anthropic's documented minimum of `thinking.budget_tokens`.
 _LEAST_BUDGET = 1024
+# With extended thinking Anthropic takes a top_p from 0.95 to 1, and no other drawing parameter.
 _LEAST_TOP_P_THINKING = 0.95
+# English has four or more; a mark on a prefix that is too short is ignored, and costs nothing.
 _LEAST_BYTES_PER_TOKEN = 3
 
 

@@ -168,7 +168,6 @@ def _booked(told: bytes) -> Usage:
     )
 
 
-_LONGEST_MESSAGE = 500
 _EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
 _NO_ACCESS = _EXPIRED | {
     "AccessDeniedException", "IncompleteSignatureException", "InvalidClientTokenId",
@@ -213,7 +212,7 @@ def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
     problem = _problem(reply.body)
     kind = _name(reply.headers.get("x-amzn-errortype") or problem.kind or "")
     said = problem.message or problem.capitalized
-    message = excerpt(said if said is not None else reply.body, redactor, _LONGEST_MESSAGE)
+    message = excerpt(said if said is not None else reply.body, redactor)
     status, about = reply.status, message.lower()
     if kind in _EXPIRED:
         way_out = "renew the credentials (aws sso login, or a new session) and go on with --continue"

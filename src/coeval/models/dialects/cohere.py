@@ -33,11 +33,15 @@ from coeval.models.transport.faults import said
 
 __all__ = ["COHERE", "Cohere"]
 
+# `stop_sequences` of Cohere's Chat API (v2), whose reference gives the next two bounds as well.
 _MOST_STOPS = 5
+# `p`.
 _TOP_P = (0.01, 0.99)
+# `k`.
 _MOST_TOP_K = 500
 # The status of a request or an answer that holds what Cohere's filter denies.
 _DENIED = 498
+# The most that Cohere's list of models takes.
 _PAGE_SIZE = 1000
 
 _FINISH = {

@@ -14,6 +14,9 @@ from coeval.core.redaction import PART, Redactor
 from coeval.models.catalog import Host
 from coeval.models.transport.connection import HttpReply
 
+# No model reads four billion tokens: a larger figure is a host's "unlimited" or a mistake.
+MOST_TOKENS = 1 << 32
+
 
 class ListedModel(NamedTuple):
     """A model that a host says it serves, by the id that it is asked by.

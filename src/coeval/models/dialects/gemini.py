@@ -19,7 +19,15 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage, lay_over
+from coeval.models.dialects.dialect import (
+    MOST_TOKENS,
+    Dialect,
+    FieldRejected,
+    ListedModel,
+    ModelList,
+    ModelPage,
+    lay_over,
+)
 from coeval.models.dialects.gemini_answer import decode, explain
 from coeval.models.dialects.openai_words import in_first_turn
 from coeval.models.transport.connection import HttpReply
@@ -28,7 +36,6 @@ from coeval.models.transport.connection import HttpReply
 
 # The most models that Google puts on a page.
 _PAGE = 1000
-_MOST_TOKENS = 1 << 32
 
 
 class _GeminiModel(msgspec.Struct, rename="camel"):
@@ -64,7 +71,7 @@ def _page(body: bytes) -> ModelPage:
 
 def _listed(model: _GeminiModel) -> ListedModel:
     window = model.input_token_limit
-    known = type(window) is int and 0 < window <= _MOST_TOKENS
+    known = type(window) is int and 0 < window <= MOST_TOKENS
     return ListedModel(model.name.removeprefix("models/"), window if known else None)
 
 

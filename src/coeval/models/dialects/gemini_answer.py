@@ -31,7 +31,6 @@ from coeval.models.transport.faults import excerpt, from_status
 
 # --- What Google's errors say beyond their HTTP status: google.rpc.Status, and the details in it
 
-LONGEST_MESSAGE = 500
 _SCHEMA_WORDS = re.compile(
     r"response_?(json_?|mime_?)?(schema|type)|json ?(mode|schema)|controlled generation"
 )
@@ -84,7 +83,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     trouble = _problem(body)
     if trouble is None:
         return None
-    message = excerpt(trouble.message or body, redactor, LONGEST_MESSAGE)
+    message = excerpt(trouble.message or body, redactor)
     details = [found for raw in trouble.details if (found := _detail(raw)) is not None]
     if _no_access(status, trouble, details):
         return AccessDenied(message, status=status)
@@ -272,7 +271,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     if reason in _FILTERED:
         raise _withheld("answer", reason, candidate.finish_message, usage, redactor)
     if reason in _FAILED:
-        why = excerpt(candidate.finish_message or "", redactor, LONGEST_MESSAGE)
+        why = excerpt(candidate.finish_message or "", redactor)
         detail = f"{reason}: {why}" if why else reason
         raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
     finish = _FINISH.get(reason) or (reason or "stop").lower()
@@ -291,7 +290,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 def _withheld(
     what: str, reason: str | None, message: str | None, usage: Usage, redactor: Redactor
 ) -> ContentFiltered:
-    why = excerpt(message or "", redactor, LONGEST_MESSAGE)
+    why = excerpt(message or "", redactor)
     detail = f"{reason}: {why}" if why else f"{reason}"
     return ContentFiltered(
         f"the host's content filter withheld the {what} ({redactor.message(detail)})", usage=usage

@@ -23,6 +23,7 @@ from coeval.models.dialects.openai_error import inner_error
 
 # Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell.
 _MOST_TOKENS = 1 << 24
+# `_MOST_TOKENS` has 8; Python reads long digits in quadratic time.
 _MOST_DIGITS = 16
 
 UNCOUNTED = Usage(uncounted=True)

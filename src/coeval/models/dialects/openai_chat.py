@@ -17,7 +17,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
+from coeval.models.dialects.dialect import MOST_TOKENS, Dialect, ListedModel, ModelList, ModelPage
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.dialects.openai_words import Memo, ModelTraits, draw, said_by, traits_at
@@ -31,7 +31,6 @@ from coeval.models.transport.connection import HttpReply
 # not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
 
 _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
-_MOST_TOKENS = 1 << 32
 
 
 class _Model(msgspec.Struct):
@@ -108,7 +107,7 @@ def _listed(model: _Model) -> ListedModel:
 
 
 def _is_count(told: Any) -> bool:
-    return type(told) is int and 0 < told <= _MOST_TOKENS
+    return type(told) is int and 0 < told <= MOST_TOKENS
 
 
 def _prices(per_token: Any, per_mtok: Any) -> tuple[float | None, float | None]:

@@ -28,7 +28,7 @@ from coeval.models.transport.faults import excerpt, from_status, said
 
 __all__ = ["astray", "explain", "inner_error"]
 
-_LONGEST_MESSAGE = 500
+# Proxies wrap a provider's error in their own, two or three deep; JSON could nest for ever.
 _DEEPEST = 8
 
 _FILTERED = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
@@ -87,7 +87,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """
     problem = _problem(body)
     words = "; ".join(filter(None, _words(problem.message, problem.detail, problem.error, problem.metadata)))
-    message = excerpt(words or body, redactor, _LONGEST_MESSAGE)
+    message = excerpt(words or body, redactor)
     param = redactor.message(problem.param) if isinstance(problem.param, str) else ""
     codes = {code for code in (problem.code, problem.type) if isinstance(code, str)}
     metadata = problem.metadata if isinstance(problem.metadata, dict) else {}

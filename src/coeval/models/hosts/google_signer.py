@@ -43,11 +43,13 @@ _NO_CREDENTIALS = (
 )
 # What Linux knows of the machine that it runs on.
 _PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
+# A token takes well under a second, and requests wait for it.
 _TOKEN_TIMEOUT_S = 20.0
 # A token is renewed so long before it expires, or in the last fifth of its life if that is shorter.
 _RENEWED_BEFORE_S = 300.0
 # Seconds between two renewals of a token that is still good: the endpoint may be away.
 _TRIED_AGAIN_S = 5.0
+# google-auth repeats whole answers in its errors; their first line says what is wrong.
 _MOST_WORDS = 300
 
 

@@ -107,6 +107,7 @@ _UNDATED = ("", "v1", "preview", "latest")
 _AI_VERSION = "2024-05-01-preview"
 _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
 _COHERE_VERSION = re.compile(r"(/compatibility)?/v[12](/chat)?$")
+# Where `ollama serve` listens unless `OLLAMA_HOST` says otherwise.
 _OLLAMA_PORT = 11434
 _HERE = "127.0.0.1"
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound

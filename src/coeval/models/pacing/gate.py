@@ -8,7 +8,9 @@ from coeval.models.pacing.throttle import Turn
 
 LONGEST_GAP_S = 1.0
 """Seconds between two requests to a host that refuses everything."""
+# What the first refusal costs at least: the order of one round trip to a host nearby.
 _SHORTEST_GAP_S = 0.01
+# Half the shortest gap: below it the event loop's own delays are as large.
 _NO_GAP_S = 0.005
 
 
@@ -73,6 +75,7 @@ class Spacing:
         self._gap_s = 0.0
 
 
+# The mean over about the last 16 answers.
 _SMOOTHING = 1 / 16
 _NEVER = float("-inf")
 

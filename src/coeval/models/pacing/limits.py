@@ -19,7 +19,9 @@ from coeval.models.pacing.gate import Gate
 from coeval.models.pacing.throttle import Turn
 from coeval.models.pacing.window import Window
 
+# A host that names hours (a daily quota) is asked again meanwhile: quotas are raised, clocks are wrong.
 LONGEST_HOLD_S = 600.0
+# Below the event loop's resolution timers only burn CPU.
 _SHORTEST_TIMER_S = 0.001
 
 
@@ -282,7 +284,9 @@ class Limiter:
 
 # --- The limits that the models of one endpoint set between them
 
+# Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
 DEFAULT_CONCURRENCY = 256
+# Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
 DEFAULT_START = 16
 
 T = TypeVar("T", int, float)

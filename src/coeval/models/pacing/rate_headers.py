@@ -33,6 +33,7 @@ _LIMITS = (
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# A wait of so many seconds would be 31 years: such a number is a time of day, in seconds or milliseconds.
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 

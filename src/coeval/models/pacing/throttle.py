@@ -92,10 +92,13 @@ def _time(text: bytes) -> float:
 
 _log = logging.getLogger(__name__)
 
+# 200 requests a second: far above what hosts grant one key, below what a small one drowns in.
 DEFAULT_INTERVAL_S = 0.005
 BURST_S = 0.1
 """A moment may be used so much later: so many seconds' worth may go at once."""
+# A process that ends wastes no more; the file is locked 20 times a second at most, not per request.
 _LEASE_S = 0.05
+# An hour between requests: beyond, it is a mistyped number.
 LONGEST_INTERVAL_S = 3_600.0
 INTERVAL, STATE_PATH = "MIN_INTERVAL_S", "EVAL_THROTTLE_STATE_PATH"
 
@@ -103,11 +106,15 @@ INTERVAL, STATE_PATH = "MIN_INTERVAL_S", "EVAL_THROTTLE_STATE_PATH"
 _HORIZON_S = 2.0
 # By so much the clocks of machines that share the file may differ.
 _SKEW_S = 1.0
+# Holders need microseconds; a lock so long is held by something else.
 _LOCK_PATIENCE_S = 2.0
+# Turns come by chance among those that wait: so long without one means that the file lies.
 _TURN_PATIENCE_S = 30.0
 # After so long, or so many intervals more, a process goes on without the file.
 _TURNS_OF_PATIENCE = 20
+# A million requests a second is no throttle; zero would divide.
 _SHORTEST_INTERVAL_S = 1e-6
+# Drawn from a range, so that processes that found the lock taken do not meet again.
 _AGAIN_S = (0.001, 0.003)
 
 

@@ -6,12 +6,19 @@ from typing import NamedTuple
 
 # --- Whether answers have become slow, and whether that is for the number in flight
 
+# Answers whose mean is the first base: with fewer, one slow answer would set it.
 _WARM_UP = 16
+# The mean over about the last 16 answers.
 _SMOOTHING = 1 / 16
+# Round trips over which the base follows a slower host; longer than any growth of the window takes.
 _DRIFT_ROUNDS = 64.0
+# Delays of our own event loop at full load, which are no news of the host.
 _SLACK_S = 0.05
+# Half of fewer is one request: rates of so few are noise.
 _FEWEST = 4
+# Symmetric (1 / 1.15 = 0.87): a count of 50 answers scatters by 14 % (1/√50), so less is no news.
 _GAIN, _LOSS = 1.15, 0.87
+# A host that fewer requests never help is tried again after 64 windows of slow answers.
 _MOST_DOUBTS = 6
 
 
@@ -142,7 +149,9 @@ class Slowness:
         self._slow = 0
 
 
+# The wait before growing doubles with each failure, up to 32 round trips.
 _MOST_DOUBLINGS = 5
+# A refusal that comes alone does not halve a small window: below the usual start nothing is gained.
 _FEW = 16
 
 

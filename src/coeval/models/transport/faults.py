@@ -57,7 +57,8 @@ __all__ = [
 ]
 
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
-_EXCERPT = 300
+# Characters: hosts' refusals are a sentence or two, and some repeat the whole prompt.
+_EXCERPT = 500
 # Characters of what a host says that are looked at; no message shows so many.
 _READ = 1 << 14
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)

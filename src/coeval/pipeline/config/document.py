@@ -19,8 +19,11 @@ from coeval.core.plain import open_file
 from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
 
+# Experiment files nest about eight deep; the readers above recurse once a level.
 MAX_DEPTH = 40
+# A hundred tasks of a hundred models are a tenth of it; "billion laughs" is a million times more.
 MAX_VALUES = 200_000
+# Read in a second or two; larger files are data, named by mistake.
 MAX_BYTES = 2_000_000
 
 _NULL = re.compile(r"~|null|Null|NULL|")

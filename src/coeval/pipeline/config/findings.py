@@ -20,11 +20,15 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 MOST_SHOWN = 100
 """Findings of a file that are shown; who mends these sees the next ones."""
 
+# Shorter stems ("id", "max") are part of too many keys to mean one.
 _SHORTEST_STEM = 4
+# difflib compares in quadratic time, and no key is half as long.
 _LONGEST_WORD = 100
 # A longer word, and what is known beyond so many, is not compared: that takes its time squared.
 _MOST_COMPARED = 500
+# A key or a value from a broken file may be megabytes; a finding is a line or a few.
 _LONGEST_PATH, _LONGEST_MESSAGE = 200, 2_000
+# All interfaces or all fields of a section, and no list of a thousand models.
 _MOST_LISTED = 60
 
 _redactor = Redactor()

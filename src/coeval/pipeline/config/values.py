@@ -135,6 +135,7 @@ PairOrAll: TypeAlias = Annotated[
 ]
 
 
+# Ten million take minutes to plan, before anything is asked.
 MOST_ITEMS = 10_000_000
 
 

@@ -43,10 +43,15 @@ _WRAPPERS = frozenset(
 # In a name they would end it too early: in a rubric's line, a template, a heading.
 _NO_MARKS = str.maketrans("", "", ':*`"{}')
 
+# A name is a key, a column and a word of prompts.
 _LONGEST_NAME = 64
+# A value is a phrase; a model that writes essays was misunderstood.
 _LONGEST_VALUE = 200
+# A paragraph: each judge's prompt repeats all criteria.
 _LONGEST_CRITERION = 2_000
+# Rubrics have some five; judges cannot weigh dozens at once, and each is a figure in every record.
 MOST_NAMES = 40
+# Strata beyond that hold an item each in runs of usual size.
 _MOST_VALUES = 50
 
 

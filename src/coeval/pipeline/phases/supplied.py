@@ -110,6 +110,7 @@ def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selectio
     file.origin = ItemOrigin.of(source, harvest, chosen, len(file.ids))
 
 
+# Of a warning, which is one line or two.
 _NAMED = 6
 
 

@@ -77,6 +77,7 @@ NOUN = {
     "response_collection": "responses",
     "evaluation": "evaluations",
 }
+# Lines of a screen; the reasons after that repeat the same few keys.
 _SHOWN = 20
 
 

@@ -26,6 +26,7 @@ from coeval.store.rundir import without_credentials, yaml_text
 KeyWay: TypeAlias = tuple[str | int, ...]
 """Keys and places of a list that lead to a value."""
 
+# The indent that all our examples and written files have.
 _STEP = 2
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+)*")
 _SPECIAL = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))

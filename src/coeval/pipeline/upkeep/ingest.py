@@ -117,8 +117,11 @@ def _places(config: Config, folder: RunDir) -> Iterator[ItemPlace]:
             yield ItemPlace(folder, task, teacher)
 
 
+# Pairs remembered for a warning that shows six: free text as an attribute has one per row.
 _MOST_VALUES = 1_000
+# Distinct values kept in memory; a label with more is no label but free text.
 _MOST_LABELS = 100_000
+# The commonest, on a line.
 _SHOWN_VALUES = 6
 
 

@@ -27,6 +27,7 @@ __all__ = ["benchmark_section"]
 
 # Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 3_000
+# Rows of a heat map or a table that is still looked through.
 _MOST_STRATA = 40
 _FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (
     "nothing wrong",

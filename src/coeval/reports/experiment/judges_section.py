@@ -188,6 +188,7 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
     )
 
 
+# Items that a reader opens one by one, most disputed first.
 _MOST_DISPUTED = 12
 _NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or doubted."
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from coeval.analysis.intervals import wilson
+from coeval.analysis.intervals import ALPHA, wilson
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import ALPHA
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered

@@ -49,6 +49,7 @@ def residuals(cells: Cells) -> dict[tuple[str, str], float]:
 
 # Of attributes in a picture: those whose scores differ most among students.
 _MOST_VALUES = 40
+# Clauses of one sentence; the heat map shows all.
 _TOLD = 3
 _UNEXPECTED = (
     "The score less what the student's own mean and the mean of all students there lead one to expect"

@@ -31,7 +31,9 @@ ORDERS: tuple[ItemOrder, ...] = get_args(ItemOrder)
 
 FLAGS = ("all_pass", "all_fail", "reversed", "near_duplicate")
 
+# A link with every value of every facet ticked stays far below; parsing is bounded.
 _MOST_FIELDS = 1_000
+# Each is a search of all texts.
 _MOST_WORDS = 20
 _NAMES = {
     "student": "students",

@@ -16,6 +16,7 @@ __all__ = ["ItemSelection", "select_items", "shortened"]
 
 # So many of each kind are looked at.
 _EACH = 200
+# Ordered pairs of students, whose items that part them are kept: six students have 30.
 _MOST_PAIRS = 40
 # Rows of so many items: ids are unique in a task alone.
 _MOST_ALIKE = 10_000

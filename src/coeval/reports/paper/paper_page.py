@@ -41,7 +41,9 @@ _PLACES = (
     "C:/Program Files/Google/Chrome/Application/chrome.exe",
     "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
 )
+# A browser's cold start and the largest report on a busy machine; a hung one must end.
 _LONGEST_S = 180.0
+# Browsers log pages of warnings; the first lines name the fault.
 _TOLD = 400
 
 

@@ -37,6 +37,7 @@ from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 # users of this machine can send anything, and lack the token.
 
 _HERE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?")
+# A reason is a sentence or two, and may quote what was asked.
 _LONGEST_SAID = 500
 _JSON = "application/json"
 
@@ -202,7 +203,9 @@ _ASSETS = {
     "waiting.js": "coeval.reports.view",
 }
 _TYPES = {"css": "text/css", "js": "text/javascript"}
+# Bytes: choices of a page are a few hundred; nothing is uploaded.
 _LARGEST_BODY = 1 << 17
+# Rows in one answer: the page asks for 50 at a time as it is scrolled.
 _MOST_ROWS = 500
 # Folders: the page offers no more.
 _MOST_BESIDE = 30

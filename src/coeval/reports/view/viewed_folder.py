@@ -34,6 +34,7 @@ Stamp: TypeAlias = tuple[tuple[str, int, int], ...]
 
 # Where a folder's page asks for items, from where it lies.
 _API = "api/"
+# A run's files change all the time; a person reads for seconds.
 _SOONEST_S = 2.0
 # Of the time, at most so much is spent on reading a folder again: a large one is read less often.
 _READING_SHARE = 0.1
@@ -241,7 +242,9 @@ def _stamp_of(file: Path) -> tuple[str, int, int]:
 
 log = logging.getLogger("coeval")
 
+# How late a change is seen at most, beyond the time of reading.
 _EVERY_S = 0.5
+# A look that takes longer ends with the process.
 _PATIENCE_S = 1.0
 # So many folders are read before somebody asks for them, as comparing them wants.
 _READ_AT_ONCE = 8

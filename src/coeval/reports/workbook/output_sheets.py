@@ -22,6 +22,7 @@ from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
 # --- Records as rows of a sheet, a page at a time, and no more of them than a program opens
 
+# Rows in memory at a time: some tens of megabytes of long answers.
 PAGE = 2_000
 MOST_RECORDS = 100_000
 """Rows of a sheet of records; a program that opens texts of more would stall."""

@@ -17,6 +17,7 @@ from coeval.reports.workbook.workbook_file import SheetTable, WorkbookFile, Writ
 
 SHOWN = "shown"
 """A column that holds a measure in the same unit for all rows, whatever theirs are."""
+# More bars than that have labels nobody can read at a chart's height.
 _MOST_BARS = 40
 _WIDTH, _STEP, _REST = 620, 26, 90
 """Pixels: the width of a chart, the height of a bar, and of all else."""

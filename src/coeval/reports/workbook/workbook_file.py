@@ -152,9 +152,11 @@ MOST_TEXT = 100_000_000
 """Characters of long texts in all sheets together; later ones are cut to ``SHORT``."""
 SHORT = 300
 """Characters of a text that never count as long."""
+# Characters: headings of a word, and texts of which the beginning shows.
 _NARROWEST, _WIDEST = 8, 60
 # Rows that a column's width is made for.
 _SEEN = 500
+# Excel's limit for a sheet's name.
 _NAME = 31
 
 

@@ -27,6 +27,7 @@ from coeval.simulation.server.events import Refusal, json_response, stream
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"
+# Longer than the longest context as text, images aside.
 _LONGEST_BODY_BYTES = 64 * 2**20
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\d{1,5})?")
 # Characters of a prompt above which reading it takes a moment.

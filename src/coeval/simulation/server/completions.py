@@ -18,6 +18,7 @@ from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN, token_logpro
 
 DEFAULT_LIMIT = 16
 """Tokens, where the body gives no limit: OpenAI's own default."""
+# A bound on what one request makes the server write; clients batch some dozens of prompts.
 MOST_ANSWERS = 2048
 
 

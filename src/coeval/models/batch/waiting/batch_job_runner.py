@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from http import HTTPStatus
 
 import msgspec
 
@@ -23,6 +24,7 @@ from coeval.store.jsonl import replaced_whole
 # --- A batch job's results: from its provider to a file, then into the account and the batch index
 
 _ENCODE = msgspec.json.Encoder().encode
+# Fewer than in `batch_index`: each reply is a whole answer to parse and to write.
 _BREATH = 500
 
 
@@ -189,6 +191,7 @@ _log = logging.getLogger("coeval")
 
 LOOKS = 6
 """Times that a job is looked for whose id was lost, before it is submitted anew: lists lag."""
+# Failures in a row: a host's bad hours pass, and a refusal for good is left to the next start.
 SUBMISSIONS = 20
 COLLECTIONS = 10
 """Looks at results that are fewer than their provider counts, or cannot be had: some five minutes at the
@@ -203,7 +206,6 @@ LOOK_WRITTEN_S = 5.0
 """A look that has shown nothing new is written down so long after the one before; the last one at the end."""
 LONGEST_PUT_OFF = 20
 """Pauses after which a job that was turned away for others is tried again, if these have not ended before."""
-_REFUSED, _TOO_LARGE = 400, 413
 
 
 class JobEnd(Enum):
@@ -304,7 +306,7 @@ class BatchJobRunner:
                 job_id = await self._api.create(self._as_submitted())
                 break
             except ModelError as error:
-                if error.status == _TOO_LARGE or self._fills_the_queue(error):
+                if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or self._fills_the_queue(error):
                     return await self._too_large(error)
                 if not error.retryable:
                     if (made := await self._made_after_all()) is None:
@@ -396,7 +398,7 @@ class BatchJobRunner:
 
     def _fills_the_queue(self, error: ModelError) -> bool:
         """Whether a job alone is more than its provider takes at once, by a 400 that says so."""
-        alone = isinstance(error, RateLimited) and error.status == _REFUSED and not self._busy()
+        alone = isinstance(error, RateLimited) and error.status == HTTPStatus.BAD_REQUEST and not self._busy()
         return alone and self.job.requests > 1
 
     def _as_submitted(self) -> BatchJob:

@@ -19,6 +19,7 @@ from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
 
 __all__ = ["Batches"]
 
+# A start that does not wait for jobs ends once each was looked at, of which nothing wakes it.
 _LOOK_S = 0.1
 
 
