@@ -1,3 +1,5 @@
+"""What a judge's reply says: levels, grades, criteria met, preferences, log-probabilities."""
+
 from __future__ import annotations
 
 import json
@@ -6,9 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coeval.analysis.pairwise.pairwise_models import VERDICTS
 from coeval.core.errors import Unparsable
-from coeval.core.records import LEVELS, Level
-from coeval.judging.verdict import parse_level, parse_levels
+from coeval.core.records import LEVELS, Completion, Level, TokenLogprob
+from coeval.judging.pairwise import (
+    answer_logprobs,
+    is_lost_in_reasoning,
+    parse_identifier,
+    parse_label,
+    shown,
+)
+from coeval.judging.verdict import (
+    criterion_hash,
+    parse_criteria_met,
+    parse_criterion_score,
+    parse_level,
+    parse_levels,
+)
 
 FACTORS = ("accuracy", "issue_resolution")
 BOTH: dict[str, Level] = {"accuracy": "High", "issue_resolution": "Low"}
@@ -130,3 +146,217 @@ def test_anything_else_is_no_level(reply: str) -> None:
     with pytest.raises(Unparsable) as caught:
         parse_level(reply)
     assert caught.value.raw == reply
+
+
+@pytest.mark.parametrize("score", range(1, 11))
+def test_the_scale_is_read(score: int) -> None:
+    given = parse_criterion_score(f'{{"score": {score}, "reason": "so"}}')
+    assert given == (score, "so", False)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '```json\n{"score": 7.0, "reason": "so"}\n```',
+        'Here it is:\n{"reason": "so", "score": 7}\nDone.',
+        '{"score": 7, "reason": "so"',
+        "{'score': 7, 'reason': 'so'}",
+    ],
+)
+def test_forms_of_the_same_score(reply: str) -> None:
+    given = parse_criterion_score(reply)
+    assert (given.score, given.reason) == (7, "so")
+    assert isinstance(given.score, int)
+
+
+def test_repair_is_told() -> None:
+    assert parse_criterion_score('{"score": 7, "reason": "he said "no" twice"}').repaired
+
+
+@pytest.mark.parametrize(
+    "score",
+    ["42", "0", "11", "-3", "true", "false", "null", '"8"', "7.5", "[7]", "1e400", "NaN", '{"value": 7}'],
+)
+def test_what_is_no_score_is_refused(score: str) -> None:
+    with pytest.raises(Unparsable):
+        parse_criterion_score(f'{{"score": {score}, "reason": "so"}}')
+
+
+@pytest.mark.parametrize("reply", ["", "8", "Score: 8/10", '{"rating": 8}', "[8]", '[{"score": 8}]'])
+def test_a_reply_without_a_score_is_refused(reply: str) -> None:
+    with pytest.raises(Unparsable):
+        parse_criterion_score(reply)
+
+
+@given(st.one_of(st.integers(), st.floats(), st.booleans(), st.text(max_size=5), st.none()))
+def test_nothing_but_whole_numbers_of_the_scale_passes(value: object) -> None:
+    reply = json.dumps({"score": value, "reason": ""})
+    if not isinstance(value, bool) and isinstance(value, int | float) and value in range(1, 11):
+        assert parse_criterion_score(reply).score == value
+    else:
+        with pytest.raises(Unparsable):
+            parse_criterion_score(reply)
+
+
+def test_the_hash_follows_the_words_not_the_wrapping() -> None:
+    assert len(criterion_hash("It is right.")) == 8
+    assert criterion_hash("It is\n  right.\n") == criterion_hash("It is right.")
+    assert criterion_hash("It is right") != criterion_hash("It is right.")
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_met_or_not(met: bool) -> None:
+    word = str(met).lower()
+    reply = f'```json\n{{"explanation": "because", "criteria_met": {word}}}\n```'
+    assert parse_criteria_met(reply) == (met, "because", False)
+    assert parse_criteria_met(f'{{"criteria_met": {word}}}').met is met
+
+
+@pytest.mark.parametrize("value", ['"true"', "1", "0", "null", '"yes"', "[true]", '{"is": true}'])
+def test_only_a_truth_value_is_a_verdict(value: str) -> None:
+    with pytest.raises(Unparsable):
+        parse_criteria_met(f'{{"explanation": "because", "criteria_met": {value}}}')
+
+
+@pytest.mark.parametrize("reply", ["", "true", "The criteria are met.", '{"met": true}'])
+def test_a_reply_without_a_verdict_is_refused(reply: str) -> None:
+    with pytest.raises(Unparsable):
+        parse_criteria_met(reply)
+
+
+@pytest.mark.parametrize("label", VERDICTS)
+def test_every_verdict_is_read_in_brackets(label: str) -> None:
+    assert parse_label(f"My final verdict is: [[{label}]].", VERDICTS) == label
+    assert parse_label(f"My final verdict is: [[{label.lower()}]]", VERDICTS) == label
+    assert parse_label(f"verdict: [{label}]", VERDICTS) == label
+
+
+def test_the_last_verdict_counts_and_double_brackets_go_first() -> None:
+    assert parse_label("At first [[A>B]], but on reflection [[B>>A]]", VERDICTS) == "B>>A"
+    assert parse_label("[[A=B]] is my verdict; see [B>A]", VERDICTS) == "A=B"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["", "A is better", "A>>B", "[[A]]", "[[A>B>B]]", "[[A>A]]", "[[A>B]] or rather [[B]]", "[[C>A]]"],
+)
+def test_what_is_no_verdict_is_refused(reply: str) -> None:
+    with pytest.raises(Unparsable):
+        parse_label(reply, VERDICTS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "named"),
+    [
+        ("M", "M"),
+        ("m", "m"),
+        (" M\n", "M"),
+        ("**M**", "M"),
+        ('"m".', "m"),
+        ("I'm going with M", "M"),
+        ("I’m going with m.", "m"),
+        ("M. It is the more complete one.", "M"),
+        ("m - shorter, and right", "m"),
+        ("The best model is `M`.", "M"),
+        ("m says more than M does, and it is right.\n\nm", "m"),
+        ("M\n\nModel m is too terse.", "M"),
+    ],
+)
+def test_the_model_named_in_words_is_found(reply: str, named: str) -> None:
+    assert parse_identifier(reply) == named
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I'm not sure",
+        "both",
+        "M is too long",
+        "M or m",
+        "I prefer M over m",
+        "M\nm",
+        "Model B",
+        "mM",
+        "I’m",
+    ],
+)
+def test_what_names_no_model_or_two_is_refused(reply: str) -> None:
+    with pytest.raises(Unparsable):
+        parse_identifier(reply)
+
+
+@given(st.text(alphabet="mM .'\n*ab", max_size=30))
+def test_a_named_model_stands_as_a_word_of_the_reply(reply: str) -> None:
+    try:
+        named = parse_identifier(reply)
+    except Unparsable:
+        return
+    assert named in reply
+    assert parse_identifier(reply.swapcase()) != named
+
+
+def test_orders_show_the_same_two_answers() -> None:
+    assert shown("baseline-first", "ours", "theirs") == ("theirs", "ours")
+    assert shown("model-first", "ours", "theirs") == ("ours", "theirs")
+
+
+def token(text: str, **top: float) -> TokenLogprob:
+    return TokenLogprob(text, -0.1, top)
+
+
+def test_the_first_token_of_a_short_answer() -> None:
+    said = Completion("M", logprobs=(token("M", M=-0.1, m=-2.3),))
+    assert answer_logprobs(said) == {"M": -0.1, "m": -2.3}
+
+
+def test_a_token_without_alternatives_is_its_own_list() -> None:
+    assert answer_logprobs(Completion("M", logprobs=(token("M"),))) == {"M": -0.1}
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ("<think>", "m", " or", " M", "?", "</think>", "\n\n", "M", "<|im_end|>"),
+        (
+            "Better",
+            ":",
+            " M",
+            " wins",
+            "\n",
+            "M",
+        ),
+        ("<think>", "ĠM", "</think>", "Ċ", "M"),
+    ],
+)
+def test_reasoning_is_passed_over(tokens: tuple[str, ...]) -> None:
+    last = max(number for number, text in enumerate(tokens) if text == "M")
+    logprobs = tuple(token(text, right=-1.0) if n == last else token(text) for n, text in enumerate(tokens))
+    assert answer_logprobs(Completion("M", reasoning="…", logprobs=logprobs)) == {"right": -1.0}
+
+
+def test_an_answer_spelt_in_other_signs_begins_after_the_reasoning() -> None:
+    logprobs = (token("<think>"), token("x"), token("</think>"), token("\n"), token("Ā", right=-1.0))
+    assert answer_logprobs(Completion("é", reasoning="x", logprobs=logprobs)) == {"right": -1.0}
+
+
+def test_a_blank_first_token_still_has_alternatives() -> None:
+    assert answer_logprobs(Completion(" ", logprobs=(token(" ", M=-1.0),))) == {"M": -1.0}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Completion("", reasoning="still thinking", logprobs=(token("still"),), truncated=True),
+        Completion("", logprobs=(token("<think>"),), truncated=True),
+    ],
+)
+def test_a_reply_that_is_all_reasoning_has_no_answer(said: Completion) -> None:
+    assert is_lost_in_reasoning(said)
+    with pytest.raises(Unparsable, match="before its answer"):
+        answer_logprobs(said)
+
+
+def test_without_log_probabilities_there_is_nothing_to_read() -> None:
+    with pytest.raises(Unparsable, match="without log-probabilities"):
+        answer_logprobs(Completion("M"))

@@ -1,18 +1,22 @@
-"""Where a model is asked, and with which headers: a row filled with what the user set."""
+"""The table of hosts: every row, its dialect, and where a model of it is asked."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
+from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import ModelAddress, address_of
+from coeval.models.hosts.address import ModelAddress, address_of, dialect_of
 from coeval.models.keys import Keys
+from perf.dialects import SAID, TYPICAL
 
 KEY = "sk-test-0123456789abcdef"
 RESOURCE = "https://res.openai.azure.com"
@@ -201,3 +205,80 @@ def test_what_a_model_sets_goes_before_what_its_host_has() -> None:
     env = {"AZURE_OPENAI_ENDPOINT": "https://other.example", "AZURE_OPENAI_API_VERSION": "2023-05-15"}
     own = {"endpoint": RESOURCE, "api_version": "2024-10-21"}
     assert place("azure_openai", env, options=own) == RESOURCE + DATED
+
+
+INTERFACES = (
+    *("openai", "anthropic", "gemini", "huggingface", "azure_openai", "azure_ai", "bedrock", "vertex"),
+    *("openrouter", "groq", "deepseek", "mistral", "deepinfra", "cerebras", "cohere", "huggingface_api"),
+    *("ollama", "benchmark", "vllm", "simulated"),
+)
+
+
+def test_every_interface_of_the_guides_has_a_row_under_its_own_name() -> None:
+    assert sorted(HOSTS) == sorted(INTERFACES)
+    assert all(host.name == name for name, host in HOSTS.items())
+
+
+def test_a_host_that_can_be_asked_over_http_has_an_address() -> None:
+    for host in HOSTS.values():
+        if host.dialect == "openai_chat":
+            template = host.url.format_map(
+                dict.fromkeys(host.settings, "https://set.example") | dict(host.defaults)
+            )
+            url = URL(template)
+            assert url.scheme in ("http", "https"), host.name
+            assert not host.url.endswith("/"), host.name
+            assert url.scheme == "https" or url.host == "localhost", host.name
+
+
+def test_only_hosts_without_a_key_of_their_own_need_none() -> None:
+    keyless = {name for name, host in HOSTS.items() if not host.needs_key}
+    assert keyless == {"huggingface", "ollama", "vertex", "vllm", "simulated", "benchmark"}
+
+
+def test_the_engines_seed_goes_to_servers_that_repeat_themselves() -> None:
+    assert {name for name, host in HOSTS.items() if host.seeds_by_default} == {
+        "vllm",
+        "simulated",
+        "huggingface",
+    }
+
+
+@pytest.mark.parametrize(
+    ("interface", "model", "field"),
+    [
+        ("openai", "gpt-4o-mini", "max_tokens"),
+        ("openai", "gpt-4.1", "max_tokens"),
+        ("openai", "gpt-3.5-turbo", "max_tokens"),
+        ("openai", "o1", "max_completion_tokens"),
+        ("openai", "o4-mini-2025-04-16", "max_completion_tokens"),
+        ("openai", "gpt-5-nano", "max_completion_tokens"),
+        ("openai", "GPT-5.2", "max_completion_tokens"),
+        ("openai", "ft:o4-mini:acme::1", "max_completion_tokens"),
+        ("openai", "olmo-2", "max_tokens"),
+        ("vllm", "gpt-5-lookalike", "max_tokens"),
+        ("openrouter", "openai/o3", "max_tokens"),
+        ("cerebras", "llama3.1-8b", "max_completion_tokens"),
+    ],
+)
+def test_the_limit_on_output_has_the_name_that_the_model_takes(
+    interface: str, model: str, field: str
+) -> None:
+    assert HOSTS[interface].output_limit_field(model) == field
+
+
+def test_every_dialect_that_hosts_speak_is_measured_on_an_answer_that_it_reads() -> None:
+    asked_over_http = {
+        type(dialect_of(host)).__name__
+        for host in HOSTS.values()
+        if host.dialect not in ("simulated", "benchmark", "local")
+    }
+    measured = {type(dialect_of(HOSTS[interface])).__name__ for interface in TYPICAL}
+    assert measured == asked_over_http, "add what a host of it answers to perf/dialects.py"
+
+
+@pytest.mark.parametrize("interface", TYPICAL)
+def test_the_answer_that_is_measured_is_one(interface: str) -> None:
+    body = json.dumps(TYPICAL[interface].answer).encode()
+    completion = dialect_of(HOSTS[interface]).decode(body, Redactor())
+    assert (completion.text, completion.usage.input_tokens, completion.usage.output_tokens) == (SAID, 500, 20)
