@@ -1,6 +1,6 @@
 """What a benchmark is: items to ask a model, judgments to ask of a judge, and scores made of them.
 
-A task is one `Benchmark`; `benchmarks.runner` asks, keeps and resumes for all of them. The records
+A task is one `Benchmark`; `benchmarks.run.runner` asks, keeps and resumes for all of them. The records
 that pass between the two are frozen and stand in the files of a task's folder: `Answer` in
 ``responses.jsonl``, `Judgment` in ``judgments.*.jsonl``, `Scored` in ``summary.json``.
 """

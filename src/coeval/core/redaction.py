@@ -182,7 +182,7 @@ _LEAST = 4
 class Traces:
     """Short texts of which at least one stands in every text that holds one of ``secrets``.
 
-    That is: whole, in any of the forms that `secret_forms` knows and in any case; or, as it is, at least
+    That is: whole, in any of the forms that `spellings` knows and in any case; or, as it is, at least
     its first or its last 8 characters. Each trace begins with a sign that is rare, and is only looked for
     where that is found.
     """

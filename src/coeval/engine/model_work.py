@@ -58,7 +58,7 @@ def recipe(
     """The recipe of what a model says in ``role``; ``others`` are parts of the asker's own."""
     parts: dict[str, Any] = {"interface": spec.interface, "parameters.model": spec.model}
     parts |= {f"parameters.{name} ({role})": value for name, value in sampling.named().items()}
-    host = HOSTS.get(spec.interface)  # none for an `auto` that is only counted, not asked
+    host = HOSTS.get(spec.interface)  # none for an ``auto`` that is only counted, not asked
     no_part = _NO_PART | (host.places if host is not None else frozenset())
     parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
     if spec.extra_body:

@@ -139,7 +139,7 @@ def _parsed(parse: Callable[[Completion], ValueT], completion: Completion, reque
 
 # --- Doing work: any number of items, in bounded memory, each failure kept to itself
 #
-# `execute` draws works from an iterator as room allows, runs each in its own task, keeps its record, and
+# `Flow` draws works from an iterator as room allows, runs each in its own task, keeps its record, and
 # begins at once what follows from it, so stages overlap without queues between them. How many requests are on
 # the wire is not decided here but by the endpoints' limiters, which serve downstream work first.
 

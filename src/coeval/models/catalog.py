@@ -338,5 +338,5 @@ HOSTS: Registry[Host] = Registry(
     wanted="a coeval.models.catalog.Host",
     accepts=lambda name, found: isinstance(found, Host) and found.name == name,
 )
-"""Every interface a model may name, but `auto`, which is resolved to one of these; other packages bring
+"""Every interface a model may name, but ``auto``, which is resolved to one of these; other packages bring
 theirs in the entry point group ``coeval.hosts``."""

@@ -104,7 +104,7 @@ def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
 
 
 def _chart_text(text: str) -> str:
-    """The same that `pictures.js` has for the rows of a page."""
+    """The same that ``pictures.js`` has for the rows of a page."""
     return f"{text}{_UNSEEN}" if text in _OF_EVERY_OBJECT else plain(text)
 
 

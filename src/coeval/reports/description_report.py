@@ -155,7 +155,7 @@ SIMULATED = "Simulated models take part: what they say is made up, and says noth
 
 
 class DescribedExperiment(NamedTuple):
-    """``config`` has no `auto` any more; ``warnings`` are sentences on what of it is not as it seems."""
+    """``config`` has no ``auto`` any more; ``warnings`` are sentences on what of it is not as it seems."""
 
     config: Config
     preview: Preview

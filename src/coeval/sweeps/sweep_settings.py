@@ -1,4 +1,4 @@
-"""What a user may set of a sweep: flags of `coeval sweep`, keys of its YAML file, keywords of `coeval.sweep`.
+"""Settings of a sweep: flags of `coeval sweep`, keys of its YAML file, keywords of ``coeval.sweep``.
 
 Text with commas may stand for any list, as it does in a flag.
 """

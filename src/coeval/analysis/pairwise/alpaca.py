@@ -120,7 +120,7 @@ FEW_PREFERENCES = 100
 eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``). With fewer, the
 penalty decides the rate, and a bootstrap under the same penalty does not show how far off it is."""
 
-# As AlpacaEval's own fit (`fit_LogisticRegressionCV`: five splits).
+# As AlpacaEval's own fit (``fit_LogisticRegressionCV``: five splits).
 _FOLDS = 5
 _INVERSE_PENALTIES: Floats = np.logspace(-4, 4, 10)
 # λ = 0.2, shared by the two gamed baselines.
@@ -174,7 +174,7 @@ def alpaca_length_controlled(weights: Mapping[str, float], difficulties: Sequenc
 
     Parameters
     ----------
-    weights : of one model, under the published names; without a difficulty weight, `minimal`
+    weights : of one model, under the published names; without a difficulty weight, ``minimal``
     difficulties : of all instructions that were asked, at least one
     """
     if MODEL not in weights:

@@ -30,19 +30,19 @@ from coeval.core.foreign import decode
 # drawing are ours, in the same order of operations, so the verdicts are the same (a test holds them against
 # it) in a fraction of the time.
 
-# `n_trial` of langdetect 1.0.9, whose verdicts the official checks use; so are the figures below.
+# ``n_trial`` of langdetect 1.0.9, whose verdicts the official checks use; so are the figures below.
 _TRIALS = 7
-# `ITERATION_LIMIT`.
+# ``ITERATION_LIMIT``.
 _LAST_DRAW = 1000
-# `CONV_THRESHOLD`.
+# ``CONV_THRESHOLD``.
 _CERTAIN = 0.99999
-# `PROB_THRESHOLD`.
+# ``PROB_THRESHOLD``.
 _LIKELY = 0.1
-# `ALPHA_DEFAULT` and `ALPHA_WIDTH`.
+# ``ALPHA_DEFAULT`` and ``ALPHA_WIDTH``.
 _SMOOTHING, _SMOOTHING_WIDTH = 0.5, 0.05
-# `BASE_FREQ`.
+# ``BASE_FREQ``.
 _BASE_FREQUENCY = 10_000
-# `max_text_length`.
+# ``max_text_length``.
 _LETTERS_READ = 10_000
 # Addresses are blanked before the letters are counted off; what lies beyond this is not looked at.
 _TEXT_READ = 300_000

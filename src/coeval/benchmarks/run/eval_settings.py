@@ -1,4 +1,4 @@
-"""What a user may set of an evaluation: flags of ``eval-framework``, keywords of `coeval.evaluate`.
+"""What a user may set of an evaluation: flags of ``eval-framework``, keywords of ``coeval.evaluate``.
 
 A flag is added here, and read in `coeval.benchmarks.run.eval_choice`. A sweep shares some of them.
 """

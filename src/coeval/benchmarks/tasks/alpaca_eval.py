@@ -127,7 +127,7 @@ def _odds(percent: float, n: int) -> float:
 Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
 """How the judge's preference is read."""
 
-# What AlpacaEval's `weighted_alpaca_eval_gpt4_turbo` asks for.
+# What AlpacaEval's ``weighted_alpaca_eval_gpt4_turbo`` asks for.
 TOP_LOGPROBS = 5
 LONG_REPLY = 4096
 """Tokens for a judge that reasons, or answers in words."""

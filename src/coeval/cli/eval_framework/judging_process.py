@@ -1,7 +1,7 @@
 """``python -m coeval.cli.eval_framework.judging_process LOG [KEYS]``: judges and scores for a sweep.
 
 Orders come on standard input, a line each, and what becomes of them goes to standard output (see
-`judging_messages`). When its input ends, or at SIGTERM or SIGINT, it asks no more, scores what is whole and
+`judging_run`). When its input ends, or at SIGTERM or SIGINT, it asks no more, scores what is whole and
 exits; a second signal ends it at once.
 """
 

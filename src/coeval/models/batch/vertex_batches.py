@@ -1,6 +1,6 @@
 """Vertex AI's batch prediction with Gemini's models: requests and answers are objects in Cloud Storage.
 
-Source: Google's reference of `projects.locations.batchPredictionJobs` and its guide to batch inference from
+Source: Google's reference of ``projects.locations.batchPredictionJobs`` and its guide to batch inference from
 Cloud Storage, November 2026, and what `google-genai` sends. A line has no place for an id of ours; its
 request comes back with its answer, so the id travels as a label of the request.
 """

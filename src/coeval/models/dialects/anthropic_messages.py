@@ -158,7 +158,7 @@ def family_of(model: str) -> ClaudeFamily:
 
 
 _THINKS = ("enabled", "adaptive")
-# Anthropic's documented minimum of `thinking.budget_tokens`.
+# Anthropic's documented minimum of ``thinking.budget_tokens``.
 _LEAST_BUDGET = 1024
 # With extended thinking Anthropic takes a top_p from 0.95 to 1, and no other drawing parameter.
 _LEAST_TOP_P_THINKING = 0.95

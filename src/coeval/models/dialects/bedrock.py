@@ -31,11 +31,11 @@ from coeval.models.transport.connection import HttpReply
 #
 # Sources: the user guide's inference parameters by model, its pages on structured outputs and on the models
 # and features that Converse supports, and the guides of Amazon Nova (November 2026). Claude's families have a
-# table of their own (`claude_families`).
+# table of their own (`ClaudeFamily`).
 
 
 class BedrockFamily(NamedTuple):
-    """``top_k`` and ``effort`` are where a parameter stands within `additionalModelRequestFields`, outermost
+    """``top_k`` and ``effort`` are where a parameter lies in ``additionalModelRequestFields``, outermost
     name first, empty where there is nothing for it; ``beside_effort`` goes with it. ``follows`` is how a
     schema is given: as the format of the answer, as a tool that has to be called, or not at all."""
 

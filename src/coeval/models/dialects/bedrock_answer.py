@@ -74,7 +74,7 @@ class _ConverseOutput(msgspec.Struct):
 
 
 class _ConverseUsage(msgspec.Struct, rename="camel"):
-    """Read apart, see `token_counts`."""
+    """Read apart, see `Counts`."""
 
     input_tokens: msgspec.Raw = msgspec.Raw()
     output_tokens: msgspec.Raw = msgspec.Raw()

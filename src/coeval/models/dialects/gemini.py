@@ -82,7 +82,7 @@ Body: TypeAlias = dict[str, Any]
 
 _ROLES = {"user": "user", "assistant": "model"}
 _CONFIG = "generationConfig"
-# Fields of a request; all other parameters stand within `generationConfig`.
+# Fields of a request; all other parameters stand within ``generationConfig``.
 _OF_THE_BODY = frozenset(
     {
         _CONFIG, "cachedContent", "contents", "labels", "modelArmorConfig", "safetySettings", "serviceTier",
@@ -128,7 +128,7 @@ class Gemini(Dialect):
         return generate_path(spec.model)
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request. ``extra_body`` is laid over it, within `generationConfig` too."""
+        """The JSON body of a request. ``extra_body`` is laid over it, within ``generationConfig`` too."""
         family = _family_of(spec.model)
         body = _said(request, family)
         config = _drawn(request, spec, family)

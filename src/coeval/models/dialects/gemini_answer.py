@@ -223,7 +223,7 @@ class _GeminiFeedback(msgspec.Struct, rename="camel"):
 
 
 class _GeminiUsage(msgspec.Struct, rename="camel"):
-    """Read apart, see `token_counts`."""
+    """Read apart, see `Counts`."""
 
     prompt_token_count: msgspec.Raw = msgspec.Raw()
     tool_use_prompt_token_count: msgspec.Raw = msgspec.Raw()

@@ -174,7 +174,7 @@ class _SoundUsage(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    """Read count by count, see `token_counts`."""
+    """Read count by count, see `Counts`."""
 
     prompt_tokens: msgspec.Raw = msgspec.Raw()
     completion_tokens: msgspec.Raw = msgspec.Raw()

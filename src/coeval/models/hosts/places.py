@@ -1,7 +1,7 @@
 """Where on a host a model is asked: what its base URL says, in the shape the host's API has.
 
 Most hosts are asked at their base URL and their dialect's path. Some are known by an address that says more,
-or less: Azure's portal shows several for one resource, and `OLLAMA_HOST` may be a name alone.
+or less: Azure's portal shows several for one resource, and ``OLLAMA_HOST`` may be a name alone.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _UNDATED = ("", "v1", "preview", "latest")
 _AI_VERSION = "2024-05-01-preview"
 _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
 _COHERE_VERSION = re.compile(r"(/compatibility)?/v[12](/chat)?$")
-# Where `ollama serve` listens unless `OLLAMA_HOST` says otherwise.
+# Where `ollama serve` listens unless ``OLLAMA_HOST`` says otherwise.
 _OLLAMA_PORT = 11434
 _HERE = "127.0.0.1"
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound
@@ -169,7 +169,7 @@ def cohere(given: GivenAddress) -> ApiPlace:
 
 
 def ollama(given: GivenAddress) -> ApiPlace:
-    """Ollama's address, read as Ollama reads `OLLAMA_HOST`: scheme, host, port and ``/v1`` may be missing."""
+    """Ollama's address, read as it reads ``OLLAMA_HOST``: scheme, host, port and ``/v1`` may be missing."""
     scheme, found, rest = given.url.strip().rpartition("://")
     if rest.startswith(":"):
         rest = _HERE + rest

@@ -1,7 +1,7 @@
 """Which request is sent next, and when: one `Limiter` per endpoint (base URL and key).
 
 Every model and stage that asks there shares it. How many may be in flight adapts to the host
-(`models.window`); it is never guessed from the model's name.
+(`Window`); it is never guessed from the model's name.
 """
 
 from __future__ import annotations

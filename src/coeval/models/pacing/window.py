@@ -163,7 +163,7 @@ class Window:
     time-out, it is half at once. After a round trip without any the size doubles back to what was good
     before. From there it probes: one more, and while nothing is refused two, four, eight more; a probe
     that fails is taken back, and the next one waits twice as many round trips. While answers are slow
-    there is no growth, and half is good where half gives more (`models.slowness`).
+    there is no growth, and half is good where half gives more (`Slowness`).
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""One thing to ask of a host, and what came of it: what dialects and `models.http` hand each other."""
+"""One thing to ask of a host, and what came of it: what dialects and `Http` hand each other."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ _TICK_S = 0.001
 
 
 class Home(Protocol):
-    """Who is told what becomes of a connection: `models.pool.Pool` says what each word means."""
+    """Who is told what becomes of a connection: `Pool` says what each word means."""
 
     def opened(self, connection: Connection) -> None: ...
     def asked_first(self, connection: Connection) -> None: ...
@@ -236,7 +236,7 @@ class Connection(asyncio.Protocol):
         return self._heard
 
     def ask(self, data: bytes, deadline: float) -> asyncio.Future[HttpReply]:
-        """Write a request, or its head; the future brings the answer, or what `models.wire_errors` names.
+        """Write a request, or its head; the future brings the answer, or what `WireError` names.
 
         ``deadline`` is in the loop's time. Whoever stops waiting calls `abandon`.
         """

@@ -110,7 +110,7 @@ class Dialler:
         Raises
         ------
         NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError
-            as `models.wire_errors` says.
+            as `WireError` says.
         """
         timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
@@ -281,7 +281,7 @@ class Pool:
         Raises
         ------
         WireError, TimeoutError, socket.gaierror, ssl.SSLError
-            none came about; see `models.wire_errors`.
+            none came about; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)

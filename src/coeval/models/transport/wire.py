@@ -37,7 +37,7 @@ class Wire:
         Raises
         ------
         WireError, TimeoutError, socket.gaierror, ssl.SSLError
-            there is no answer; see `models.wire_errors`.
+            there is no answer; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)

@@ -20,7 +20,7 @@ __all__ = ["Resolved", "resolve_models", "routes_of", "sent_in_roles"]
 
 
 class Resolved(NamedTuple):
-    """A configuration without `auto`, and a sentence on each model that had it."""
+    """A configuration without ``auto``, and a sentence on each model that had it."""
 
     config: Config
     choices: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ def resolve_models(
     prices: PriceBook,
     before: Mapping[str, Route] = MappingProxyType({}),
 ) -> Resolved:
-    """Bind every `auto` model to the cheapest host with a credential.
+    """Bind every ``auto`` model to the cheapest host with a credential.
 
     ``has_credential`` answers for an interface. ``before`` are the routes of a run that goes on, by model: it
     stays with them, whatever has become cheaper since, for answers of another host would be others.

@@ -105,7 +105,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
 
 
 def _batching_of(config: Config, mode: BatchMode) -> Batching:
-    """What goes by batch jobs; every `auto` is resolved by now.
+    """What goes by batch jobs; every ``auto`` is resolved by now.
 
     Raises
     ------

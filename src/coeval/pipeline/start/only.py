@@ -26,7 +26,7 @@ from coeval.pricing.unknowns import Evidence
 
 
 class Probed(NamedTuple):
-    """The configuration, `auto` resolved, and what was found of its models."""
+    """The configuration, ``auto`` resolved, and what was found of its models."""
 
     config: Config
     results: list[ProbeResult]

@@ -45,7 +45,7 @@ class Opening:
 async def open_start(
     config: Config, prices: PriceBook, context: SessionContext, opening: Opening = Opening()
 ) -> AsyncIterator[Session]:
-    """Hold a run's folder and a session in it, whose account counts what is sent. ``config`` has no `auto`.
+    """Hold a run's folder and a session in it, whose account counts what is sent. ``config`` has no ``auto``.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def owing(preview: Preview) -> set[str] | None:
 
 
 def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
-    """The configuration with `auto` resolved; a run that goes on stays with the hosts it began with.
+    """The configuration with ``auto`` resolved; a run that goes on stays with the hosts it began with.
 
     Raises
     ------

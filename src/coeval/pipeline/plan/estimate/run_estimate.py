@@ -36,7 +36,7 @@ class Assumed(NamedTuple):
 
 
 def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate:
-    """What is owed by ``preview``; in ``config`` the interface `auto` stands for none any more."""
+    """What is owed by ``preview``; in ``config`` the interface ``auto`` stands for none any more."""
     evidence = assumed.evidence
     tasks, draws = task_calls(config, preview), ScenarioDraws(evidence)
     others = {name: model.spec() for name, model in assumed.judged_by.items()}
@@ -88,7 +88,7 @@ def _calls(tasks: Iterable[TaskCalls], groups: Sequence[CallGroup]) -> dict[tupl
 
 def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
     """The low end of the estimate of all that ``preview`` says is owed, in US dollars; None where some model
-    that is to be asked has no known price. In ``config`` the interface `auto` stands for none any more."""
+    that is to be asked has no known price. In ``config`` the interface ``auto`` stands for none any more."""
     estimate = estimate_run(config, preview, Assumed(prices, evidence_of(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low

@@ -30,7 +30,7 @@ from coeval.pricing.tariff import Tariff
 
 
 class EstimatedStart(NamedTuple):
-    """``config`` has no `auto` any more; ``choices`` are sentences on what it stands for, ``warnings`` on
+    """``config`` has no ``auto`` any more; ``choices`` are sentences on what it stands for, ``warnings`` on
     what of the file is not carried out as it stands."""
 
     config: Config
@@ -69,7 +69,7 @@ def described_start(config: Config, options: RunOptions, keys: Keys, prices: Pri
 def _resolved(
     config: Config, options: RunOptions, keys: Keys, prices: PriceBook
 ) -> tuple[Resolved, tuple[str, ...]]:
-    """Without a credential for any of its hosts, `auto` is priced as the cheapest of them."""
+    """Without a credential for any of its hosts, ``auto`` is priced as the cheapest of them."""
     try:
         return resolved_models(config, options, keys, prices), ()
     except KeyMissing as error:
