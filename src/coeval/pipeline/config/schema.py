@@ -68,7 +68,7 @@ class Sampling(Section):
 
 class Items(Section):
     """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
-    their values as `choices[0]` or `options.A`, several in a text as `{title}: {body}`."""
+    their values as `choices[0]`, several in a text as `{title}: {options.A}`."""
 
     path: Annotated[
         PathText,
