@@ -15,7 +15,7 @@ from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, htm
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
 
-# --- What a folder's models were sent, and what that cost, as its ``usage.json`` has it
+# --- Cost of a folder's models, from ``usage.json``
 
 
 class ModelCost(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
     )
 
 
-# --- Answers that the limit on tokens cut off: when they are too many, and how every table says so
+# --- Answers cut off by max_tokens
 
 TOO_MANY = 0.01
 """The share of cut answers above which a score is no longer that of the model."""
@@ -149,7 +149,7 @@ def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
     )
 
 
-# --- Answers that hold nothing: they count like all others, and every table says how many there are
+# --- Empty answers
 
 _CUT_OFF = "reasoning that used all of max_tokens (raise it)"
 _ENDED = "a filter of the host, or a chat template that does not fit the model"

@@ -235,7 +235,7 @@ def open_run(path: str | Path) -> Run:
     return Run(existing_results(Path(path)))
 
 
-# --- Comparing what stands in folders: runs, students of a run, output folders of ``eval-framework``
+# --- Comparing folders
 
 
 def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -> ComparisonReport:

@@ -27,7 +27,7 @@ from coeval.engine.progress import (
     sentence,
 )
 
-# --- A run as it goes, for whoever waits for it in Python: in a notebook one display, updated in place
+# --- Progress display for Python and notebooks
 
 # Above a notebook's table; earlier ones are in the run's log.
 _MOST_MESSAGES = 5

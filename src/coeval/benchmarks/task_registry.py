@@ -15,7 +15,7 @@ from coeval.benchmarks.benchmark import Benchmark
 from coeval.core.entry_points import Registry, loaded
 from coeval.core.errors import UsageError
 
-# --- A task as the command knows it before any of its code is loaded: a row, with the flags that it brings
+# --- Task rows: name, flags, where its code is
 
 RESPONSES = "responses"
 """What an option fills whose file holds the answers to score, so that nobody is asked."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context, Parameter
 
 
-# --- How much a log holds
+# --- Log levels
 
 
 class LogLevel(StrEnum):
@@ -133,7 +133,7 @@ class Commands(TyperGroup):
         yield from ((name, name) for name in shown)
 
 
-# --- Options and arguments that several commands have, with the same words
+# --- Options that several commands share
 
 RunWord = Annotated[
     Path | None,

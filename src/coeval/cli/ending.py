@@ -15,7 +15,7 @@ from coeval.core.errors import CoevalError, ModelUnavailable, UsageError, named
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
 
-# --- Warnings that are only logged: shown as what they are while there is no log to take them
+# --- Warnings without a log
 
 
 class WarningHandler(logging.Handler):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-# --- The exit codes that have a name; importing this loads nothing
+# --- Exit codes
 
 # A model cannot be used; also Click's code for wrong usage, so: nothing was begun.
 UNAVAILABLE = 2

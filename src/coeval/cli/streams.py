@@ -76,7 +76,7 @@ class _Escaped:
                 yield segment._replace(text="\n".join(map(plain, segment.text.split("\n"))))
 
 
-# --- Sentences in lines: folded between words, and never inside a path, a name or a command to be copied
+# --- Line folding that keeps paths and commands whole
 
 # What stays in one piece: a command with its options, or else a word.
 _PIECE = re.compile(
@@ -122,7 +122,7 @@ def folded_name(name: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-# --- Sentences on a console, with foreign text in them
+# --- Messages on a console
 
 _WARNING = "warning: "
 

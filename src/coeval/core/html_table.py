@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, get_args, get_origin
 
 import msgspec
 
-# --- Records as columns: what data frames and spreadsheets take
+# --- Records as columns
 
 Scalar: TypeAlias = str | int | float | bool | None
 Columns: TypeAlias = dict[str, list[Scalar]]

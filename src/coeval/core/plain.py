@@ -113,7 +113,7 @@ def _with_piece(text: str, longest: int, first: int) -> str:
     )
 
 
-# --- Opening what others put in the place of a file: it is read if it is one
+# --- Opening regular files only
 #
 # To open a pipe waits for whoever holds its other end, and to read a device may never end. Only a pipe that
 # this process was started with is read, as a shell makes one of ``<(command)``.

@@ -332,7 +332,7 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
 Record: TypeAlias = Datapoint | Response | Evaluation
 
 
-# --- Ids of records: made, and taken apart, here
+# --- Record ids
 #
 # An item is ``task__teacher__n``, a response ``item__student``, an evaluation ``response__judge``. Names hold
 # no ``__`` (V-04); the part that an ingested item keeps of its own id may.
@@ -399,7 +399,7 @@ def maker(key: str) -> str:
     return key.rpartition(SEPARATOR)[2]
 
 
-# --- Whether a record is good, and which of an id's lines counts
+# --- Good records, and which line of an id counts
 #
 # Resumption, repair, results and benchmarks ask here. A record is good when its status is ``ok`` and it holds
 # the value that it was made for: an item its prompt, an answer its text (an empty one is a text), an

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
 
-# --- The forms that a secret takes: as it is, encoded, escaped, spaced out
+# --- Spellings of a secret
 #
 # A host may repeat a credential in any of them, and so may a model that was shown one. `spellings` are
 # literal texts; `VIEWS` undo what is done to a text character by character.
@@ -171,7 +171,7 @@ VIEWS = tuple(
 no letter or digit. They are apart because each may also eat what is meant as it stands."""
 
 
-# --- Whether a text can hold a secret at all: asked of every answer, so it costs what searching it once does
+# --- Quick test for texts without secrets
 
 # What honest text consists of, as `_as_bytes` has it, the more frequent first.
 _FREQUENT = " etaoinsrhldcumfpgwybvk\xe2\x80,.-_/'\":;()xjqz0123456789"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-# --- Which fields are named like credentials: of a request's body, a header, a URL's query
+# --- Field names of credentials
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -89,7 +89,7 @@ def _holds(name: str, value: Any) -> bool:
     return bool(value)
 
 
-# --- What looks like a key, for whoever does not know which keys there are
+# --- Patterns of API keys
 
 KNOWN_KEY = re.compile(
     r"\b(?:sk|gsk|hf|csk|di|xai|nvapi|pplx)[-_](?=[\w*-]*[\d*])[\w*-]{8,}"

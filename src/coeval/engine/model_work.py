@@ -27,7 +27,7 @@ from coeval.core.text import canonical, digest, fill, head_length
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
 
-# --- A model in a role: how it is asked, and the recipe of what it says
+# --- Model roles and recipes
 #
 # A recipe names everything that shapes an answer (interface, model id, the role's sampling parameters, system
 # prompt, ``extra_body``, template, and what else the asker names) and nothing that does not (URL, keys,

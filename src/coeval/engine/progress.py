@@ -226,7 +226,7 @@ class Unwatched:
         """Nobody looks."""
 
 
-# --- The counts of a phase in figures and words, for whatever shows them
+# --- Phase counts in words
 
 
 class Figures(NamedTuple):
@@ -289,7 +289,7 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-# --- What is to be made, in numbers: by phase, task and model, of a run and of an evaluation alike
+# --- Planned counts by phase, task and model
 
 
 @dataclass(slots=True)

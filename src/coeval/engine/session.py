@@ -38,7 +38,7 @@ from coeval.store.journal import Journal
 from coeval.store.jsonl import MOST_KEPT, store_error
 from coeval.store.rundir import now
 
-# --- ``run_errors.jsonl``: what failed, and what was cut off or set aside, a line each
+# --- Error log: ``run_errors.jsonl``
 
 log = logging.getLogger("coeval")
 
@@ -70,7 +70,7 @@ def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
     )
 
 
-# --- What is to be said of the hosts of a run, such as why nothing comes; letting go when it is interrupted
+# --- Messages on troubled hosts, and interruption
 
 T = TypeVar("T")
 
@@ -395,7 +395,7 @@ async def opened(
         ledger.close()
 
 
-# --- ``run.log``: the package's log while a run lasts
+# --- ``run.log``
 
 
 class _RunLog(logging.FileHandler):

@@ -114,8 +114,7 @@ def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
     return Tariff(rates=rates, source=host.prices.partition(":")[0])
 
 
-# --- What a budget needs before anything is sent: a price of each model, a bound on each answer, and room for
-# what all of it costs at the least
+# --- Budget terms: a price and a bound for every model
 
 
 class AskedUnder(NamedTuple):

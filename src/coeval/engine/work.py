@@ -137,7 +137,7 @@ def _parsed(parse: Callable[[Completion], ValueT], completion: Completion, reque
         raise CutOff(f"the answer was cut off at max_tokens, so that {error}", raw=error.raw) from error
 
 
-# --- Doing work: any number of items, in bounded memory, each failure kept to itself
+# --- Flow of work items in bounded memory
 #
 # `Flow` draws works from an iterator as room allows, runs each in its own task, keeps its record, and
 # begins at once what follows from it, so stages overlap without queues between them. How many requests are on

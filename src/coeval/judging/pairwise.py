@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from coeval.core.errors import Unparsable
 from coeval.core.records import Completion, TokenLogprob
 
-# --- The log-probabilities of the token with which a judge answers
+# --- Log-probabilities of the verdict token
 
 _REASONING = ("<think>", "</think>")
 

@@ -15,7 +15,7 @@ from coeval.core.foreign import decoder
 from coeval.core.records import LEVELS, Level
 from coeval.core.text import Pairs, digest, every_json, extract_json, fold_name
 
-# --- What a judge's reply states more than once, and differently: so that no one statement is taken for it
+# --- Contradictory statements in a reply
 #
 # Decoded JSON cannot tell: of a repeated key it holds the last value only. So the reply is read again, with
 # every key as often as it stands.
@@ -107,7 +107,7 @@ def _levels_after(factor: str, text: str, *, any_case: bool) -> set[Level]:
     return {_LEVEL_OF[word.casefold()] for word in found}
 
 
-# --- One criterion, judged on a scale of whole numbers: ``{"score": 7, "reason": "…"}``
+# --- Criterion verdict: ``{"score": 7, "reason": "…"}``
 
 # WritingBench's own scale.
 LOWEST, HIGHEST = 1, 10
@@ -152,7 +152,7 @@ def _whole(given: Any) -> int | None:
     return int(given) if LOWEST <= given <= HIGHEST and given == int(given) else None
 
 
-# --- A rubric item, judged as met or not: ``{"criteria_met": true, "explanation": "…"}``
+# --- Rubric item verdict: ``{"criteria_met": true, "explanation": "…"}``
 
 
 class RubricItemVerdict(NamedTuple):
@@ -181,7 +181,7 @@ def parse_criteria_met(text: str) -> RubricItemVerdict:
     return RubricItemVerdict(met, explanation if isinstance(explanation, str) else "", found.repaired)
 
 
-# --- The rubric: factor → criterion
+# --- Rubrics
 
 
 def criterion_hash(criterion: str) -> str:

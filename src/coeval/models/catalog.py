@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.entry_points import Registry
 
-# --- A host's row: where an interface's models are asked, and what the host understands
+# --- Host rows
 
 Structured: TypeAlias = Literal["json_schema", "json_object", "none"]
 ReasonsBy: TypeAlias = Literal["reasoning_effort", "reasoning", "thinking"]

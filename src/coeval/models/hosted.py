@@ -25,7 +25,7 @@ from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import reach
 from coeval.models.transport.http import Endpoint, Http
 
-# --- No answer larger than a run can keep: what a model says beyond its limit is cut off, and marked so
+# --- Cutting overlong answers
 
 LONGEST_REASON = 200
 """Characters of a finish reason; the longest that hosts document has 24."""

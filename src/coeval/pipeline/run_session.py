@@ -20,7 +20,7 @@ from coeval.pipeline.phases.supplied import ShortSupply
 from coeval.pipeline.run_options import RunOptions
 from coeval.store.rundir import RunDir
 
-# --- What a run came to: counts per phase, what is missing and why
+# --- Outcome of a run
 
 
 @dataclass(slots=True)

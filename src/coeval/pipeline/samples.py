@@ -16,7 +16,7 @@ from coeval.core.text import canonical
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.plan.recipes import base_recipe, item_recipe
 
-# --- The two ways of choosing an item's attributes: balanced over values and pairs, or the cross product
+# --- Attribute choice: balanced, or the cross product
 #
 # Both are given the existing item, if there is one, in place of each that they would choose, and are
 # otherwise pure functions of their space and of the name of their draws.
@@ -274,7 +274,7 @@ class CrossProduct:
         return combination
 
 
-# --- Which attributes each item has: a balanced plan without end, the same whenever it is drawn
+# --- Sampling plan of a task's items
 #
 # A plan is a pure function of the space, the seed and the names: each item's ties are broken by draws of its
 # own, so a longer plan begins with the shorter one, and resuming replays it.

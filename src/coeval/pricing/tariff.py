@@ -180,7 +180,7 @@ def _unknown(_: Usage) -> None:
     return None
 
 
-# --- What a request may cost at most, before anybody knows how many tokens it takes
+# --- Upper bound of a request's cost
 
 RatesT = TypeVar("RatesT", bound=Rates)
 

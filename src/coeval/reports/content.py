@@ -11,7 +11,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
 from coeval.core.text import dollars
 
-# --- What a report says, whoever shows it: a page, a workbook, figures, a server
+# --- Report contents, independent of their format
 #
 # A report is a title, a few sentences that a reader may stop after, and sections. Each section answers one
 # question: sentences, then pictures, then tables. A picture is drawn from the rows of one table, so that its

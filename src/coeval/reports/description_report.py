@@ -32,8 +32,7 @@ from coeval.reports.planned_prompts import (
     planned_prompts,
 )
 
-# --- Who takes part in an experiment and what is evaluated, as tables: the file, read by somebody who did not
-# write it
+# --- Experiment description as tables
 
 PROPOSED = "teachers will propose"
 

@@ -11,7 +11,7 @@ import vl_convert
 from coeval.reports.chart_spec import plain_spec, with_labels
 from coeval.reports.content import Picture, Report
 
-# --- How every picture is drawn, in the light and in the dark: the one place with colours
+# --- Themes: light and dark
 #
 # The categories' colours are those of Okabe and Ito (2008), made for readers who tell few colours apart,
 # lightened or darkened until they stand out from their background by 3 : 1.

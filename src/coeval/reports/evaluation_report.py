@@ -32,7 +32,7 @@ from coeval.reports.experiment.judges_section import (
 )
 from coeval.reports.plots import interval_plot
 
-# --- Can the judges be trusted that ``eval-framework`` asked?
+# --- Trust in the judges of ``eval-framework``
 
 
 def output_judges_section(tree: Branch, models: Sequence[str]) -> Iterator[ReportSection]:

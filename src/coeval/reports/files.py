@@ -32,7 +32,7 @@ from coeval.reports.workbook.run_sheets import run_sheets
 from coeval.reports.workbook.workbook_file import SheetTable
 from coeval.store.jsonl import write_bytes_atomic
 
-# --- What a folder's report says, and the records behind it: of a run, or of what ``eval-framework`` filled
+# --- Report of a folder, and its records
 
 
 class FolderReport(NamedTuple):

@@ -22,7 +22,7 @@ from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attribu
 from coeval.pipeline.samples import KnownNuance, Samples
 from coeval.reports.content import PassagePart
 
-# --- What the items of a task will cover: the sampling plan drawn as a run draws it, and what it cannot hold
+# --- Planned attribute coverage of a task
 
 MOST_DRAWN = 20_000
 """Items of a teacher that are drawn; what so many cover says how the rest is spread."""

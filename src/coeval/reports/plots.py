@@ -18,7 +18,7 @@ from coeval.reports.chart_spec import (
     text_list,
 )
 
-# --- What each judge leans on: a point with its interval around zero, hollow where it is not sure
+# --- Judge biases
 
 # Pixels per judge and between biases: points of 10 pixels must not touch.
 _BIAS_STEP, _GAP = 16, 14
@@ -55,7 +55,7 @@ def bias_plot(
     return chart_spec(chart, max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP))
 
 
-# --- A row for each name, with its point and its interval
+# --- Forest plot
 
 OVERALL, EACH_TASK = "overall", "by task"
 # Pixels per row: a line of text, and an interval that is seen as a row of its own.
@@ -117,7 +117,7 @@ def forest_plot(
     return chart_spec(chart, max(len(students), 1) * _FOREST_STEP) | {"usermeta": {"step": _FOREST_STEP}}
 
 
-# --- Numbers in a grid of rows and columns, shaded by how far they are from zero
+# --- Heat map
 
 NOTEWORTHY = 0.1
 """Of a score: where all differences are smaller, none has the strongest colour."""
@@ -202,7 +202,7 @@ def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
     return numbers
 
 
-# --- Numbers with their intervals, a row for each, beside a line that they may lie on either side of
+# --- Intervals beside a reference line
 
 # Pixels per row: a line of text and an interval.
 _INTERVAL_STEP = 28
@@ -274,7 +274,7 @@ def _words(table: str, halves: Halves) -> Iterator[alt.Chart]:
         yield once.mark_text(**mark).encode(x=alt.value(edge), y=alt.value(0), text=alt.value(words))
 
 
-# --- Every item as a dot: how hard it is, and how well it tells students apart
+# --- Item difficulty and discrimination
 
 
 def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
     return chart_spec(chart, 300, 760)
 
 
-# --- How often each student states the right label, with intervals: a row for each label and student
+# --- Label accuracy
 
 # Pixels per row: a line of text and an interval.
 _LABEL_STEP = 28
@@ -344,7 +344,7 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     return chart_spec(alt.layer(line, point), max(len(rows), 1) * _LABEL_STEP)
 
 
-# --- What uncertainty is left, against what it costs
+# --- Remaining uncertainty against cost
 
 
 def purchase_plot(table: str, cost: str, title: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from coeval.reports.site.page import write_page
 from coeval.reports.training_report import ErrorBar, checkpoint_name, overview_report, training_report
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
-# --- The items behind the points of training curves: what each checkpoint answered, side by side
+# --- Items behind a training curve
 
 MOST_CHECKPOINTS = 8
 """Of a run and task: more columns nobody reads side by side."""

@@ -115,7 +115,7 @@ def _after_first_word(text: str, mark: str) -> str:
     return f"{first} {mark} {rest}"
 
 
-# --- How a student heeds what a prompt demands of an answer's form
+# --- Demands on an answer's form
 #
 # A demand is recognised by its words in the prompt. A student meets each with a probability equal to the
 # quality of its answer, and breaks it otherwise: on purpose, where a plain text would meet it.

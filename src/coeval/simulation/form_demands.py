@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand
 
-# --- Numbers as prompts write them: in figures, or in words up to fifty
+# --- Numbers in prompts
 
 _WORDS = {
     "once": 1, "one": 1, "single": 1, "twice": 2, "two": 2, "thrice": 3, "three": 3, "four": 4,
@@ -40,7 +40,7 @@ def ordinal(text: str, last: int) -> int:
     return _ORDINALS.index(word) + 1 if word in _ORDINALS else min(LARGEST, int(word[:-2]))
 
 
-# --- One plain sentence in each of the languages that prompts ask for
+# --- One sentence in each language
 
 SENTENCES: dict[str, str] = {
     "arabic": "هذا جواب بسيط وواضح يشرح الفكرة الرئيسية للقارئ.",
@@ -316,7 +316,7 @@ FORM_DEMANDS: tuple[Demand, ...] = (
 """In this order; of two that settle the same thing, the later holds."""
 
 
-# --- Demands for and against words and letters: each is a clause of the prompt, with its words in it
+# --- Demands for and against words and letters
 
 _CLAUSE_ENDS = re.compile(r"(?<=[.!?;])[\"”']?\s+|\n+")
 _CUES = ("word", "mention", "letter", "include", "term")

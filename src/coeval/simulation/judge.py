@@ -85,7 +85,7 @@ def _level(ask: SimulatedAsk, seen: float, factor: str) -> Level:
     return "Medium" if worth >= MEDIUM_FROM else "Low"
 
 
-# --- The judges of WritingBench, HealthBench, Arena-Hard and AlpacaEval, as their own prompts ask them
+# --- Judges of published benchmarks
 #
 # A prompt is recognised by the form of answer it demands. What is judged is read out of the place that the
 # prompt gives it, so that an answer that speaks of other answers is still only itself.

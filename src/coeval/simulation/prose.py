@@ -13,7 +13,7 @@ import msgspec
 from coeval.core.records import Request, Schema
 from coeval.simulation.traits import Traits, family_of
 
-# --- Random numbers that depend on what was asked, and on nothing else
+# --- Draws that depend on the request alone
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ def _sentence(number: int) -> str:
     return f"{_SUBJECTS[subject]} {_VERBS[verb]} {_OBJECTS[thing]}{_TAILS[number % len(_TAILS)]}."
 
 
-# --- The hidden truth, written where the next role reads it
+# --- Hidden marks in texts
 #
 # A teacher states an item's difficulty and attributes in the prompt, a student states its answer's quality in
 # the answer:
@@ -200,7 +200,7 @@ def read_answer(text: str) -> AnswerMark | None:
     return AnswerMark(model, family or family_of(model), float(quality))
 
 
-# --- What a role player is given, and what it gives back
+# --- Requests and replies of role players
 
 
 class Fenced(NamedTuple):

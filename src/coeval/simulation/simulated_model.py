@@ -17,7 +17,7 @@ from coeval.simulation.parts import player
 from coeval.simulation.prose import REFUSAL, Draws, Fenced, OfferedChoice, Reply, SimulatedAsk
 from coeval.simulation.traits import traits_of
 
-# --- Replies gone wrong, in the ways that real models go wrong
+# --- Spoilt replies
 
 Spoil: TypeAlias = Callable[[Any], str]
 

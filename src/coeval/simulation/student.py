@@ -15,7 +15,7 @@ from coeval.simulation.prose import (
     write_answer,
 )
 
-# --- Whole answers that meet demands which leave little room: each letter, word or sentence counts
+# --- Whole answers for tight demands
 
 
 def _answer(text: str) -> Change:

@@ -108,7 +108,7 @@ class Journal:
                     self._busy = None
 
 
-# --- Which lines of some files hold the record that counts of its id, of whichever layout
+# --- Lines that count, one per id
 
 
 class Dropped(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from coeval.core.foreign import decode
 from coeval.core.options import CONTINUE
 from coeval.core.plain import file_bytes, open_file, refuse_other
 
-# --- Which process that is: a number alone is given again to others
+# --- Process identity
 
 # Fields of ``/proc/PID/stat`` from the state, which follows the name, to the start (proc_pid_stat(5)).
 _AFTER_NAME = 19

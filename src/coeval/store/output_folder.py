@@ -54,8 +54,7 @@ def _answers(folder: Path) -> Iterator[Path]:
     return folder.glob("responses*.jsonl")
 
 
-# --- Where what is fetched lies: ``~/.cache/coeval``, or the folder that ``COEVAL_CACHE`` names; and how
-# names of others become names of files
+# --- Cache folder and safe file names
 
 _QUOTED = re.compile(rb"[^a-z0-9_.-]|^\.")
 _LONGEST_NAME, _HEAD = 200, 120

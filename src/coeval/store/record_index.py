@@ -22,7 +22,7 @@ from coeval.core.foreign import decode, decoder, lines_decoder
 from coeval.core.records import Kept, is_good, item_of, valid_levels
 from coeval.store.jsonl import Lines, groups_of_lines, line_at
 
-# --- JSONL files whose lines are read, each with its position
+# --- JSONL files with line positions
 
 LineT = TypeVar("LineT", bound=msgspec.Struct)
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
@@ -328,7 +328,7 @@ class PhaseIndex(Generic[EntryT]):
         return self.files.load(column.position(row), key, kind)
 
 
-# --- What is read of a record's line to know where it stands: its value, and what it says of its making
+# --- Light reading of a record's line
 
 NONE = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b"{}")

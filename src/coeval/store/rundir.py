@@ -26,7 +26,7 @@ from coeval.core.redaction import REDACTED, Redactor
 from coeval.core.shown_url import HIDDEN, is_credential_name, shown_url, without_url_secrets
 from coeval.store.jsonl import read_json, started, store_error, write_bytes_atomic, write_json_atomic
 
-# --- A run has one writer: the lock on its folder, and who holds it
+# --- Folder lock and its holder
 #
 # Two things are locked, and each makes good what the other lacks: the file ``.lock``, since not every file
 # system locks folders, and the folder itself, which nobody deletes by mistake. Who holds them stands in
@@ -138,7 +138,7 @@ else:
             os.close(descriptor)
 
 
-# --- What lies in a run's folder is the run's own: files and folders, and no link that leads out of it
+# --- Refusing links out of a run's folder
 
 
 def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
@@ -179,7 +179,7 @@ def _refuse(entry: os.DirEntry[str], root: Path) -> None:
         raise StoreError(f"{entry.path} is {kind}, not a file; take it away")
 
 
-# --- A configuration as a run folder keeps it
+# --- Stored configuration
 
 # Entries of a model that name it openly.
 _NAMES = frozenset({"name", "model", "base_model"})
@@ -513,7 +513,7 @@ def yaml_text(data: Any) -> str:
     return stream.getvalue()
 
 
-# --- Moving what stands in a run folder to ``replaced/<UTC time>/``, as one step
+# --- Moving files to ``replaced/<UTC time>/``
 #
 # What is to be done is on disk before anything moves. A kill at any moment leaves all of it in place, or
 # `finish_replacing` moves the rest at the next start.

@@ -165,7 +165,7 @@ class _WeightIndex(msgspec.Struct):
     weight_map: dict[str, str] = {}
 
 
-# --- Where the checkpoints of a sweep are to be found: below a folder, by name, or as they appear
+# --- Checkpoint discovery
 
 log = logging.getLogger("coeval")
 

@@ -23,8 +23,7 @@ from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
-# --- Where the workers of a sweep run: slots, and one coroutine that brings a worker to its end in one of
-# them
+# --- Slots and engines
 #
 # ``local`` starts processes on this machine; ``ray`` and ``slurm`` have a cluster start them. Results lie on
 # a file system that all of them share, so an engine hands over nothing but the worker's end.
@@ -76,7 +75,7 @@ def silent_end(worker: Worker, how: str) -> WorkerResult:
     return WorkerResult(end="failed", problem=problem)
 
 
-# --- How a worker that a cluster ran came to its end: its own word counts, which may come after the cluster's
+# --- End of a worker on a cluster
 
 LONGEST_END_S = 40.0
 """A worker whose starter was killed interrupts its asking and ends its server; then it tells its result."""
@@ -96,7 +95,7 @@ async def told_end(worker: Worker, how: str, within_s: float = _SOON_S) -> Worke
     return result or silent_end(worker, how)
 
 
-# --- A worker's process beside whatever a cluster started: the part of an engine that runs on the cluster
+# --- Worker process on a cluster node
 #
 # It loads nothing but the standard library, and is called by name, so a cluster's machines need this package
 # and no code of the sweep's.

@@ -24,7 +24,7 @@ import msgspec
 
 from coeval.core.foreign import decode
 
-# --- The processes of a server, as ``/proc`` shows them: a group, its members, what marks them as ours
+# --- Server processes in ``/proc``
 #
 # A process group is ended by its number, and a number alone is given again to others. So whatever ends one
 # that it has not started itself holds its members against the mark that they were started with: a variable in

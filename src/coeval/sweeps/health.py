@@ -24,7 +24,7 @@ from coeval.models.transport.wire import Wire
 from coeval.sweeps.guard import processes
 from coeval.sweeps.server_process import ServerProcess
 
-# --- Ports of this machine: a free one, and who listens on it
+# --- Free ports and listeners
 
 # Above the ports of common services (8000, 8080, 11434), below those that systems give to clients.
 _LOWEST, _TRIES = 18_000, 200

@@ -23,7 +23,7 @@ from coeval.store.output_folder import SHARDS
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.sweep import Sweep, SweepPhases, filled
 
-# --- The jobs of a sweep as they stand in ``OUT/sweep/sweep.json``: checkpoints, tasks, samples and shards
+# --- Job plan: ``OUT/sweep/sweep.json``
 #
 # A job is one task and sample of a checkpoint, answered shard by shard, and then concluded (judged and
 # scored). What it was answered and judged with is a hash, so that a job that was done with other settings is

@@ -23,7 +23,7 @@ from coeval.sweeps.checkpoints import Checkpoint, newest_file
 from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.sweep import Sweep, folder_of, shard_name
 
-# --- ``OUT/sweep/jobs.jsonl``: what was done of a sweep's jobs, as far as their files still bear it out
+# --- Job journal: ``OUT/sweep/jobs.jsonl``
 
 JobState: TypeAlias = Literal["answered", "concluded", "failed"]
 Stamps: TypeAlias = dict[str, tuple[int, int]]
@@ -124,7 +124,7 @@ def _stamp(file: str) -> tuple[int, int] | None:
     return (stat.st_size, stat.st_mtime_ns)
 
 
-# --- Which jobs of a sweep are done and which are owed: the plan, less what journal and files agree is done
+# --- Finished and missing jobs
 #
 # Nothing but speed hangs on the journal. A job that it knows nothing of is owed, and whoever does it reads
 # the records first: what is there is never asked again.

@@ -30,7 +30,7 @@ from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.shared_hosts import SharedHosts
 
-# --- What a sweep and its judging process say to each other: one JSON object a line
+# --- Messages between a sweep and its judge worker
 
 
 class ConcludeOrder(msgspec.Struct, frozen=True, kw_only=True):

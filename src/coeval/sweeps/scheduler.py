@@ -32,7 +32,7 @@ from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConclud
 from coeval.sweeps.sweep import Sweep, SweepPhases
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 
-# --- A sweep as it goes on, for whoever looks on: its slots, its judging, and what is done of it
+# --- Sweep board
 
 
 class SweepProblem(NamedTuple):

@@ -34,7 +34,7 @@ from coeval.sweeps.guard import (
 from coeval.sweeps.server_log import LOG, MOST_BYTES
 from coeval.sweeps.worker_files import WORKER_LOG
 
-# --- ``server.json``: which processes belong to a worker's server, so that whoever comes after can end them
+# --- Server record: ``server.json``
 
 RECORD = "server.json"
 
@@ -113,7 +113,7 @@ def read_record(folder: Path) -> ServerRecord | None:
     return None
 
 
-# --- One start of a server: below a guard, in a process group of its own, with its record on disk
+# --- Server start below a guard
 
 GRACE_S = 10.0
 """How long a server may take to end by itself, before its group is killed."""

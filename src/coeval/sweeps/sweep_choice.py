@@ -28,7 +28,7 @@ from coeval.sweeps.sweep import PATH, Sweep, SweepPhases
 from coeval.sweeps.sweep_settings import SweepSettings, counts, names, steps
 from coeval.sweeps.worker_files import Server
 
-# --- Which checkpoints a sweep is about: from its settings to where they are, and who serves them
+# --- Checkpoint places and servers
 
 
 def places_of(settings: SweepSettings) -> CheckpointPlaces:
@@ -133,7 +133,7 @@ def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched
         )
 
 
-# --- From a sweep's settings to the sweep: checkpoints found, tasks and judge named, slots counted
+# --- From settings to a sweep
 
 KEY_VARIABLE = "COEVAL_SWEEP_API_KEY"
 """The environment variable that takes ``--api-key`` to the workers, since it may stand in no file."""

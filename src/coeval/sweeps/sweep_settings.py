@@ -169,7 +169,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     ] = None
 
 
-# --- Lists as text, as the flags of this command and of those beside it have them
+# --- Lists as text
 
 
 def names(text: str | None) -> list[str] | None:

@@ -23,7 +23,7 @@ from coeval.core.shown_url import url_secrets
 from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
 
-# --- A worker: one checkpoint (or a shard of its prompts) answered by one server on one slot
+# --- Worker: one checkpoint on one slot
 #
 # A worker is a process of its own, whoever starts it (the `local`, `ray` and `slurm` engines do): it reads
 # ``worker.json`` from its folder, starts the server, asks for what is owed, and ends the server. In its
@@ -207,7 +207,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     return None
 
 
-# --- How far a worker has come: what ``progress.json`` says, kept over all starts of its server
+# --- Worker progress: ``progress.json``
 
 log = logging.getLogger("coeval")
 

@@ -41,7 +41,7 @@ from coeval.sweeps.worker_files import (
     write_result,
 )
 
-# --- A worker's server, start by start: on a free port, waited for until it is up, ended whatever happens
+# --- Server of a worker
 
 # A server that answers within a second needs no word.
 _QUIET_S = 1.0
@@ -127,7 +127,7 @@ class WorkerServer:
         return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **self.server.environment}
 
 
-# --- Asking the model of a worker: what is owed, at a server that may go away meanwhile
+# --- Missing records of a worker
 
 OF_SERVERS = frozenset({"connection", "timeout", "server"})
 """Failures that a server is to blame for, and another start may mend."""

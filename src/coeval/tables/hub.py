@@ -26,7 +26,7 @@ from coeval.store.jsonl import store_error
 from coeval.store.output_folder import cache_folder, file_name_of
 from coeval.tables.source_bytes import unreadable
 
-# --- A folder of tables: data files by split, as on a hub, or what ``save_to_disk`` of `datasets` left
+# --- Folders of tables, by split
 
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".json", ".arrow")
 _BOOKKEEPING = {"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"}

@@ -18,8 +18,7 @@ import msgspec
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
 
-# --- Where a value stands in a row: ``question``, ``choices[0]``, ``options.A``; and texts with such places
-# in them, ``{question}\nA) {choices[0]}``
+# --- Value paths: ``question``, ``choices[0]``, ``options.A``
 
 _ROOTED = re.compile(r"([^.\[\]]+)((?:\.[^.\[\]]+|\[\d+\])+)")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
@@ -161,7 +160,7 @@ def kind_of_value(value: Any) -> str:
             return f"a value of the kind {type(value).__name__}" if value is not None else "nothing"
 
 
-# --- Which rows are wanted: ``level = hard``, ``score >= 3``, ``language != 'de'``. Nothing is evaluated
+# --- Row conditions: ``level = hard``, ``score >= 3``
 
 _FORM = re.compile(r"\s*(.+?)\s*(!=|<=|>=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
 _QUOTES = "'\""
@@ -260,7 +259,7 @@ def _number(text: str) -> float | None:
     return found if found == found else None
 
 
-# --- Multiple choice: lettered lines below a prompt, and which letter is right
+# --- Multiple choice
 #
 # Data sets keep the choices in one of three shapes: a list of texts (MMLU, HellaSwag), a mapping from label
 # to text (MedQA), or a mapping of two lists, ``{"text": [...], "label": [...]}`` (ARC). Which one is right

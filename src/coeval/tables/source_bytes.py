@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 from coeval.core.errors import UsageError
 from coeval.core.plain import open_file
 
-# --- A row of somebody's table, and what is said of many of them
+# --- Rows and their problems
 
 # Line numbers of one sentence, on a line.
 _LISTED = 5

@@ -19,7 +19,7 @@ from coeval.tables.hub import HubDataset, Progress, fetch_dataset, folder_tables
 from coeval.tables.item_map import ItemMap
 from coeval.tables.table import Table, open_table
 
-# --- The benchmarks that have a name here: rows of ``benchmarks.yaml``
+# --- Named benchmarks: ``benchmarks.yaml``
 
 PACKAGED_BENCHMARKS = Path(__file__).with_name("benchmarks.yaml")
 

@@ -186,7 +186,7 @@ def _said(error: csv.Error) -> str:
     return f"its quotes do not match: {said}; within a quoted cell, quotes are written twice"
 
 
-# --- Rows out of Parquet (read by DuckDB) and out of what ``save_to_disk`` of `datasets` writes (Arrow)
+# --- Parquet and Arrow rows
 #
 # Both keep class labels as numbers. Their names stand in the file itself, under ``huggingface``, or in the
 # ``dataset_info.json`` beside it.

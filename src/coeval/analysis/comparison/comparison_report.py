@@ -15,7 +15,7 @@ from coeval.core.errors import UsageError
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.text import listed, numbered
 
-# --- How one side differs from another in a metric, in figures and in words
+# --- Comparison of two sides in one metric
 
 Family: TypeAlias = Literal["overall", "task", "part"]
 FAMILIES: tuple[Family, ...] = ("overall", "task", "part")

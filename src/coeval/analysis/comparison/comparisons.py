@@ -35,9 +35,7 @@ from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 from coeval.core.text import listed
 
-# --- What speaks against taking differences as they are: answers that were cut off or hold nothing, tasks
-# that one has no score in, judges of the leader's family. Each is told once for all whom it
-# concerns
+# --- Caveats: answers cut off or empty, missing scores, judges of one family
 
 # Sides up to which each is named, whatever there is to say of it.
 _ALL_TOLD = 4
@@ -160,7 +158,7 @@ def _without(leader: str, one: Comparison) -> str:
     return f"{leader} − {other} is {shown_difference(one, sign)} points {where_of(one)}"
 
 
-# --- Who is compared with whom: students of one run, or the models and students of several folders
+# --- Sides of a comparison: students of a run, or models of several folders
 
 
 def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[Side]]:

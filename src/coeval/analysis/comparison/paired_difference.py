@@ -20,7 +20,7 @@ from scipy.special import stdtr as t_probability
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, mean_bounds
 
-# --- p-values of many comparisons at once
+# --- Adjusted p-values
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -21,7 +21,7 @@ from coeval.analysis.intervals import Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
 from coeval.core.text import listed, numbered
 
-# --- Judges who scored one side only: each told once for all sides and tasks that it concerns
+# --- Judges who scored one side only
 
 
 class JudgedApart(NamedTuple):
@@ -99,7 +99,7 @@ def _names(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-# --- Which items and judges two sides have in common, and what is told where they differ
+# --- Items and judges that two sides share
 
 
 class SharedItems(NamedTuple):

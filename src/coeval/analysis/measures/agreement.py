@@ -85,7 +85,7 @@ def _share(part: Floats, tables: Floats) -> Floats:
         return np.asarray(part / tables.sum(axis=(-2, -1)), np.float64)
 
 
-# --- How reliable a panel of judges is as a whole: Krippendorff's α and the intraclass correlations
+# --- Reliability of a panel: Krippendorff's α and intraclass correlations
 #
 # All are computed from the units, that is (response, factor), that every one of k judges scored, by way of
 # sums over units, so that weights can be drawn for datapoints.
@@ -158,7 +158,7 @@ def correlations(sums: PanelSums) -> Correlations:
     return Correlations(single, average)
 
 
-# --- Intervals of measures that are no means: chance-corrected agreement, reliability
+# --- Intervals of agreement and reliability by Bayesian bootstrap
 #
 # Each is a function of sums over datapoints (counts of levels, sums of squares), so other weights for the
 # datapoints give its distribution: the Bayesian bootstrap (Rubin 1981), thousands of draws as one product of

@@ -19,7 +19,7 @@ from coeval.analysis.measures.teacher_leak import teacher_leak
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.run_reader import RunReader, Twin
 
-# --- How much of the declared space of attributes a task's datapoints cover
+# --- Coverage of the declared attributes
 
 Space: TypeAlias = Mapping[str, Sequence[str]]
 """Attribute → its declared values."""
@@ -75,7 +75,7 @@ def _ratios(declared: Sequence[Stratum], found: Counter[Stratum]) -> tuple[float
     return sum(1 for count in counts if count) / len(counts), rare / len(scarce) if scarce else None
 
 
-# --- How much each datapoint tells of students: difficulty, discrimination, and whether all pass or fail it
+# --- Item difficulty and discrimination
 
 FEWEST_STUDENTS = 3
 """A correlation over fewer is no more than the sign of one difference."""

@@ -18,8 +18,7 @@ from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel
 from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.text import listed, numbered
 
-# --- What a run's measures come to, in a few sentences: who leads, whether that is sure, where students
-# differ, whether the judges are to be trusted, what is missing
+# --- Conclusions of a run in a few sentences
 
 Topic: TypeAlias = Literal["leads", "where", "judges", "cost"]
 """The question that a conclusion answers: who leads, where, whether judges are to be trusted, what is

@@ -187,7 +187,7 @@ def _by_count(pairs: Sequence[JudgePair]) -> Floats:
     return np.asarray(counts / counts.sum(), np.float64)
 
 
-# --- How reliable a run's judges are together, over the units that all compared judges scored
+# --- Reliability of a run's judges
 
 # Units at a time: a dozen float columns of so many take 12 MB.
 _CHUNK = 1 << 17

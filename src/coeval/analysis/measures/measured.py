@@ -107,7 +107,7 @@ def _bounds(found: Measured) -> list[float] | None:
     return None if found.low is None or found.high is None else [found.low, found.high]
 
 
-# --- How often each level is given: to a student, by a judge
+# --- Level counts by student and judge
 
 LEVEL_NAMES = ("Low", "Medium", "High")
 LevelCounts: TypeAlias = dict[str, int]

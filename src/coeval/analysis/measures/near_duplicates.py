@@ -22,7 +22,7 @@ from coeval.core.foreign import decode
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RunDir
 
-# --- The prompts of a run's datapoints, and their reference answers, read from its files
+# --- Prompts and references of a run's items
 
 
 class ItemText(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def item_texts(run: RunDir, wanted: Collection[str]) -> dict[str, ItemText]:
     return found
 
 
-# --- How much prompts resemble each other on the surface
+# --- Surface similarity of prompts
 
 # The mean of so many similarities is known to 0.002 where they scatter by 0.1, and takes milliseconds.
 MOST_PAIRS = 2000

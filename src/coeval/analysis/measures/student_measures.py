@@ -21,7 +21,7 @@ from coeval.analysis.intervals import (
 from coeval.analysis.measures.measured import Branch, Measured, levels_by_student, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
 
-# --- Means of scores by groups, each with an interval that is clustered by datapoint
+# --- Group means with intervals clustered by item
 #
 # The mean of a group is over its units, that is its (response, factor, judge) scores. Units of one datapoint
 # depend on each other, so the interval is that of `coeval.analysis.intervals.clustered_mean` with datapoints

@@ -94,7 +94,7 @@ def alpaca_win_rate(preferences: Iterable[float]) -> WinRate:
     return WinRate(100 * float(wins.mean()), error)
 
 
-# --- AlpacaEval 2's length-controlled win rate: what it would be if both outputs were equally long
+# --- AlpacaEval 2's length-controlled win rate
 #
 # A logistic regression explains the preference by the difference in length, by how hard the instruction is,
 # and by the model; predicting with no difference in length takes its part out (Dubois, Galambosi, Liang and

@@ -17,7 +17,7 @@ from scipy.special import expit
 from coeval.analysis.intervals import Floats
 from coeval.analysis.pairwise.rates import Rate, draws, fit_logistic, rate
 
-# --- Style control of pairwise verdicts: what would the win rate be if both answers looked alike?
+# --- Style control of pairwise verdicts
 #
 # The features and their normalised differences are those of Arena-Hard-Auto v2 with its length and markdown
 # controls together: length, headers, list items, bold phrases.

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-# --- HealthBench: points for met rubric items, as a share of the points that can be gained
+# --- HealthBench score: points for met rubric items
 #
 # Arora et al. 2025. Negative points are for what an answer should not do, so an answer can score below 0;
 # only the mean is clipped.

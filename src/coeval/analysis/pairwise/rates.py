@@ -57,7 +57,7 @@ def draws(count: int, generator: np.random.Generator, *, resamples: int = RESAMP
     return generator.multinomial(count, np.full(count, 1 / count), size=resamples)
 
 
-# --- Weighted logistic regression, of many resamples at once
+# --- Weighted logistic regression of many resamples at once
 #
 # Bradley–Terry strengths, style control and length control are all this one fit with other columns. Targets
 # may lie anywhere in 0 … 1 (a tie is ½, a judge's preference is a probability). Weights come as one row per

@@ -24,7 +24,7 @@ from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import LEVEL, Floats
 from coeval.analysis.measures.score_grid import ScoreGrid
 
-# --- What judges see in answers, as a model: each has its own thresholds and its own leanings
+# --- Judges' leanings as a graded response model
 #
 # Differences of scores cannot tell a leaning from mere strictness: where all give an excellent answer full
 # marks, a strict judge looks as kind as the others, and so kinder to whoever writes excellent answers. The

@@ -26,7 +26,7 @@ from coeval.analysis.panel.bias_ledger import BIASES, UNKNOWN, Bias, plain_ledge
 from coeval.analysis.panel.panel_reading import AskedTwice, consistency
 from coeval.analysis.readers.output_reader import OutputReader
 
-# --- How much of a win an answer gets by being shown first
+# --- Position bias
 #
 # The value is how much larger an answer's share of a win (a win 1, a tie ½, a loss 0) is where it is shown
 # first than where it is shown second: 0 where a judge minds the answers alone, 1 where it always takes the

@@ -116,7 +116,7 @@ def _for(purchase: Mapping[str, Any]) -> str:
     return f" (about {dollars(cost)})" if cost else ""
 
 
-# --- Judges of the family of the leader or of the next, and what the lead is without them
+# --- Judges of a leading student's family
 
 
 def family_judges(

@@ -18,7 +18,7 @@ from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import bias_ledger, plain_ledger
 from coeval.analysis.readers.run_reader import RunReader
 
-# --- How far a judge agrees with itself: with what it said when it was asked the very same once more
+# --- Agreement of a judge with itself
 #
 # A judgment is a repeat of another one where the same judge was shown the same words. Nobody need ask twice
 # for that: students often give the same answer to an item, samples of one do, judgments of earlier settings
@@ -64,7 +64,7 @@ def _of_judge(judge: str, asked: AskedTwice, reweighting: Reweighting) -> Branch
     return measures_of_pair(judge_pair((judge, judge), tables, shared, 0, reweighting))
 
 
-# --- Which models are of one family, by their names: a judge may be kind to its own
+# --- Model families, by name
 
 # Of names like ``us.anthropic.claude-sonnet-4``, in which the family does not stand first.
 _KNOWN = {

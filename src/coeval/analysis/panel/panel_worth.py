@@ -21,7 +21,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
 from coeval.analysis.readers.run_reader import RunReader
 
-# --- The scores of a task as a full block: every datapoint, student and judge, the mean over factors of each
+# --- Scores of a task as a full block of items, students and judges
 
 # Share of what the best covered student or judge has, below which one would cost the others too much.
 _COVERED = 0.5
@@ -56,7 +56,7 @@ def complete_cells(grid: ScoreGrid, task: int) -> Floats:
     return whole
 
 
-# --- Where the scatter of scores comes from, and what would make the ranking surer
+# --- Variance components, and what would make a ranking more certain
 #
 # A score of datapoint i, student s and judge j, the mean over factors, is taken to be
 #

@@ -24,7 +24,7 @@ from coeval.store.jsonl import read_json
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks, sample_of
 from coeval.store.rundir import refuse_foreign
 
-# --- How the files of ``eval-framework`` become tables, and the tables the views that `load` describes
+# --- Tables of an ``eval-framework`` folder
 
 _KEY = "md5_number(filename || chr(10) || id) AS key, filename AS file, id"
 

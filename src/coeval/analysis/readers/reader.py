@@ -21,7 +21,7 @@ from coeval.core.records import counting_sql
 from coeval.core.text import listed, numbered
 from coeval.store.jsonl import is_torn, store_error, torn_tail
 
-# --- Files with lines that are too long for the reader's tables: a copy that holds what the tables take
+# --- Files with lines too long for DuckDB
 #
 # Answers are cut when they are made, but older files, other programs and damage know no such limit.
 

@@ -41,7 +41,7 @@ from coeval.store.jsonl import read_json
 from coeval.store.legacy import declared_attributes
 from coeval.store.rundir import RunDir
 
-# --- How the JSONL files of a run become tables, and the tables the views that `load` describes
+# --- Tables of a run's JSONL files
 #
 # ``coded`` and ``coded_judgments`` are the scores and judgments once more without a text, for measures over
 # millions: datapoints by their row, names as codes of the ENUM.

@@ -24,7 +24,7 @@ from coeval.store.jsonl import read_json, store_error, write_json_atomic
 from coeval.store.output_folder import task_folders
 from coeval.store.rundir import now, refuse_foreign
 
-# --- Where the checkpoints of a training run lie: one output folder of ``eval-framework`` for each
+# --- Checkpoint folders of a training run
 
 STEP = "{step}"
 PATTERN = f"step_{STEP}"

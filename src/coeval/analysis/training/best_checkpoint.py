@@ -24,7 +24,7 @@ from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.intervals import LEVEL, Floats, Scatter, scale_of, unseen_share
 from coeval.analysis.training.checkpoint_scores import CommonItems
 
-# --- Figures of training runs in sentences: scores in their unit, differences in points
+# --- Scores and differences in sentences
 
 
 def score_text(value: float, unit: str) -> str:

@@ -19,7 +19,7 @@ from coeval.core.text import canonical, digest, listed, numbered
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import SUMMARY, sample_of, task_folders
 
-# --- Which samples of a task at a checkpoint are put together: those made and judged alike, and finished
+# --- Samples of a task at a checkpoint that can be pooled
 #
 # How a sample was made says its ``summary.json``: the sampling that was sent, and the parts of the recipes of
 # answers and judgments. The seed is left out, which differs between samples on purpose, and the name under

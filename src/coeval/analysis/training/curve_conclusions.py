@@ -22,7 +22,7 @@ from coeval.analysis.training.best_checkpoint import (
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.core.text import listed, numbered
 
-# --- The first checkpoint that is better than the base, and not by chance
+# --- First checkpoint significantly better than the base
 #
 # Every checkpoint is held against the base on the same items. Whoever looks at six of them and takes the
 # first that seems better is wrong more often than 5 times in 100, so the p-values allow for their number.
@@ -138,7 +138,7 @@ def _flipped(columns: Floats) -> Iterator[Floats]:
         yield signs @ columns
 
 
-# --- Whether the last checkpoints still gained anything that this evaluation could have seen
+# --- Gains of the last checkpoints
 #
 # "Nothing significant" is no sign that nothing is there. So the claim is turned round: the signal is given
 # where a gain of the detectable size or more can be ruled out, in every one of the last checkpoints. Where
@@ -268,7 +268,7 @@ def _steps(gains: Sequence[_Gain]) -> str:
     return f"step{'s' * (len(gains) > 1)} {listed(str(one.step) for one in gains)}"
 
 
-# --- Intervals that hold all checkpoints' means at once
+# --- Simultaneous intervals over checkpoints
 #
 # Of six pointwise 95 % intervals one leaves its truth out in more than 5 of 100 training runs, so nothing can
 # be read off the shape of a curve by them. These are as much wider as it takes, and no wider: checkpoints are

@@ -19,7 +19,7 @@ from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.training.best_checkpoint import p_text, points_text
 from coeval.analysis.training.checkpoint_scores import CommonItems
 
-# --- Whether scores, or the lengths of answers, rise or fall over training; items are the independent units
+# --- Trends of scores and answer lengths
 
 
 class Trend(msgspec.Struct, frozen=True):

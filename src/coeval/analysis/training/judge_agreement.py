@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from coeval.analysis.intervals import LEVEL, Floats
 from coeval.analysis.measures.agreement import kappa, pair_tables, weighted_kappa
 
-# --- Percentile intervals of statistics that a bootstrap has drawn again and again
+# --- Percentile intervals of bootstrapped statistics
 
 
 def percentile_interval(drawn: Floats | Sequence[float]) -> tuple[float, float] | None:
@@ -30,7 +30,7 @@ def defined(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-# --- How far two judges agree on single answers: κ of levels, the intraclass correlation of scores
+# --- Agreement of two judges on single answers
 
 # Ends of a 95 % interval rest on 12 draws each: enough for two digits of κ.
 _RESAMPLES = 500

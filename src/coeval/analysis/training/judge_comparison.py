@@ -40,7 +40,7 @@ from coeval.core.errors import UsageError
 from coeval.core.text import listed
 from coeval.store.output_folder import output_tasks
 
-# --- What a judge's folder holds, by task and step, and what two judges have in common there
+# --- Contents of a judge's folder, and what two judges share
 
 AnswerKey: TypeAlias = tuple[str, int, int]
 """An item, a hash of what was asked, and the sample."""

@@ -42,7 +42,7 @@ from coeval.analysis.training.drift_alarms import DriftAlarm, WatchedTask, drift
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
 
-# --- What is known of a training run: for each task its figures over the checkpoints, and what follows
+# --- Training curves: figures and conclusions by task
 
 
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):

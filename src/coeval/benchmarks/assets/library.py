@@ -37,7 +37,7 @@ from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.output_folder import file_name_of
 
-# --- Which parcels could not be fetched lately: what can be done without is not asked for at every start
+# --- Recently failed downloads
 
 # What could not be had is tried again once an hour, not at every start.
 AGAIN_AFTER_S = 3600.0
@@ -350,7 +350,7 @@ def _record(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
-# --- Assets from elsewhere than the manifest says: a checkout of a benchmark's repository, another dataset
+# --- Assets from other places than the manifest's
 
 
 def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:

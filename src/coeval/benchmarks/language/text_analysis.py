@@ -22,7 +22,7 @@ from coeval.benchmarks.language.sentences import PunktSplitter, plain_sentences,
 from coeval.benchmarks.language.words import treebank_words, word_runs
 from coeval.core.foreign import decode
 
-# --- The language of a text, as ``langdetect`` finds it with seed 0
+# --- Language detection, as ``langdetect`` with seed 0
 #
 # The method (Nakatani Shuyo's language-detection): n-grams of one to three letters are drawn at random, seven
 # times over, and each draw multiplies the probability of every language by that of the n-gram in it, until
@@ -145,7 +145,7 @@ class LanguageDetector:
         return np.array(self._profiles[ngram])
 
 
-# --- English stop words: NLTK's list, or the closed classes of words where it is missing
+# --- English stop words
 
 _PRONOUNS = (
     "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her "
@@ -174,7 +174,7 @@ def read_stopwords(path: Path) -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8").split())
 
 
-# --- The part of speech of a text's first word, which is all that a verifier asks for
+# --- Part of speech of a text's first word
 #
 # The perceptron tagger reads left to right and looks at most two tokens ahead, so the first tag depends on
 # the first three tokens only. Its model is NLTK's ``averaged_perceptron_tagger_eng``; without it,

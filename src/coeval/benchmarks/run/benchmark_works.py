@@ -103,7 +103,7 @@ def prompt_of(item: Item) -> str:
     return item.messages[-1].content
 
 
-# --- Responses from elsewhere, to be scored without asking a model
+# --- Supplied responses
 
 
 class GivenCounts(msgspec.Struct, frozen=True):

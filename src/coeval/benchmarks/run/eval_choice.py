@@ -71,7 +71,7 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
     )
 
 
-# --- Tasks by name, and what is set of them
+# --- Tasks and their options
 
 
 def listed_names(given: Iterable[str] | str) -> list[str]:
@@ -210,7 +210,7 @@ def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str
         )
 
 
-# --- Models: who is asked where, with what key and sampling
+# --- Models, keys and sampling
 
 
 def _batched(settings: EvalSettings) -> frozenset[Purpose]:

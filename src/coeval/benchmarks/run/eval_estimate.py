@@ -251,7 +251,7 @@ def _add_records(evidence: Evidence, task_run: TaskRun, facts: ModelFacts) -> No
         add_told(evidence, told, facts.speed(role_model.name), "record")
 
 
-# --- What the budget of an evaluation is held against before its first request
+# --- Budget check before the first request
 
 
 def refuse_too_dear(prepared: Prepared) -> None:

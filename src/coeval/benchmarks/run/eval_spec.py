@@ -277,7 +277,7 @@ def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
     return evaluation.folder(request.name, request.runs[0]).answered_by()
 
 
-# --- Whose output folder it is: one model's, so that no figures take the place of another's
+# --- Ownership of an output folder
 #
 # The answers say so themselves, in every task's folder and for every sample: there is no file beside them
 # that could be lost or be out of date. Where answers were lost, the summary made of them does.

@@ -20,7 +20,7 @@ from coeval.engine.model_work import Recipe
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
 
-# --- Why a task's figures cannot be held against published ones
+# --- Reasons why figures are not comparable with published ones
 
 OF_INFERENCE = "only responses were asked for (--inference-only); judge them with --judge-only"
 

@@ -45,7 +45,7 @@ from coeval.judging.pairwise import (
 )
 from coeval.models.transport.network import SourceFailed
 
-# --- What AlpacaEval publishes for its length control: how hard instructions are, and what regularises it
+# --- AlpacaEval's published data for length control
 
 BASELINE, DIFFICULTY, GAMED = "alpaca-eval/baseline", "alpaca-eval/difficulty", "alpaca-eval/gamed"
 
@@ -83,7 +83,7 @@ def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
     return PublishedLengths(None, {})
 
 
-# --- When AlpacaEval's length control is to be read with care, though it is computed as published
+# --- Warnings on length-controlled win rates
 
 EXTREME_ODDS_RATIO = 3.0
 """Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was

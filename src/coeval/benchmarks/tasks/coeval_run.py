@@ -62,7 +62,7 @@ from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, whole_lines
 from coeval.store.rundir import RunDir
 
-# --- The labels of a teacher-made benchmark: its answers held against them, without a judge
+# --- Labels of a teacher-made benchmark
 
 ONLY_LABELS = "its answers are compared with labels; no judge was asked"
 

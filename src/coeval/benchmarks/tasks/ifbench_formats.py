@@ -230,7 +230,7 @@ class Emoji(Instruction, frozen=True):
         return True
 
 
-# --- IFBench ``sentence:``: patterns from sentence to sentence
+# --- IFBench ``sentence:``: patterns across sentences
 
 
 class Keyword(Instruction, frozen=True):

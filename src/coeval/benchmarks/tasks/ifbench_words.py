@@ -16,7 +16,7 @@ from coeval.benchmarks.tasks.instruction import (
     PlainInstruction,
 )
 
-# --- IFBench ``count:``: how many of something the response holds
+# --- IFBench ``count:``: numbers of words, letters and marks
 
 
 class WordCountRange(Instruction, frozen=True):
@@ -165,7 +165,7 @@ class WordsJapanese(PlainInstruction, frozen=True):
         return all(_JAPANESE.search(word) for word in nth if word and not word.isdigit())
 
 
-# --- IFBench ``words:``: what each word, or the word at some place, must be
+# --- IFBench ``words:``: form and place of words
 
 
 def bare_words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from itertools import islice
 from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction, Relation, compare
 
-# --- IFEval: the case of letters, and the language of the answer
+# --- IFEval: letter case and response language
 #
 # A text whose language cannot be judged, as it holds no letters, passes the language part.
 
@@ -248,7 +248,7 @@ class NoComma(PlainInstruction, frozen=True):
         return "," not in response
 
 
-# --- IFEval: how many words, sentences and paragraphs
+# --- IFEval: numbers of words, sentences and paragraphs
 
 
 class NumberWords(Instruction, frozen=True):

@@ -21,7 +21,7 @@ from coeval.reports.paper.paper_page import browser, paper_page, print_page
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import write_bytes_atomic
 
-# --- What `coeval describe` shows of an experiment: worked out of its file and folder
+# --- Experiment description of `coeval describe`
 
 
 def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:

@@ -22,7 +22,7 @@ from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import name_problem
 
-# --- Questions on a terminal: asked until the answer can be used
+# --- Questions on a terminal
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class Questions:
         return line.strip()
 
 
-# --- What the wizard asks, and what is made of the answers
+# --- The wizard's questions
 
 ROLES = ("teacher", "student", "judge")
 SIMULATED = "simulated"

@@ -53,7 +53,7 @@ from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
 
-# --- The table at the end: every figure with its interval, what is missing, and what cannot be compared
+# --- Final table of an evaluation
 
 
 def show(outcome: Outcome, results: Console, messages: Console) -> None:

@@ -26,7 +26,7 @@ from coeval.models.metering.account_file import ModelAccount, Spent, read_accoun
 from coeval.pipeline.config.schema import Experiment
 from coeval.store.jsonl import whole_lines
 
-# --- Showing something again and again, as long as somebody is at work on it
+# --- Watching a folder at work
 
 # A person watches; records come within a second of their answer (`store.journal`).
 EVERY_S = 2.0
@@ -61,7 +61,7 @@ def _write(text: str, console: Console, *, first: bool) -> None:
         console.on_broken_pipe()
 
 
-# --- A folder's status as one record, for tables and for programs
+# --- Status of a folder as one record
 
 # What fits on a screen below the table.
 LAST_ERRORS = 10
@@ -216,7 +216,7 @@ def read_errors(errors: Path) -> Iterator[ErrorLine]:
             yield read(line.text)
 
 
-# --- What a folder's models cost, its batch jobs, and what went wrong in it lately
+# --- Cost, batch jobs and recent errors of a folder
 
 # Rows of a screen; kinds of errors are few unless each names something else.
 _MOST_GROUPS = 20

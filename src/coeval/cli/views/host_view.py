@@ -20,7 +20,7 @@ from coeval.models.keys import Keys
 from coeval.models.open import obstacle_to
 from coeval.pricing.price_book import FREE_HERE
 
-# --- Which credentials were found, and where: never what they are
+# --- Credentials found, by place
 
 
 class FoundCredential(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Measured
 
 
-# --- Labels on a terminal: how often they are right, and what is taken for what
+# --- Label accuracy on a terminal
 
 NO_LABEL = "no label"
 MOST_VALUES = 12

@@ -115,7 +115,7 @@ def _padded(text: str, width: int, *, words: bool) -> str:
     return text + blanks if words else blanks + text
 
 
-# --- Metrics of benchmarks as a table, and their figures as text
+# --- Benchmark metrics as a table
 
 NONE = "–"
 
@@ -149,7 +149,7 @@ def shown_interval(bounds: tuple[float, float] | None, unit: str) -> str:
     return NONE if bounds is None else "[" + ", ".join(shown_value(bound, unit) for bound in bounds) + "]"
 
 
-# --- What a folder's models cost, as a table; nothing where all of them are one's own
+# --- Model costs as a table
 
 UNKNOWN = "unknown"
 _COLUMNS = [Column(heading) for heading in ("requests", "input", "output", "cost")]

@@ -27,7 +27,7 @@ from coeval.store.jsonl import read_json
 from coeval.store.output_folder import SUMMARY, output_tasks, sample_of
 from coeval.store.rundir import RunDir
 
-# --- What a folder that ``eval-framework`` filled holds and lacks, by task
+# --- Records planned and missing in an output folder, by task
 
 _COUNT = """
 SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM {} GROUP BY task, sample

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from coeval.models.batch.waiting.job_list import PendingJob
 
 
-# --- The run as it goes: bars on a terminal, a plain line now and then elsewhere. Drawn at a fixed rate, off
-# the hot path
+# --- Progress bars of a run
 
 # Figures that change faster cannot be read, and each frame costs CPU of the run.
 FRAMES_PER_S = 5

@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table d
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
 
-# --- What is to be known of a run's scores, beside the tables
+# --- Notes beside a table of scores
 
 BOUNDS = "bounds"
 """The column of scores with all that is missing at 0, and at 1."""

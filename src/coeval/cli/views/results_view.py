@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table d
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 
 
-# --- JSON for a terminal and for programs: what models wrote in it moves no cursor
+# --- JSON that moves no cursor
 
 _OTHER = re.compile(r"[^\x20-\x7e\n]")
 

@@ -35,7 +35,7 @@ from coeval.pipeline.upkeep.repair import RepairReport, config_of
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import Meta, RunDir
 
-# --- What a run's folder holds and lacks, by phase
+# --- Records planned and missing in a run, by phase
 
 
 def phases_of(folder: RunDir, look: QuickLook) -> dict[str, PhaseStatus]:

@@ -134,7 +134,7 @@ class BatchApi(Protocol):
         """Ask the provider to do no more of it; what is done already stays, and is paid."""
 
 
-# --- Reading what batch interfaces answer: small bodies, and files of results as large as they are
+# --- Reading answers and result files
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from coeval.models.transport.network import proxy_for, trusted_certificates
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
 from coeval.store.jsonl import store_error
 
-# --- An answer to a batch's request, its body into memory or to disk
+# --- Replies, read into memory or to disk
 
 # Bytes. No provider's results are as large; a host does not fill the disk.
 _LARGEST_DOWNLOAD: Final = 1 << 34

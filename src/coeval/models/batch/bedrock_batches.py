@@ -45,7 +45,7 @@ from coeval.models.transport.faults import excerpt
 from coeval.models.transport.network import redirected_by
 from coeval.store.jsonl import store_error
 
-# --- Objects in Amazon S3, by its REST API and signed requests: what Bedrock's batches read and write
+# --- Amazon S3 objects, by REST and signed requests
 
 PART_BYTES: Final = 16 << 20
 """A larger object is sent in parts of this size, each signed and repeated by itself. S3 takes 10,000 parts,

@@ -40,7 +40,7 @@ from coeval.models.dialects.gemini import generate_path
 from coeval.models.transport.faults import excerpt, from_status
 from coeval.store.jsonl import whole_lines
 
-# --- What Google's two batch interfaces have in common: the words for states, and how errors are told
+# --- States and errors of Google's batch interfaces
 
 # Every other word is of a job that goes on.
 _STATES: Mapping[str, BatchState] = {

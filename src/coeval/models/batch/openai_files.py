@@ -203,7 +203,7 @@ def _made_before(batch: _Batch, since: float) -> bool:
     return made is not None and made < since
 
 
-# --- Azure OpenAI's Batch API: OpenAI's, below the resource's own paths, for deployments of the batch kind
+# --- Azure OpenAI's Batch API
 #
 # Source: Azure's guide and its REST reference, and OpenAI's own client for Azure, November 2026.
 

@@ -46,7 +46,7 @@ from coeval.models.batch.gemini_batches import (
 from coeval.models.hosts.places import vertex_name
 from coeval.models.transport.network import redirected_by
 
-# --- Objects in Google's Cloud Storage, by its JSON API: what Vertex AI's batches read and write
+# --- Google Cloud Storage objects, by the JSON API
 
 EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 """The variable by which Google's own clients are led to another address."""

@@ -26,7 +26,7 @@ from coeval.models.dialects.openai_answer import UNCOUNTED, Count, Counts, cache
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
 
-# --- What the Messages API and Bedrock's Converse have in common: Converse took it over with Claude
+# --- Shared by the Messages API and Bedrock's Converse
 
 REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
 

@@ -26,7 +26,7 @@ from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, 
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.transport.connection import HttpReply
 
-# --- Anthropic's list of models, `GET /v1/models`, a thousand to a page
+# --- Model list, ``GET /v1/models``
 
 _PATH = "/v1/models?limit=1000"
 _GONE = "retired"
@@ -64,8 +64,7 @@ def _page(body: bytes) -> ModelPage:
 ANTHROPIC_MODELS = ModelList(_path, _page)
 
 
-# --- What each family of Claude models takes, wherever it is served: at Anthropic, in a cloud, behind a
-# proxy
+# --- Claude families and the parameters they take
 #
 # Sources: Anthropic's pages on thinking ("support, defaults and rejected configurations by model"), effort,
 # structured outputs and prompt caching, and its migration guides, read in November 2026.

@@ -27,7 +27,7 @@ from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, 
 from coeval.models.dialects.openai_words import in_first_turn
 from coeval.models.transport.connection import HttpReply
 
-# --- What the makers of models on Amazon Bedrock take beside the parameters that Converse has for all
+# --- Parameters beyond Converse's own, by model maker
 #
 # Sources: the user guide's inference parameters by model, its pages on structured outputs and on the models
 # and features that Converse supports, and the guides of Amazon Nova (November 2026). Claude's families have a
@@ -84,8 +84,7 @@ def nested(place: tuple[str, ...], value: Any) -> dict[str, Any]:
     return {outer: nested(tuple(inner), value) if inner else value}
 
 
-# --- Bedrock's models, as its control plane lists them: those that are asked by their own id in a region,
-# then the inference profiles, by which the others are
+# --- Model list: foundation models and inference profiles
 #
 # Written against the service model that botocore carries (`bedrock`, 2023-04-20). That a model is listed does
 # not say that the account may ask it: access is given apart.

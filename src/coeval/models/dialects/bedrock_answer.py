@@ -28,7 +28,7 @@ from coeval.models.dialects.openai_answer import UNCOUNTED, Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
-# --- What comes back from Converse
+# --- Converse replies
 
 _FILTERED = {
     "guardrail_intervened": "a guardrail intervened",

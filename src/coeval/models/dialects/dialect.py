@@ -115,7 +115,7 @@ class Dialect(Protocol):
         cut."""
 
 
-# --- What users set for a host's body by its own names, laid over what is ours
+# --- Extra body fields set by users
 
 
 def lay_over(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[str]) -> None:
@@ -126,7 +126,7 @@ def lay_over(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[
         body[name] = there | value if grouped else value
 
 
-# --- An answer without the credentials that its host was sent: what every dialect hands on
+# --- Removing credentials from an answer
 
 
 def without_secrets(completion: Completion, redactor: Redactor) -> Completion:

@@ -32,7 +32,7 @@ from coeval.models.dialects.gemini_answer import decode, explain
 from coeval.models.dialects.openai_words import in_first_turn
 from coeval.models.transport.connection import HttpReply
 
-# --- Google's list of models, `GET /models`, as the Gemini API answers it
+# --- Model list, ``GET /models``
 
 # The most models that Google puts on a page.
 _PAGE = 1000

@@ -29,7 +29,7 @@ from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, withou
 from coeval.models.dialects.openai_answer import UNCOUNTED, Counts
 from coeval.models.transport.faults import excerpt, from_status
 
-# --- What Google's errors say beyond their HTTP status: google.rpc.Status, and the details in it
+# --- Google's error details (``google.rpc.Status``)
 
 _SCHEMA_WORDS = re.compile(
     r"response_?(json_?|mime_?)?(schema|type)|json ?(mode|schema)|controlled generation"

@@ -18,8 +18,7 @@ from coeval.core.text import split_reasoning
 from coeval.models.dialects.dialect import without_secrets
 from coeval.models.dialects.openai_error import inner_error
 
-# --- Read token counts as hosts report them: money and limits depend on them, and no answer is lost for their
-# sake
+# --- Token counts
 
 # Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell.
 _MOST_TOKENS = 1 << 24

@@ -23,7 +23,7 @@ from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.dialects.openai_words import Memo, ModelTraits, draw, said_by, traits_at
 from coeval.models.transport.connection import HttpReply
 
-# --- OpenAI's list of models, `GET /models`, as its hosts answer it
+# --- Model list, ``GET /models``
 #
 # Written against OpenAI's reference and what others add to it: the context window under several names (Groq,
 # Mistral, OpenRouter, vLLM; DeepInfra within `metadata`; Hugging Face for each provider behind it), prices

@@ -14,7 +14,7 @@ from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.catalog import Host, Structured
 from coeval.models.dialects.dialect import FieldRejected
 
-# --- Families of models that refuse what others at their host take: one row each
+# --- Model families with parameters of their own
 #
 # Rows are held to what the providers document; what is not certain is left to the host, whose refusal names
 # the parameter. Sources: OpenAI's and Azure's references and guides to reasoning models, DeepSeek's guide to
@@ -106,7 +106,7 @@ def traits_at(host: str, model: str) -> ModelTraits:
     )
 
 
-# --- A conversation for models that take no system prompt
+# --- Conversations without a system prompt
 
 
 def in_first_turn(messages: Sequence[Message]) -> list[Message]:
@@ -120,7 +120,7 @@ def in_first_turn(messages: Sequence[Message]) -> list[Message]:
     return [Message("user", prompt), *turns]
 
 
-# --- What is worked out of a few long-lived objects, once
+# --- Memo of long-lived objects
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from coeval.models.hosts.places import PLACERS, ApiPlace, GivenAddress
 from coeval.models.hosts.signers import Signer, signer_of
 from coeval.models.keys import Credential, Keys
 
-# --- Which dialect a host speaks, by the name in its row
+# --- Dialects by name
 
 _DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {

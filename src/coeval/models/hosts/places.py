@@ -17,7 +17,7 @@ from yarl import URL
 from coeval.core.errors import UsageError
 from coeval.models.dialects.gemini import generate_path
 
-# --- What is made of a base URL: where on a host a model is asked
+# --- From a base URL to an API's place
 
 
 class GivenAddress(NamedTuple):
@@ -42,7 +42,7 @@ Placer: TypeAlias = Callable[[GivenAddress], ApiPlace]
 """What it makes of a URL that is none, or holds more than an address, is refused by `address_of`."""
 
 
-# --- Where Google's models are asked: the Gemini API by a key, Vertex AI in a project and a location
+# --- Google's places: Gemini API and Vertex AI
 
 _VERSION = re.compile(r"[^/]/v\d")
 _FULL_NAME = re.compile(r"projects/[^/]+/locations/([^/]+)/")

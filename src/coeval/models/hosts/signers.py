@@ -99,8 +99,7 @@ def signer_of(host: Host, credential: Credential | None) -> Signer | None:
     return signer
 
 
-# --- Who asks Amazon Bedrock: an API key of its own, or IAM credentials by Signature Version 4. The latter
-# sign for Amazon S3 as well, where batches are kept
+# --- Amazon Bedrock: API key or Signature Version 4
 #
 # The signature is made by botocore, which is imported where IAM credentials are given: an API key needs none
 # of AWS's libraries.

@@ -34,7 +34,7 @@ from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
 
-# --- A model in this process: it sends nothing, and is metered and held to limits as a hosted one is
+# --- Models in this process
 
 
 class InProcess(Model):

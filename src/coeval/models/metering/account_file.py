@@ -224,7 +224,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
         raise StoreError(f"{path} is damaged: {error}") from error
 
 
-# --- What of a budget is spent, by the accounts that spend out of it, and how refusals and reports say it
+# --- Spending of a budget, over all its accounts
 
 
 class Spent(NamedTuple):

@@ -20,7 +20,7 @@ from coeval.core.options import BUDGET, CONTINUE, Option, max_cost
 from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Spent, perhaps
 
-# --- Money that models may cost, and how much of it is left
+# --- Budget
 
 WORTH_A_JOB = 20
 """Requests of batch jobs whose money is waited for: what fewer leave pays for jobs of one or two each."""

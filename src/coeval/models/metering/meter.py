@@ -20,7 +20,7 @@ from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
 from coeval.models.metering.budget_gate import BudgetGate, Fund
 
-# --- What the replies of one batch job took
+# --- Bill of a batch job
 
 
 class JobBill:
@@ -354,7 +354,7 @@ class Meter:
         )
 
 
-# --- The money of one live request, from before it is sent until it is known what it cost
+# --- Reservation of one live request
 
 
 class Reservation:

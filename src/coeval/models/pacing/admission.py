@@ -139,7 +139,7 @@ class Admission:
         )
 
 
-# --- Which request goes first where several begin alike, and the host's cache is to keep what they share
+# --- Order of requests that share a cached prefix
 
 # Anthropic's cache keeps a prefix for five minutes from its last use; the clocks are not the same.
 _KEPT_S = 240.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coeval.models.pacing.throttle import Turn
 
-# --- When the next request may be sent: a pace that its user sets, and the distance that refusals call for
+# --- Pace, and gaps after refusals
 
 LONGEST_GAP_S = 1.0
 """Seconds between two requests to a host that refuses everything."""

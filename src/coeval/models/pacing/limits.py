@@ -282,7 +282,7 @@ class Limiter:
         self._grant()
 
 
-# --- The limits that the models of one endpoint set between them
+# --- Limits of an endpoint, from all its models
 
 # Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
 DEFAULT_CONCURRENCY = 256

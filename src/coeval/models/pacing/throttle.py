@@ -26,7 +26,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
 from coeval.core.plain import kind_of
 
-# --- A time that processes share in a file, and change one after the other
+# --- A time shared by processes in a file
 
 if sys.platform != "win32":
     import fcntl

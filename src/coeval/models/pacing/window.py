@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# --- Whether answers have become slow, and whether that is for the number in flight
+# --- Slow answers, and whether fewer requests help
 
 # Answers whose mean is the first base: with fewer, one slow answer would set it.
 _WARM_UP = 16

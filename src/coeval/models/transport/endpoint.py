@@ -331,7 +331,7 @@ def _printable(name: str, value: str) -> str:
     return value
 
 
-# --- What is told of an endpoint while requests wait there
+# --- Messages while requests wait
 
 TOLD_AFTER_S = 3.0
 """Nothing but failures for so long is worth a line to whoever waits."""
@@ -354,7 +354,7 @@ def told_of(endpoint: Endpoint, now: float) -> str | None:
     )
 
 
-# --- Whether a host takes connections at all, found out soon and without asking it anything
+# --- Reachability check of a host
 
 REACH_S = 3.0
 """How long a host is tried before it is said to be away."""

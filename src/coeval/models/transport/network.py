@@ -139,7 +139,7 @@ def raise_open_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-# --- A file over HTTP to disk, with proxies, certificates and passwords as the environment and the URL say
+# --- File downloads
 #
 # Whoever answers decides neither how long we wait nor whom we ask: a host that sends too little is given up,
 # and a redirect leads no nearer to this machine than the address that was named.

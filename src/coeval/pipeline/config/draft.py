@@ -66,7 +66,7 @@ def resume_folder(storage_folder: str, resume_from: str) -> Path:
     return by_id if by_id.is_dir() else Path(resume_from)
 
 
-# --- Who supplies a task's items without being asked: benchmark teachers, and where their items lie
+# --- Benchmark teachers
 
 BENCHMARK = "benchmark"
 """An interface whose teachers ask no model, and a category whose tasks no other teachers serve."""

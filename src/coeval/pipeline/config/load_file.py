@@ -22,7 +22,7 @@ from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.checks import start_findings
 from coeval.store.rundir import RunDir
 
-# --- An experiment given as data, from Python, in place of a YAML file: the same keys, the same rules
+# --- Experiments given as data from Python
 
 GIVEN = "config"
 """What problems name in place of a file; there are no lines."""

@@ -75,7 +75,7 @@ from coeval.simulation.traits import RANGES, SAMPLING
 from coeval.store.rundir import RunDir
 from coeval.tables.item_map import Condition
 
-# --- Where credentials stand, and where not
+# --- Places of credentials (V-26, V-34)
 #
 # V-26: parameters are sent with every request and kept with what it makes, so they hold none. V-34: a model
 # is asked with one.
@@ -141,7 +141,7 @@ def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
                 yield from _texts((*path, index), item)
 
 
-# --- V-32, and what a task with ``items`` need not say: its attributes and its size follow from its rows
+# --- Defaults of a task with ``items`` (V-32)
 
 
 def complete_items(data: dict[str, Any]) -> None:
@@ -205,8 +205,7 @@ def _conditions(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(path, "V-32", str(error))
 
 
-# --- The rules of one task: its labels (V-17), sample sizes (V-23), templates (V-22, V-24, V-35), seeds
-# (V-28), and that there is something to score (V-29)
+# --- Rules of one task (V-17, V-22 to V-24, V-28, V-29, V-35)
 
 _WITHOUT = {
     "input": "students would not see what they are asked",

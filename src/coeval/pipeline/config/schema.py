@@ -32,7 +32,7 @@ from coeval.pipeline.config.values import (
 )
 from coeval.simulation.traits import RANGES
 
-# --- The shape of what a file says of a task's items: how many there are, and the table they come out of
+# --- A task's items: their number, or their table
 
 
 class Section(BaseModel):

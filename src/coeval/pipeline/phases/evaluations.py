@@ -33,7 +33,7 @@ from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attribu
 from coeval.pipeline.samples import Sample
 from coeval.store.rundir import now
 
-# --- An item as it is put to students and judges, worked out once for all of them
+# --- Prepared items
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def prepared_item(item: Datapoint, nuance: Mapping[str, str]) -> PreparedItem:
     )
 
 
-# --- Phase 4: a student answers an item
+# --- Phase 4: answers of students
 
 
 @dataclass(slots=True)
@@ -281,7 +281,7 @@ class LabelWork:
         return self.judged.identity(EXACT_MATCH, label_recipe(self.judged.setup.labels))
 
 
-# --- Phase 3: a teacher writes an item with sampled attributes
+# --- Phase 3: items of teachers
 
 
 @dataclass(slots=True)

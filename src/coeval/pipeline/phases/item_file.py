@@ -23,7 +23,7 @@ from coeval.tables.item_map import MappedItem
 from coeval.tables.origin import ItemOrigin
 from coeval.tables.source_bytes import Told
 
-# --- An item as a person or a script wrote it, made a record: what is missing is filled in, all else is kept
+# --- Records of hand-made items
 
 BOM = b"\xef\xbb\xbf"
 """What some editors begin a file with; it is no part of the first item."""

@@ -28,7 +28,7 @@ from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.source_bytes import file_of
 from coeval.tables.table_source import SourceChoice, TableSource, local_source
 
-# --- Items that an experiment file takes out of a table: ``tasks[].items``
+# --- Items from a table: ``tasks[].items``
 
 
 def item_map(items: Items) -> ItemMap:

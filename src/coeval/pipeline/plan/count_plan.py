@@ -70,7 +70,7 @@ def count_plan(plan: Plan) -> PlanCount:
     return found
 
 
-# --- Records that the present configuration would make otherwise: named, and refused until told what to do
+# --- Records of another configuration
 
 NOUN = {
     "data_generation": "datapoints",

@@ -38,7 +38,7 @@ from coeval.store.record_index import (
 )
 from coeval.store.rundir import RunDir
 
-# --- What is remembered of a record of phases 3–5
+# --- Memory of one record of phases 3–5
 
 Change = Literal["", "recipe", "input"]
 """How a good record differs from what would be made now: not at all, by recipe, by what it was made from."""
@@ -71,7 +71,7 @@ class EvaluationEntry(Entry, frozen=True, eq=False):
     scored: tuple[tuple[str, str], ...] = ()
 
 
-# --- What is remembered of the records of phases 3–5, found by their ids
+# --- Indexes of the records of phases 3–5
 
 
 class RecordIndexes:
@@ -101,7 +101,7 @@ class RecordIndexes:
         return [line for files in self.files for line in files.damaged]
 
 
-# --- What answers and judgments on record are held against: hashes of what they are made from
+# --- Hashes of the inputs of answers and judgments
 
 
 class ItemContents(NamedTuple):
@@ -123,8 +123,7 @@ class Contents:
         self.older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
 
 
-# --- Taking in the lines of phases 3–5: what is remembered of each, and whether it is made from what is
-# there
+# --- Reading the lines of phases 3–5
 #
 # There may be millions of them, so the loops here call nothing needless.
 

@@ -14,7 +14,7 @@ from coeval.pipeline.run_options import Stance
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
 
-# --- Where a recorded item, response or evaluation stands: what of it is owed, and what no longer holds
+# --- Status of a recorded item, response or evaluation
 
 
 class Changed(NamedTuple):

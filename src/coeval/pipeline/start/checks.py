@@ -22,7 +22,7 @@ from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
 from coeval.tables.item_map import is_condition, unknown_columns
 
-# --- V-33: the tables that a file names for items are there, and have the columns that it names
+# --- Item tables exist and have their columns (V-33)
 
 
 def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:

@@ -23,8 +23,7 @@ from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.origin import inherit_origins
 
-# --- What a run took over by ``resume_from``, by name: it counts in tables and measures like what the file
-# names
+# --- Names that a run took over by ``resume_from``
 #
 # ``inherited.json`` is written as artifacts are taken over: what counts follows from the folder, and not from
 # a source that goes on, or is gone.
@@ -222,8 +221,7 @@ def copy_once(path: Path, target: Path) -> bool:
     return True
 
 
-# --- ``--overwrite``: what the phases in mode New hold gives way, with what follows from it. All else stays:
-# artifacts of the other phases, items that were put in place by hand, and ``usage.json``
+# --- ``--overwrite``: replacing phases in mode New
 
 
 class Cleared(RunDir):

@@ -22,7 +22,7 @@ from coeval.pipeline.start.open_start import Opening, open_start, owing, resolve
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.unknowns import Evidence
 
-# --- Trying the models of an experiment, and nothing else
+# --- Probing the models alone
 
 
 class Probed(NamedTuple):

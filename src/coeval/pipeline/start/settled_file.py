@@ -21,7 +21,7 @@ from coeval.pipeline.phases.blueprint import Kind
 from coeval.pipeline.start.propose_only import ProposedPart
 from coeval.store.rundir import without_credentials, yaml_text
 
-# --- Changes of single values in a YAML text that leave every other character of it as it is
+# --- Edits of single values in a YAML text
 
 KeyWay: TypeAlias = tuple[str | int, ...]
 """Keys and places of a list that lead to a value."""

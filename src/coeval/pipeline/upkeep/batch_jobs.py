@@ -55,7 +55,7 @@ def _there(config: Config, folder: RunDir) -> Config:
     return config.model_copy(update={"experiment": config.experiment.model_copy(update=place)})
 
 
-# --- The command that goes on with a run
+# --- Command that resumes a run
 
 _BY_FILE = "coeval run --config FILE --continue (FILE: the experiment file that the run was started with)"
 

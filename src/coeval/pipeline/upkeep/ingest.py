@@ -35,7 +35,7 @@ from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.table import Table
 from coeval.tables.table_source import TableSource
 
-# --- The place of a task's items: which benchmark teacher of which run they are put in for
+# --- Target of ingested items
 
 _HOW = (
     "Add one to its models, {name: own, interface: benchmark, roles: [teacher], parameters: {task: NAME}}; "

@@ -45,7 +45,7 @@ from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, finish_replacing, now
 
-# --- What makes a line of a run's files a valid record, and the names of what can be wrong with it
+# --- Valid lines, and the names of flaws
 #
 # A line is examined by itself and in the order of the phases: an answer to an item that is not there is no
 # record of this run. Whether a record still fits the configuration is not asked here: that is what
@@ -334,7 +334,7 @@ def config_of(folder: RunDir) -> Config | str:
         return f"the run's config.yaml is not usable: {error.problems[0]}"
 
 
-# --- examining -------------------------------------------------------------------------------
+# --- Examination
 
 
 def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) -> RepairReport:
@@ -415,7 +415,7 @@ def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
         yield state
 
 
-# --- mending ---------------------------------------------------------------------------------
+# --- Mending
 
 
 def _set_aside(folder: RunDir, report: RepairReport) -> Path:
@@ -459,7 +459,7 @@ def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
     return ErrorLine(at=now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
 
 
-# --- gaps ------------------------------------------------------------------------------------
+# --- Gaps
 
 
 def count_gaps(

@@ -25,7 +25,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.plots import purchase_plot, share_bars
 
-# --- What failed in a run, by phase, model and reason
+# --- Failures by phase, model and reason
 
 _FAILURE_PHASES = (
     ("data_generation", "datapoint", "teacher_model_id", "items"),
@@ -68,7 +68,7 @@ GROUP BY ALL ORDER BY count(*) DESC, model, reason
 """
 
 
-# --- What the records of a run took, by phase and model
+# --- Tokens and time by phase and model
 
 _PHASES = (
     ("data_generation", "teacher_model_id", "items"),

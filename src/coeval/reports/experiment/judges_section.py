@@ -22,7 +22,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.plots import HeatMap, bias_plot, heat_map, share_bars
 
-# --- How often levels are given
+# --- Level counts
 
 LEVELS_BEST_FIRST = tuple(reversed(LEVEL_NAMES))
 
@@ -46,7 +46,7 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
     )
 
 
-# --- What is to be known of judges as tables: of a run's, and of those that ``eval-framework`` asked
+# --- Judge tables
 
 _BIASES = {
     "severity": "strictness",

@@ -24,7 +24,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
 
-# --- How often students state the right label: of all answers, and of those that one label is right for
+# --- Label accuracy of students
 
 
 def label_table(evidence: RunEvidence) -> ReportTable:
@@ -130,7 +130,7 @@ def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
     return Picture("recalls", title, recalls.name, heat_map(grid))
 
 
-# --- Who stands where: by all scores, without those that students gave themselves, and over the robust set
+# --- Ranking of students
 
 # Items: over fewer, an order is chance.
 _FEWEST = 5

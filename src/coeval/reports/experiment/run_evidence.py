@@ -67,7 +67,7 @@ def run_evidence(folder: RunDir, options: RobustOptions | None = None) -> Iterat
         yield evidence_of(reader, measure_run(reader, options), notes)
 
 
-# --- All scores of a run as bytes that a page computes filtered figures of
+# --- Scores packed for filtering in the page
 
 # In place of a level where there is none.
 _NONE = 3

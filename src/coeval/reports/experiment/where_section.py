@@ -23,7 +23,7 @@ from coeval.reports.experiment.leading_section import recall_picture, recall_tab
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map, share_bars
 
-# --- What the cells of a grid have beyond their row and their column
+# --- Residuals of a grid
 
 Cells = Mapping[tuple[str, str], float]
 """By (row, column)."""

@@ -29,7 +29,7 @@ from coeval.reports.items.output_items import OutputItems
 from coeval.reports.items.run_items import ItemDetail, RunItems
 from coeval.store.output_folder import RESPONSES
 
-# --- What a reader keeps no texts of, read once more from a folder's files: records that count, as a table
+# --- Record tables with full texts
 
 
 def make_record_table(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str = "true") -> None:
@@ -56,7 +56,7 @@ def _read(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str) -> N
     reader.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
 
 
-# --- The words of items, for searching: ids, prompts, references and answers in lower case, in one table
+# --- Search words of items
 #
 # At a million judgments it takes seconds and some 200 MB, so it is made when somebody first searches.
 

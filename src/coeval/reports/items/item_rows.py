@@ -15,7 +15,7 @@ from coeval.core.errors import UsageError
 from coeval.core.records import EXACT_MATCH
 from coeval.core.text import listed
 
-# --- Which items are asked for, as it stands in an address: ``student=gpt&task=triage&order=worst``
+# --- Item choice from an address: ``student=gpt&task=triage&order=worst``
 #
 # ``student task teacher judge factor item`` are names; ``attribute=NAME=VALUE`` is what an item was sampled
 # with. What one key names several times is a union, keys cut each other; each attribute is a key of its own.
@@ -124,7 +124,7 @@ def _lost(value: str) -> LostTo:
     return LostTo(loser, winner)
 
 
-# --- A folder's items and scores as tables that answer in tens of milliseconds at a million judgments
+# --- Item and score tables
 #
 # They are made once, beside the views of `coeval.analysis.load`, and hold no text: items by number, names as
 # codes of an ENUM. ``cell`` holds every score; ``answered`` what each student came to on each item,

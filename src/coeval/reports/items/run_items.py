@@ -19,7 +19,7 @@ from coeval.core.records import Datapoint, Evaluation, Kept, Response, by_id, is
 from coeval.store.legacy import is_legacy, read_legacy
 from coeval.store.record_index import RecordFiles, RecordPart
 
-# --- One item as it was made, answered and judged, whole: for whoever doubts a number
+# --- One item with all its answers and judgments
 
 
 class ItemFailure(msgspec.Struct, frozen=True):
@@ -99,8 +99,7 @@ class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     error: ItemFailure | None = None
 
 
-# --- Where the lines of each item's records lie: sixteen bytes a line, so that one item of a million
-# judgments is read whole in a millisecond
+# --- Line positions of each item's records
 
 KeptT = TypeVar("KeptT", bound=Kept)
 

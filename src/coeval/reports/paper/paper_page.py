@@ -22,7 +22,7 @@ from coeval.reports.content import Picture, Report, ReportTable, row_texts
 from coeval.reports.drawn_pictures import picture_svg
 from coeval.store.jsonl import write_bytes_atomic
 
-# --- Printing a page to PDF by a browser of this machine: Chromium, Chrome or Edge
+# --- Printing to PDF by a local browser
 
 BROWSER = "COEVAL_BROWSER"
 """The environment variable that names the program."""

@@ -33,7 +33,7 @@ from coeval.reports.items.item_selection import ItemSelection
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
 
-# --- Data within a page: gzip, then base64, in script elements of a type that no browser runs
+# --- Data within a page: gzip, then base64
 
 # zlib's own default: 9 takes much longer and saves little.
 _LEVEL = 6
@@ -59,7 +59,7 @@ def packed_block(name: str, packed: bytes) -> DataBlock:
     return DataBlock(name, base64.b64encode(packed).decode())
 
 
-# --- Vega, Vega-Lite and Vega-Embed as one script, as vl-convert brings them
+# --- Vega scripts
 #
 # Putting them together takes seconds, so what came of it is kept in the user's cache folder, by vl-convert's
 # version; a folder that cannot be written costs nothing but that time.

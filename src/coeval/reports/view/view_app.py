@@ -29,7 +29,7 @@ from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
 from coeval.reports.view.item_marks import MarkedItem
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 
-# --- Whom the server answers: browsers and programs of whoever started it
+# --- Access: this machine's browsers and programs
 #
 # Any page that somebody opens can send requests to this machine. One whose name was led here (DNS rebinding)
 # shows in ``Host``; one that writes, asks for data or frames a page from elsewhere shows in ``Origin`` and
@@ -174,7 +174,7 @@ def _is_visit(request: web.Request) -> bool:
     return how == ("navigate", "document") and "/api/" not in request.path
 
 
-# --- The server's own pages, which begin alike (``frame.html``)
+# --- Pages of the server
 
 
 @cache

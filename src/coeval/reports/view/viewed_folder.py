@@ -238,7 +238,7 @@ def _stamp_of(file: Path) -> tuple[str, int, int]:
     return str(file), found.st_size, found.st_mtime_ns
 
 
-# --- Which folders are shown: those that were named, and those that lie, or come to lie, in the named ones
+# --- Discovery of folders
 
 log = logging.getLogger("coeval")
 

@@ -20,7 +20,7 @@ from coeval.reports.items.output_items import followed_instructions
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
-# --- Records as rows of a sheet, a page at a time, and no more of them than a program opens
+# --- Record sheets, a page at a time
 
 # Rows in memory at a time: some tens of megabytes of long answers.
 PAGE = 2_000

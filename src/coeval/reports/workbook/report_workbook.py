@@ -13,7 +13,7 @@ from coeval.reports.content import Cell, Report, ReportSection, ReportTable
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.workbook.workbook_file import SheetTable, WorkbookFile, WrittenSheet, workbook_file
 
-# --- Charts of a sheet that Excel draws itself, beside the table that they show
+# --- Native Excel charts
 
 SHOWN = "shown"
 """A column that holds a measure in the same unit for all rows, whatever theirs are."""

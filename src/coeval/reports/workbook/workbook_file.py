@@ -24,7 +24,7 @@ from coeval.reports.content import Cell, ColumnKind, ReportColumn
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
 
-# --- Foreign text as a cell of a workbook holds it: text, whatever it begins with, and no more than fits
+# --- Foreign text in cells
 
 LONGEST = 32_767
 """UTF-16 units of a cell, beyond which Excel calls a file damaged."""
@@ -78,8 +78,7 @@ def _kept(character: str) -> bool:
     return character not in _TURNING and unicodedata.category(character) not in ("Cc", "Cs")
 
 
-# --- How the columns of a report's table lie in a sheet: a measure takes one for its value, and others for
-# the ends of its interval and for what it rests on
+# --- Columns of a report table in a sheet
 
 Part: TypeAlias = Literal["value", "low", "high", "n"]
 Simple: TypeAlias = str | int | float | bool | None

@@ -27,7 +27,7 @@ from coeval.core.records import (
 )
 from coeval.simulation.server.events import Refusal, Timed, tokens
 
-# --- What both interfaces share in what they are asked: messages, forms of answers, tools
+# --- Fields that both chat interfaces share
 
 ROLES: dict[str, ModelRole] = {
     "system": "system",

@@ -63,7 +63,7 @@ async def _sent(
     return response
 
 
-# --- Errors in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``
+# --- Errors in OpenAI's shape
 
 INVALID = "invalid_request_error"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.judge_comparison import JudgeComparison, StepDifference, TaskJudges
 
 
-# --- Aggregates of checkpoints as tables: one for each task, a row for each step
+# --- Aggregates of checkpoints as tables
 
 _COLUMNS = [Column(name) for name in ("mean", "95 % interval", "sem", "runs", "items", "missing")]
 

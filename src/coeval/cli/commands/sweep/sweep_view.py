@@ -213,7 +213,7 @@ def _counts(board: SweepBoard) -> str:
     return ", ".join(parts)
 
 
-# --- `coeval sweep --status`: how far a sweep is, from its files alone
+# --- `coeval sweep --status`
 
 _MOST_ROWS = 60
 _RECENT_S = 15.0
@@ -297,7 +297,7 @@ def _workers(workers: Path) -> Iterator[str]:
             yield f"{folder.name} was left at {done(progress)} answers"
 
 
-# --- What a sweep came to: what is done, what failed and why, and the command that goes on
+# --- Outcome of a sweep
 
 
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
@@ -334,7 +334,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     return GAPS if board.failed or board.left or board.unanswered or board.unscored else 0
 
 
-# --- `coeval sweep --dry-run`: jobs that are owed, the requests they take, what the judging will cost
+# --- `coeval sweep --dry-run`
 
 _PLAN_COLUMNS = [Column(name) for name in ("jobs", "answers", "judgments", "judging", "from – to")]
 

@@ -20,7 +20,7 @@ from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRe
 from coeval.store.jsonl import Appender, cut_torn_tail, line_at, store_error, torn_tail, whole_lines
 from coeval.store.record_index import OFFSET_BITS
 
-# --- What came of one batched request, as it is kept until a record is made of it
+# --- Outcome of a batched request
 
 
 class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,7 +67,7 @@ _KINDS: dict[str, type[ModelError]] = {
 }
 
 
-# --- Numbers by 128-bit ids, in memory that a million of them do not strain
+# --- Compact table from 128-bit ids to numbers
 
 # Custom ids are 32 hex digits.
 ID_BYTES = 16
@@ -133,7 +133,7 @@ class IdTable:
                 self._numbers[at] = number
 
 
-# --- The file of a batch job while it is being filled
+# --- Request file of a batch job
 
 
 def lines_file(folder: Path, tag: str) -> Path:

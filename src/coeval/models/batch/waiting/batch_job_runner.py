@@ -21,7 +21,7 @@ from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
 from coeval.store.jsonl import replaced_whole
 
-# --- A batch job's results: from its provider to a file, then into the account and the batch index
+# --- Results of a batch job
 
 _ENCODE = msgspec.json.Encoder().encode
 # Fewer than in `batch_index`: each reply is a whole answer to parse and to write.

@@ -138,7 +138,7 @@ def read_jobs(path: Path) -> list[PendingJob]:
         return []
 
 
-# --- How often a batch job is looked at
+# --- Polling pace
 
 
 class PollPace(NamedTuple):
@@ -154,7 +154,7 @@ class PollPace(NamedTuple):
             pause = min(self.longest_s, pause * 1.5)
 
 
-# --- Which models a session asks by batch jobs, and whether it waits for them
+# --- Batch mode of a session
 
 BATCH_PHASES: tuple[Purpose, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases whose requests may go by batch jobs."""
