@@ -1,4 +1,4 @@
-"""What other packages bring: named in their entry points, loaded when it is asked for."""
+"""Plugins: objects of other packages, named in their entry points and loaded on demand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Registry(Mapping[str, T]):
-    """Things by name: our ``own``, then those that installed packages bring in an entry point ``group``.
+    """Registry of named objects: our ``own``, then those of installed packages in the entry point ``group``.
 
     Other packages are looked for when a name is asked for that is none of ours, or all names are. The name
     is that of the entry point; ``accepts`` tells whether an object is ``wanted``, of which messages speak.
@@ -76,7 +76,7 @@ class Registry(Mapping[str, T]):
 
 
 def loaded(place: str, wanted_by: str) -> Any:
-    """The object at ``package.module:name``; ``wanted_by`` is who names it.
+    """Import the object at ``package.module:name``; ``wanted_by`` names the requester in messages.
 
     Raises
     ------

@@ -80,12 +80,12 @@ __all__ = [
 
 
 def named(error: BaseException) -> str:
-    """An error that is none of ours in words: its class and what it says."""
+    """Format a foreign error: its class and its message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class CoevalError(Exception):
-    """Base of the tree. ``kind`` is what records and logs call the error."""
+    """Base of all our errors. ``kind`` is its name in records and logs."""
 
     kind: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
@@ -96,11 +96,11 @@ class UsageError(CoevalError):
 
 
 class KeyMissing(UsageError):
-    """Nothing but a credential is lacking: what asks nobody can do without."""
+    """A credential is missing; everything that needs no request still works."""
 
 
 class ConfigError(UsageError):
-    """Every problem of a configuration, one rendered line each; ``more`` are counted and not among them."""
+    """All problems of a configuration, one rendered line each; ``more`` counts those left out."""
 
     kind = "config"
 
@@ -116,7 +116,7 @@ class ModelUnavailable(CoevalError):
 
 
 class ServerDown(CoevalError):
-    """``again``: another start may fare better."""
+    """A server that we started failed; ``again``: another start may succeed."""
 
     kind = "server_down"
 
@@ -130,7 +130,7 @@ class StoreError(CoevalError):
 
 
 class Undecodable(CoevalError):
-    """Whoever knows where the bytes are from says so, in an error of another class."""
+    """Foreign JSON that cannot be read. The caller, who knows its origin, raises an error that names it."""
 
     kind = "undecodable"
 
@@ -144,7 +144,8 @@ class Gap(CoevalError):
 
 
 class QuotaExhausted(Gap):
-    """``facts`` are what holds whatever is asked; ``way_out`` is that of a run, and ends the message."""
+    """A ceiling on calls or money was reached. ``facts`` hold in any context; ``way_out`` ends the message of
+    a run."""
 
     kind = "quota"
 
@@ -166,13 +167,13 @@ class BatchLost(Gap):
 
 
 class Pending(CoevalError):
-    """What was asked lies in a batch job, or will: whoever asked asks again when results have come."""
+    """The request is part of a batch job; ask again when results have arrived."""
 
     kind = "pending"
 
 
 class AskError(CoevalError):
-    """What asking a model can end in; carries how many times it was asked."""
+    """A model gave no usable answer; carries the number of attempts."""
 
     def __init__(self, message: str, *, attempts: int = 1, raw: str | None = None) -> None:
         super().__init__(message)
@@ -227,7 +228,7 @@ class ServerFault(ModelError):
 
 
 class Unreadable(ServerFault):
-    """It may have been paid for, and seldom passes: asked again once."""
+    """The reply cannot be read. It may be billed and rarely passes, so it is retried once."""
 
     kind = "unreadable"
 
@@ -266,6 +267,6 @@ class Unparsable(ReplyError):
 
 
 class CutOff(Unparsable):
-    """It ended at its limit of tokens: asking again helps seldom, a higher limit does."""
+    """The answer ended at max_tokens; a higher limit helps, a retry seldom."""
 
     kind = "cut_off"

@@ -1,8 +1,7 @@
-"""JSON that others wrote, made ours: one way to read it, one error where it cannot be read.
+"""Decode JSON from hosts, models and files that may be damaged; one error where it cannot be read.
 
-It comes from hosts, from models, from files that may be damaged. Its bytes may be no UTF-8, its lists
-nested beyond the stack, its numbers without end; msgspec and the standard library each raise other
-exceptions for these, and nothing but this module catches them.
+The bytes may not be UTF-8, lists may nest beyond the stack, numbers may overflow; msgspec and the standard
+library raise different exceptions for these, all of which are caught here.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def decode(data: bytes | str | msgspec.Raw) -> Any: ...
 @overload
 def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
 def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
-    """The value of a JSON text, of the shape ``kind``.
+    """Decode JSON into the type ``kind``.
 
     Strings in what ``kind`` does not name are passed over unread, be they UTF-8 or not: see `utf8`. Where it
     names a ``Path``, a string is one.
@@ -53,7 +52,7 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
 
 
 def decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Callable[[bytes | str], T]:
-    """`decode` for one kind: quicker where there are many lines. ``fractions``: see `lines_decoder`."""
+    """Make a decoder for one type, faster for many lines. ``fractions``: see `lines_decoder`."""
     read = msgspec.json.Decoder(kind, dec_hook=_made_of, float_hook=fractions).decode
 
     def decode_one(data: bytes | str) -> T:
@@ -70,7 +69,7 @@ def decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Cal
 def lines_decoder(
     kind: type[T], *, fractions: Callable[[str], Any] | None = None
 ) -> Callable[[list[bytes]], list[T | Undecodable]]:
-    """`decoder` for many lines at once, quicker still: of each its value, or why it has none.
+    """Make a decoder for many lines at once, faster still: each line's value, or its error.
 
     ``fractions`` makes a value of each number with a point or an exponent, as it is written.
     """
@@ -107,12 +106,12 @@ def _after_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
 
 
 def whole_number(digits: str) -> int | float:
-    """Python refuses to read integers of more than 4,300 digits; as a float they are infinite."""
+    """Parse digits as an integer; beyond 4,300 digits, which Python refuses, as infinity."""
     return int(digits) if len(digits) <= 4300 else float(digits)
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """Decoded data in the shape ``kind``; raises Misshapen where it has another."""
+    """Convert decoded data to ``kind``; raises Misshapen where it has another shape."""
     try:
         return msgspec.convert(value, kind, dec_hook=_made_of)
     except _RAISED as error:
@@ -120,7 +119,7 @@ def convert(value: Any, kind: type[T]) -> T:
 
 
 def utf8(data: bytes) -> str:
-    """The text of bytes; raises Undecodable, naming the place, where they are not UTF-8."""
+    """Decode UTF-8; raises Undecodable with the position of a bad byte."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

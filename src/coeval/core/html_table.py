@@ -1,4 +1,4 @@
-"""Tables and plots for notebooks. What stands in them came from models and files: text, never markup."""
+"""Tables and plots for notebooks. Their contents come from models and files and are escaped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 
 Scalar: TypeAlias = str | int | float | bool | None
 Columns: TypeAlias = dict[str, list[Scalar]]
-"""Column name → its values, as many in every column; None where a record has no value."""
+"""Column name → values, one per record; None where a record has no value."""
 
 
 def columns(kind: type[msgspec.Struct], records: Iterable[msgspec.Struct]) -> Columns:
-    """One row per record, one column per field of ``kind``, even where there are no records.
+    """Make columns of records: one per field of ``kind``, even where there are no records.
 
     The fields of a record within a record, and the keys of a mapping, are columns of their own, named
     with a dot (``usage.input_tokens``, ``scores.plot``); those of mappings are the ones that occur, and
@@ -59,14 +59,14 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
 
 
 class Bar(NamedTuple):
-    """A cell that shows how much is done of a whole."""
+    """A table cell that shows progress as a bar."""
 
     done: int
     whole: int
 
 
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; a cell that is None is a dash. Everything is escaped."""
+    """Render a table; None becomes a dash. Everything is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in header)
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
     caption = f"<caption>{escape(title)}</caption>" if title else ""
@@ -74,12 +74,12 @@ def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object
 
 
 def html_lines(lines: Iterable[str]) -> str:
-    """A paragraph for each line, escaped."""
+    """Render a paragraph per line, escaped."""
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 class ForestRow(NamedTuple):
-    """A row of a forest plot: a value from 0 to 1 with its interval; None where there is none."""
+    """A row of a forest plot: a value from 0 to 1 with its interval, each None where unknown."""
 
     name: str
     value: float | None
@@ -88,8 +88,8 @@ class ForestRow(NamedTuple):
 
 
 def forest_plot(title: str, rows: Sequence[ForestRow]) -> str:
-    """Each value as a point with its interval, on a scale from 0 to 1, as an SVG in the text's colour. Rows
-    without a value have none; where nobody has one there is no plot."""
+    """Draw a forest plot as an SVG in the text's colour, on a scale from 0 to 1; empty where no row has a
+    value."""
     drawn = [(row, row.value) for row in rows if row.value is not None]
     if not drawn:
         return ""
@@ -119,7 +119,7 @@ def forest_plot(title: str, rows: Sequence[ForestRow]) -> str:
 
 
 _ROW, _NAMES, _SCALE, _LETTERS = 22, 180, 360, 24
-"""Pixels: the height of a row, the width of the names and of the scale; letters of a name that are shown."""
+"""Pixels: row height, width of names, width of the scale; and the letters shown of a name."""
 
 
 def _x(share: float) -> float:

@@ -18,14 +18,14 @@ from coeval.core.records import Completion, Request, Usage
 from coeval.core.shown_url import HIDDEN, shown_url
 
 MAX_ANSWER_BYTES = 1 << 20
-"""A mebibyte of text, some 250,000 tokens: more than anybody asks for, and little enough to keep and show."""
+"""A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show."""
 
 Price: TypeAlias = Callable[[Usage], float | None]
-"""What an answer of a model costs by what it took: US dollars, None where that cannot be told."""
+"""Price an answer by its usage: US dollars, or None where unknown."""
 
 
 def judge_name(name: str) -> str:
-    """Return the name of a judge that is called as the tested model is, but is asked elsewhere."""
+    """Name a judge apart from a tested model of the same name at another address."""
     return f"{name} (judge)"
 
 
@@ -62,16 +62,16 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_names(self) -> tuple[str, ...]:
-        """By what it is called where anybody may read it, whatever its key says."""
+        """The model's public names, whatever its key is."""
         return (self.name, self.model, *([self.base_model] if self.base_model else ()))
 
     @property
     def known_as(self) -> str:
-        """The model's name where prices, and what models take, are looked up."""
+        """The model's name for looking up prices and parameters."""
         return self.base_model or self.model
 
     def __repr__(self) -> str:
-        """Without what may be secret."""
+        """Show the model without secrets."""
         shown = msgspec.structs.asdict(self)
         if self.access_key is not None:
             shown["access_key"] = HIDDEN
@@ -81,13 +81,13 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(ABC):
-    """Something that answers. Opened by ``models.open.Models``, closed with it."""
+    """A model that answers. Opened and closed by `coeval.models.open.Models`."""
 
     name: str
     interface: str
 
     async def reach(self) -> None:
-        """Find out soon whether its host takes connections, asking nothing; a model in this process is there.
+        """Check quickly whether the host accepts connections, without a request; a local model always does.
 
         Raises
         ------
@@ -97,8 +97,7 @@ class Model(ABC):
         return
 
     async def is_listed(self) -> bool:
-        """Whether its host names it among the models that may be asked, as far as that can be found out
-        without asking any. False says nothing.
+        """Check whether the host's model list names the model. False proves nothing.
 
         Raises
         ------
@@ -121,8 +120,8 @@ class Model(ABC):
 
 
 def is_own_address(url: str) -> bool:
-    """Whether a URL is of this machine or a private network, as far as its host name tells: an address of
-    one, or a name without a domain. No name is looked up."""
+    """Check whether a URL's host is this machine or a private network: by its address, or a name without a
+    domain. No name is resolved."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

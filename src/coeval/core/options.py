@@ -1,8 +1,7 @@
-"""The options of a run, by the words of whoever asks: flags on a command line, keywords in Python.
+"""Options of a run in the user's words: flags on a command line, keywords in Python.
 
-A message that names a way out holds an `Option`, and the option takes its text from the face that the
-message is made for: ``f"use {CONTINUE} to go on"``. A command line says once, at its start, which one it is
-(`spoken_by`); without that it is Python that asks.
+A message that suggests one holds an `Option`, whose text depends on the caller: ``f"use {CONTINUE} to go
+on"``. A command line declares itself once at its start (`spoken_by`); the default is Python.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from enum import Enum
 
 
 class Face(Enum):
-    """What somebody asks through."""
+    """A user interface: a command line or Python."""
 
     PYTHON = "python"
     COEVAL = "coeval"
@@ -28,7 +27,7 @@ _face: ContextVar[Face] = ContextVar("face", default=Face.PYTHON)
 
 @contextmanager
 def spoken_by(face: Face) -> Iterator[None]:
-    """Messages made while this is entered use the words of ``face``; so do those of tasks it starts."""
+    """Make messages in this context, and in tasks started in it, use the words of ``face``."""
     token = _face.set(face)
     try:
         yield
@@ -38,7 +37,7 @@ def spoken_by(face: Face) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A flag of ``coeval``, and what says the same in Python and, where it differs, to ``eval-framework``.
+    """A flag of ``coeval``, with its keyword in Python and its flag of ``eval-framework`` where that differs.
 
     ``coeval sweep`` speaks as ``eval-framework`` does unless ``sweep`` is given; empty: it has none.
     """
@@ -81,18 +80,17 @@ BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd"
 
 
 def setting(name: str) -> str:
-    """Return a setting of an evaluation or a sweep as whoever asks spells it: ``--judge-only`` on a command
-    line, ``judge_only`` in Python."""
+    """Spell a setting for the caller: ``--judge-only`` on a command line, ``judge_only`` in Python."""
     return name if _face.get() is Face.PYTHON else f"--{name.replace('_', '-')}"
 
 
 def max_calls(model: str) -> Option:
-    """What sets the ceiling on a model's requests."""
+    """Name the setting that limits a model's requests."""
     key = f"experiment.quota.{model}.max_calls"
     return Option(key, key, "--max-calls")
 
 
 def max_cost(model: str) -> Option:
-    """What sets the ceiling on the money for a model's requests."""
+    """Name the setting that limits a model's cost."""
     key = f"experiment.quota.{model}.max_cost_usd"
     return Option(key, key, "--budget-usd")

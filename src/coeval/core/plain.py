@@ -21,24 +21,24 @@ _JOINERS = "\u200c\u200d"
 
 
 def is_shown(character: str) -> bool:
-    """Whether a character can be shown as it is: no control, no change of direction, nothing unseen."""
+    """Check whether a character is safe to show: no control, no change of direction, not invisible."""
     return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"
 
 
 def plain(text: str) -> str:
-    """``text`` in one line; what cannot be shown is escaped, neither obeyed nor lost."""
+    """Escape what cannot be shown, and join the lines to one."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def plain_lines(text: str) -> str:
-    """As `plain`, line by line; a tab is four blanks."""
+    """Escape like `plain`, line by line; a tab becomes four blanks."""
     if text.isprintable():
         return text
     return "\n".join(map(plain, text.replace("\r\n", "\n").replace("\t", "    ").split("\n")))
 
 
 class PlainFormatter(logging.Formatter):
-    """One line for one event, whatever the event quotes; a traceback too is one."""
+    """Log formatter that writes one line per event, tracebacks included."""
 
     def format(self, record: logging.LogRecord) -> str:
         return plain(super().format(record))
@@ -49,7 +49,7 @@ def _escaped(character: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """A text with its middle left out where it is too long: how it ends is often what matters."""
+    """Cut the middle out of a long text, since its end often matters."""
     if len(text) <= longest:
         return text
     return f"{text[: longest // 2]} … {text[-longest // 2 :]}"
@@ -132,7 +132,7 @@ _OURS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
 def open_file(path: Path, mode: Literal["rb", "r+b"] = "rb", buffering: int = -1) -> BufferedReader:
-    """The file, open; it waits for nobody.
+    """Open a regular file for reading; never block.
 
     Raises
     ------
@@ -143,18 +143,18 @@ def open_file(path: Path, mode: Literal["rb", "r+b"] = "rb", buffering: int = -1
 
 
 def file_bytes(path: Path) -> bytes:
-    """All of a file; raises as `open_file`."""
+    """Read a whole file; raises as `open_file`."""
     with open_file(path) as file:
         return file.read()
 
 
 def kind_of(mode: int) -> str | None:
-    """What something of this ``st_mode`` is where it is no file."""
+    """Name the kind of a file's ``st_mode``; None for a regular file."""
     return _KINDS.get(stat.S_IFMT(mode))
 
 
 def refuse_other(descriptor: int, path: str | Path) -> None:
-    """Raise OSError where what is open is no file, nor a pipe that was handed to us."""
+    """Raise OSError unless the open file is regular, or a pipe that the process was given."""
     kind = kind_of(os.fstat(descriptor).st_mode)
     if kind is not None and not (kind == "a pipe" and str(path).startswith(_OURS)):
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))

@@ -1,4 +1,4 @@
-"""What this process may use: a limit that is too low for the work is told before the work breaks on it.
+"""Limits of this process: report one that is too low before the work fails on it.
 
 Libraries that get no address space end the process, by a signal, where they should raise an error.
 """
@@ -28,7 +28,7 @@ _FEWEST_FILES = 32
 
 
 def address_space_left() -> int | None:
-    """Bytes that may still be mapped (`ulimit -v`); None where there is no limit."""
+    """Return the bytes that may still be mapped (`ulimit -v`); None without a limit."""
     if sys.platform == "win32":
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -42,7 +42,7 @@ def address_space_left() -> int | None:
 
 
 def need_address_space() -> None:
-    """Raises UsageError where there is too little to read results."""
+    """Raise UsageError where the address space is too small to read results."""
     left = address_space_left()
     if left is None:
         return
@@ -57,7 +57,7 @@ def need_address_space() -> None:
 
 
 def need_files() -> None:
-    """Raises UsageError where too few files may be open for a run; where it may, the limit is raised."""
+    """Raise the limit on open files to what a run needs; UsageError where the hard limit is lower."""
     if sys.platform == "win32":
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""The frozen records that cross module borders: what is asked, what came back, what is kept.
+"""Frozen records that cross module borders: requests, answers and stored records.
 
 Item → Request → Completion → Judgment → Score. The kept ones (`Datapoint`, `Response`,
 `Evaluation`) are the lines of a run's JSONL files; fields at their default are left out of a
@@ -31,10 +31,10 @@ Purpose: TypeAlias = Literal[
 ]
 
 EXACT_MATCH = "exact_match"
-"""The judge id under which label comparisons are stored; no model may be named so."""
+"""Judge id of label comparisons; reserved, so no model may have it."""
 
 LABELS_KEY = "coeval_labels"
-"""The entry of a body's `metadata` that tells of a request's labels, as JSON: it may hold texts only."""
+"""Entry of a body's ``metadata`` for a request's labels, as JSON, since it may hold texts only."""
 
 ModelRole: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -45,17 +45,17 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A JSON schema the answer should follow, with the name that providers ask for."""
+    """A JSON schema for the answer, with the name that providers require."""
 
     name: str
     body: dict[str, Any]
 
 
 class CallId(NamedTuple):
-    """What one request is about: the record (or the part of one) that it is to make, which sample of it,
-    counting from 0, and the how manieth asking for it, counting from 0 over all starts of a run.
+    """Identity of one request: the record (or part) it makes, its sample from 0, and its attempt from 0 over
+    all starts of a run.
 
-    No two requests of a run have the same, but for those that the transport sends again.
+    Unique within a run, but for the transport's retries.
     """
 
     key: str
@@ -63,12 +63,12 @@ class CallId(NamedTuple):
     attempt: int = 0
 
     def seed(self, run_seed: int) -> int:
-        """The seed of the request: 31 bits, a pure function of the run's seed and of this id."""
+        """Seed of the request: 31 bits, a pure function of the run's seed and this id."""
         return _derived(sample_seed(run_seed, self.sample), self.key, self.attempt)
 
     @property
     def custom_id(self) -> str:
-        """32 hex digits that stand for this id where a provider's batch takes few characters."""
+        """Custom id in a batch: 32 hex digits, since some providers allow few characters."""
         text = f"{self.key}\0{self.sample}\0{self.attempt}"
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -78,7 +78,7 @@ class CallId(NamedTuple):
 
 
 def sample_seed(run_seed: int, sample: int) -> int:
-    """The seed of the k-th sample: the samples differ, and the first is that of a single run."""
+    """Return the seed of the k-th sample; the first is that of a single run."""
     return run_seed if not sample else _derived(run_seed, f"run_{sample}", 0)
 
 
@@ -88,7 +88,7 @@ def _derived(seed: int, key: str, attempt: int) -> int:
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """How an answer is drawn. None is not set, and not sent: the provider's own default holds.
+    """Sampling parameters. None is not sent, so that the provider's default holds.
 
     The fields mean the same everywhere, and each dialect translates them. ``reasoning_effort`` is a word of
     the provider's (``low``, ``high``), ``thinking_budget`` the most tokens of reasoning. ``rest`` are
@@ -108,7 +108,7 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, named: Mapping[str, Any]) -> SamplingParameters:
-        """Parameters by name; ``max_new_tokens`` is ``max_tokens``, and a text to stop at a list of one."""
+        """Build from names; ``max_new_tokens`` is read as ``max_tokens``, a single stop text as a list."""
         rest = {_SAME_AS.get(name, name): value for name, value in named.items() if value is not None}
         typed = {name: rest.pop(name) for name in TYPED_PARAMETERS if name in rest}
         if (stop := typed.get("stop")) is not None:
@@ -116,12 +116,12 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**typed, rest=rest)
 
     def named(self) -> dict[str, Any]:
-        """Those that are set, by name."""
+        """Return the parameters that are set, by name."""
         typed = {name: value for name in TYPED_PARAMETERS if (value := getattr(self, name)) is not None}
         return typed | self.rest
 
     def __or__(self, other: SamplingParameters) -> SamplingParameters:
-        """With those that the other one sets in place of its own."""
+        """Merge; the other one's parameters win."""
         return self.of(self.named() | other.named())
 
     def without(self, names: Iterable[str]) -> SamplingParameters:
@@ -133,7 +133,7 @@ _SAME_AS = {"max_new_tokens": "max_tokens"}
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One question to a model, independent of who answers it.
+    """One request to a model, independent of its host.
 
     ``call`` says what it is about; a probe, and what foreign clients ask of simulated models, has none.
     ``droppable`` names those parameters of ``sampling`` that nobody asked for: a host that does not know
@@ -199,7 +199,7 @@ def _sum(one: int | msgspec.UnsetType, other: int | msgspec.UnsetType) -> int | 
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """Natural-log probability of one token, and of the likeliest alternatives in its place."""
+    """Natural-log probability of a token and of its likeliest alternatives."""
 
     token: str
     logprob: float
@@ -235,7 +235,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record by its id, and what each may carry about its making.
+    """A stored record: its id, and how it was made.
 
     ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without.
     """
@@ -256,7 +256,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def value(self) -> object:
-        """What it was made for, None where it holds nothing: see `coeval.core.records`."""
+        """The value, or None where the record has none; see `is_good`."""
         raise NotImplementedError
 
 
@@ -294,7 +294,7 @@ class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LabelScore(msgspec.Struct, frozen=True):
-    """A label attribute held against the answer: both are declared values, spelt as declared.
+    """Comparison of an answer with one label; both values are spelt as declared.
 
     ``predicted`` is None where the answer is none of the labels: it states no value, or several.
     """
@@ -341,22 +341,22 @@ SEPARATOR = "__"
 
 
 def item_prefix(task: str, teacher: str) -> str:
-    """What the ids of a teacher's items of a task begin with."""
+    """Return the id prefix of a teacher's items of a task."""
     return f"{task}__{teacher}__"
 
 
 def task_prefix(task: str) -> str:
-    """What the ids of a task's records begin with."""
+    """Return the id prefix of a task's records."""
     return f"{task}__"
 
 
 def item_id(task: str, teacher: str, n: int) -> str:
-    """``n`` counts from 1."""
+    """Return an item's id; ``n`` counts from 1."""
     return f"{task}__{teacher}__{n:05d}"
 
 
 def item_number(item: str) -> int | None:
-    """The n of an item's id; None where an ingested item keeps its own id in its place."""
+    """Parse the n of an item's id; None for an ingested item that keeps its own id."""
     number = item.rpartition(SEPARATOR)[2]
     return int(number) if number.isdecimal() else None
 
@@ -370,32 +370,32 @@ def response_id(item: str, student: str) -> str:
 
 
 def evaluation_id(response: str, judge: str = EXACT_MATCH) -> str:
-    """That of a judge's evaluation, or of the comparison of labels."""
+    """Return the id of a judge's evaluation, or of a label comparison."""
     return f"{response}__{judge}"
 
 
 def judgment_id(item: str, what: str) -> str:
-    """Of a benchmark: ``what`` is judged of the answer to an item."""
+    """Return the id of a benchmark's judgment: ``what`` is judged of an answer."""
     return f"{item}__{what}"
 
 
 def id_fields(key: str) -> list[str]:
-    """The names that an id is made of, in order; an ingested item's own id may be several of them."""
+    """Split an id into its names, in order; an ingested item's own id may be several of them."""
     return key.split(SEPARATOR)
 
 
 def parent_id(key: str) -> str:
-    """The id of what a response or an evaluation was made from."""
+    """Return the id of the item or response that a record was made from."""
     return key.rpartition(SEPARATOR)[0]
 
 
 def item_of(key: str, names: int) -> str:
-    """The item's part of an id that goes on with so many ``names``."""
+    """Return the item's part of an id that ends in so many ``names``."""
     return key.rsplit(SEPARATOR, names)[0]
 
 
 def maker(key: str) -> str:
-    """The name of the student of a response, or of the judge of an evaluation."""
+    """Return the student of a response, or the judge of an evaluation."""
     return key.rpartition(SEPARATOR)[2]
 
 
@@ -415,7 +415,7 @@ KeptT = TypeVar("KeptT", bound=Kept)
 
 
 class Valued(Protocol):
-    """A record, or what is read of one."""
+    """A record, or its light reading, that has a value."""
 
     @property
     def status(self) -> str: ...
@@ -428,20 +428,20 @@ def is_good(record: Valued) -> bool:
 
 
 def level_of(word: object) -> Level | None:
-    """The level that a word is, in upper or lower case and with blanks around it; None where it is none."""
+    """Parse a level, in any case and with blanks around it; None for other words."""
     if not isinstance(word, str):
         return None
     return _LEVEL_BY_WORD.get(word) or _LEVEL_BY_WORD.get(word.strip(_BLANKS).lower())
 
 
 def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
-    """The scores that are levels, by factor; any other counts as missing."""
+    """Keep the scores that are levels, by factor; others count as missing."""
     found = {factor: level_of(word) for factor, word in scores.items()}
     return {factor: level for factor, level in found.items() if level is not None}
 
 
 def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
-    """The record that counts of each id, by first appearance: a good one before others, else the last.
+    """Choose the line that counts for each id, by first appearance: a good one before others, else the last.
 
     A good one that was asked for again in vain counts the askings of the failed one too, so that the
     next asking goes on from there.
@@ -457,8 +457,8 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
 
 
 def level_sql(word: str, then: Mapping[Level, str]) -> str:
-    """What `level_of` a word is turned into, NULL where that is None. Almost all are spelled as we spell
-    them: only others are looked at twice."""
+    """Make the SQL form of `level_of`: each level mapped to a value, NULL otherwise. Usual spellings are
+    tried first."""
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
@@ -475,15 +475,16 @@ PROMPT_SQL = "prompt IS NOT NULL"
 RESPONSE_SQL = "response IS NOT NULL"
 SCORES_SQL = f"(label_scores IS NOT NULL OR list_contains({_ARE_LEVELS}, true))"
 VALUE_SQL = "value IS NOT NULL"
-"""Whether a line's columns hold the value of an item, an answer, an evaluation, a benchmark's judgment."""
+"""SQL condition: the line holds the value of an item, answer, evaluation or benchmark judgment."""
 
 
 def good_sql(holds_value: str) -> str:
-    """`is_good` of a line with a column ``status``, as an expression that is never NULL."""
+    """Make the SQL form of `is_good` for a line with a column ``status``; never NULL."""
     return f"coalesce(coalesce(status, 'ok') = 'ok' AND {holds_value}, false)"
 
 
 def counting_sql(table: str) -> str:
-    """The rowids that `by_id` chooses of a table in the order of the lines, with ``key`` and ``failed``."""
+    """Make the SQL that selects the rowids `by_id` chooses, of a table with ``key`` and ``failed`` in line
+    order."""
     chosen = "coalesce(max(rowid) FILTER (NOT failed), max(rowid))"
     return f"SELECT {chosen} FROM {table} GROUP BY key"  # noqa: S608 - names of ours

@@ -1,7 +1,7 @@
-"""Keeping credentials out of what hosts say: the one place that knows how.
+"""Redaction: keep credentials out of answers and messages.
 
-Answers are what is measured, so only what is known to be secret is taken out of them. Messages are for
-people, so whatever looks like a secret goes too. Both happen to a text before anything is cut off it.
+Answers are measured, so only known secrets are removed from them. Messages are for people, so whatever looks
+like a secret goes too. Both happen before a text is cut.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
 # literal texts; `VIEWS` undo what is done to a text character by character.
 
 PART = 8
-"""Characters. Fewer of a secret are no secret; so many in a row are one, where it was cut."""
+"""Characters: shorter parts of a secret are harmless; as many in a row, left over by a cut, are redacted."""
 
 # Placeholders in place of a key ("not-needed") are shorter.
 _LONGEST_WORDS = 20
@@ -41,13 +41,13 @@ _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def ascii_lower(text: str) -> str:
-    """In lower case, of the same length as before."""
+    """Lower-case ASCII letters only, so that the length stays."""
     return text.translate(_LOWER)
 
 
 def is_common(text: str) -> bool:
-    """Whether honest text may well hold it: words of fewer than 20 letters (``ollama``, ``EMPTY``,
-    ``not-needed``), a number of fewer than 16 digits, fewer than 6 different signs."""
+    """Check whether a text is too common to be a secret: words of fewer than 20 letters (``ollama``,
+    ``EMPTY``, ``not-needed``), a number of fewer than 16 digits, fewer than 6 distinct characters."""
     return (
         (len(text) < _LONGEST_WORDS and _WORDS.fullmatch(text) is not None)
         or (len(text) < _LONGEST_NUMBER and text.isdecimal())
@@ -56,13 +56,13 @@ def is_common(text: str) -> bool:
 
 
 def is_weak(secret: str) -> bool:
-    """Whether it is no credential worth the name, and so is not looked for in answers: it `is_common`, or has
-    fewer than 8 characters."""
+    """Check whether a secret is too weak to search answers for: it `is_common`, or has fewer than 8
+    characters."""
     return len(secret) < PART or is_common(secret)
 
 
 def spellings(secret: str) -> list[str]:
-    """The texts that stand for a secret, in lower case; the first is the secret itself."""
+    """List the spellings of a secret in lower case; the secret itself comes first."""
     data = secret.encode()
     texts = [
         secret,
@@ -89,9 +89,9 @@ def _base64(data: bytes) -> Iterator[str]:
 
 
 class TextView(NamedTuple):
-    """A text in lower case, with what stands for a character replaced by that character.
+    """A text in lower case with escapes replaced by the characters they stand for.
 
-    ``starts`` and ``places`` say of each piece where it begins in ``text``, and where it stood before.
+    ``starts`` and ``places`` give, for each piece, its position in ``text`` and in the original.
     """
 
     text: str
@@ -100,7 +100,7 @@ class TextView(NamedTuple):
 
     @classmethod
     def of(cls, text: str, folded: re.Pattern[str]) -> TextView:
-        """``text`` with each match of ``folded``, one of `VIEWS`, replaced by what it means."""
+        """Replace each match of ``folded``, one of `VIEWS`, by its meaning."""
         said: list[str] = []
         starts: list[int] = []
         places: list[tuple[int, int]] = []
@@ -118,7 +118,7 @@ class TextView(NamedTuple):
         return cls(ascii_lower("".join(said)), starts, places)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where ``text[start:end]`` stood before."""
+        """Map ``text[start:end]`` to its span in the original."""
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, at: int) -> tuple[int, int]:
@@ -167,8 +167,8 @@ VIEWS = tuple(
         r"[\W_]+",
     )
 )
-"""What is undone: blanks within, and wide letters; the escapes of URLs, JSON, Python and HTML; whatever is
-no letter or digit. They are apart because each may also eat what is meant as it stands."""
+"""Escapes to undo: inner blanks and wide letters; those of URLs, JSON, Python and HTML; all punctuation.
+Apart, since each may also consume literal characters."""
 
 
 # --- Quick test for texts without secrets
@@ -180,11 +180,10 @@ _LEAST = 4
 
 
 class Traces:
-    """Short texts of which at least one stands in every text that holds one of ``secrets``.
+    """Short texts of which every text that holds one of ``secrets`` contains at least one.
 
-    That is: whole, in any of the forms that `spellings` knows and in any case; or, as it is, at least
-    its first or its last 8 characters. Each trace begins with a sign that is rare, and is only looked for
-    where that is found.
+    That is: whole, in any spelling of `spellings` and any case; or its first or last 8 characters, unescaped.
+    Each trace begins with a rare character, and is searched for only where that occurs.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -279,7 +278,7 @@ class _Place(NamedTuple):
 
 
 class Redactor:
-    """Takes ``secrets`` out of text. What is no credential worth the name (see `is_weak`) stays in answers.
+    """Redacts ``secrets``. Weak ones (see `is_weak`) stay in answers.
 
     ``found`` is called whenever an answer held one. ``names`` are those that models bear openly: a local
     server's key is often its model's name. Such a key is no secret, and a name that is a part of a key stays
@@ -305,13 +304,13 @@ class Redactor:
 
     @property
     def knows_any(self) -> bool:
-        """Whether there is anything that an answer may not hold."""
+        """Whether there is any secret to redact in answers."""
         return bool(self._strong)
 
     def answer(self, text: str) -> str:
-        """An answer without the secrets, in any spelling, and without parts of them at a cut.
+        """Redact an answer: secrets in any spelling, and parts of them at a cut.
 
-        Text that holds none costs about as much as searching it once.
+        A clean text costs about as much as one search.
         """
         if not self._traces.may_be_in(text):
             return text
@@ -321,12 +320,11 @@ class Redactor:
         return redacted
 
     def message(self, text: str) -> str:
-        """What somebody else says in a message, without the secrets and without what looks like one: keys of
-        known hosts, and passwords and keys in URLs."""
+        """Redact a foreign message: secrets, keys of known hosts, passwords and keys in URLs."""
         return without_url_secrets(KEY_SHAPED.sub(REDACTED, self.known(text)))
 
     def known(self, text: str) -> str:
-        """A message of our own without the secrets, nor 8 characters in a row of one."""
+        """Redact our own message: secrets, and any 8 characters in a row of one."""
         if self._strong:
             views = VIEWS if self._traces.may_be_in(text) else VIEWS[:1]
             text = self._without(text, views, strict=True)

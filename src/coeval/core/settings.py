@@ -1,5 +1,5 @@
-"""Settings declared once: a record whose fields say what a flag, a key of a YAML file, a keyword of Python
-and the reference documentation need to know of them.
+"""Settings declared once, as a record: flags, YAML keys, Python keywords and the reference are derived from
+it.
 
 A field is ``name: Annotated[type, Setting(...)] = default``. Ranges are `msgspec.Meta`, where the bounds of a
 value belong. Its key and its keyword are its name, and its flag the same with hyphens.
@@ -18,7 +18,7 @@ import msgspec
 
 
 class Setting(NamedTuple):
-    """What is said of a field beside its type and default.
+    """Description of a field, beside its type and default.
 
     ``group`` is the section of ``--help``. ``shown`` tells in words what holds without it, where the default
     does not; ``usual`` is that value where the field's None means "nobody has said". ``metavar`` stands for
@@ -37,12 +37,12 @@ class Setting(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The place of its group among all."""
+        """Rank of its group among all groups."""
         return list(type(self.group)).index(self.group)
 
 
 class Declared(NamedTuple):
-    """A field of a record of settings. ``kinds`` are the types that its value may have, but for None."""
+    """A declared field of a settings record. ``kinds`` are its types except None."""
 
     name: str
     default: Any
@@ -55,30 +55,30 @@ class Declared(NamedTuple):
 
     @property
     def bounds(self) -> msgspec.Meta:
-        """The range of its numbers."""
+        """Range of its numbers."""
         extras = (extra for kind in self.kinds for extra in _extras(kind))
         return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), msgspec.Meta())
 
     @property
     def plain_kind(self) -> Any:
-        """Its type where JSON or YAML is read: text in the place of a path."""
+        """Type in JSON or YAML: text in place of a path."""
         return Union[(*(kind for kind in self.kinds if kind is not Path), *_text_for(self.kinds), None)]
 
 
 @cache
 def declared(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
-    """The fields of ``record`` that are settings, by name, those of its bases first."""
+    """Return the settings of ``record`` by name, those of its bases first."""
     return {field.name: field for field in _declared(record)}
 
 
 def in_groups(record: type[msgspec.Struct]) -> list[Declared]:
-    """The same, in the order of their groups; in each, the record's own before those of its bases."""
+    """Return the settings by group; within each, the record's own before those of its bases."""
     own = record.__annotations__
     return sorted(declared(record).values(), key=lambda field: (field.setting.rank, field.name not in own))
 
 
 def usual(record: type[msgspec.Struct]) -> dict[str, Any]:
-    """What holds of the fields in the place of None, by name."""
+    """Return the value that each field's None stands for, by name."""
     return {
         name: field.setting.usual
         for name, field in declared(record).items()
@@ -96,7 +96,7 @@ def _declared(record: type[msgspec.Struct]) -> Iterator[Declared]:
 
 
 def bare(kind: Any) -> Any:
-    """A type without its range."""
+    """Strip the range from a type."""
     return get_args(kind)[0] if _extras(kind) else kind
 
 
@@ -117,5 +117,5 @@ def _extras(hint: Any) -> tuple[Any, ...]:
 
 
 def members(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type."""
+    """List the types of a union, or the one type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

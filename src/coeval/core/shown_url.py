@@ -1,4 +1,4 @@
-"""URLs as they may be shown: a key may stand in each part of one but its scheme and its host."""
+"""URLs without credentials: a key may be in any part but the scheme and the host."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _NAMES_BELOW = frozenset({"$defs", "definitions", "patternProperties", "properti
 
 
 def is_credential_name(name: str) -> bool:
-    """Whether a field so named holds a credential: ``api_key``, ``x-auth``, ``pwd``, ``extra_headers``."""
+    """Check whether a field's name suggests a credential: ``api_key``, ``x-auth``, ``pwd``,
+    ``extra_headers``."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:
         return False
@@ -61,7 +62,7 @@ def is_credential_name(name: str) -> bool:
 
 
 def credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where plain data has a field that is named like a credential and holds something, at any depth.
+    """Find the non-empty fields of plain data whose names suggest credentials, at any depth.
 
     A pair of a ``name`` and a ``value``, as headers are written, is such a field too; what a JSON schema
     describes is none.
@@ -95,9 +96,9 @@ KNOWN_KEY = re.compile(
     r"\b(?:sk|gsk|hf|csk|di|xai|nvapi|pplx)[-_](?=[\w*-]*[\d*])[\w*-]{8,}"
     r"|\b(?:AIza[\w-]{16,}|A[KS]IA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?)"
 )
-"""A key of a known host, or what is left of one that is masked."""
+"""A key of a known host, masked or not."""
 KEY_SHAPED = re.compile(rf"{KNOWN_KEY.pattern}|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=*-]{{8,}}")
-"""Also what follows the name of a scheme of authentication."""
+"""The same, and the value after an authentication scheme."""
 
 _NAMED = re.compile(r"(?:key|token|secret|passw\w*|auth|bearer)[-_.~=:].*\d", re.IGNORECASE)
 _LONG = re.compile(r"\b(?![0-9a-f]{40}\b)(?=(?:[a-z]*\d){2})(?=(?:\d*[a-z]){4})[a-z0-9]{16,}", re.IGNORECASE)
@@ -107,20 +108,20 @@ _SIGNED = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])(?=.*[!$&*+,;~])[\x21-\x7e]
 
 
 def is_key_like(text: str) -> bool:
-    """Whether a part of a URL looks like a key: by its shape, its name, or for letters and digits at random.
+    """Check whether a part of a URL looks like a key: by its shape, its name, or random letters and digits.
 
-    A UUID does not, for hosts call accounts so; nor does a revision of git.
+    UUIDs, which hosts use for accounts, and git revisions are no keys.
     """
     return any(shape.search(text) for shape in (KEY_SHAPED, _NAMED, _LONG, _MIXED))
 
 
 def is_password_like(text: str) -> bool:
-    """Whether it holds what is as passwords are asked to be: 8 signs or more, of all four kinds."""
+    """Check whether a text looks like a password: 8 characters or more, of all four kinds."""
     return any(map(_SIGNED.fullmatch, text.split()))
 
 
 HIDDEN = "***"
-"""What is shown in place of a credential that stands in a setting."""
+"""Shown in place of a credential in a setting."""
 
 _SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)"
 _REST = r"(?P<host>[^/?#@\s]*)(?P<path>[^?#\s]*)(?:\?(?P<query>[^#\s]*))?(?:#(?P<fragment>\S*))?"
@@ -134,7 +135,7 @@ _QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
 
 
 def shown_url(url: str) -> str:
-    """An address from the configuration or the environment, without what may be secret in it.
+    """Strip user, password, query, fragment and key-like path parts from a URL; hide a text that is no URL.
 
     That is the user and password, the query, the fragment, and what looks like a key in the path. All of
     what is no URL is hidden.
@@ -149,7 +150,7 @@ def shown_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """What of an address that we ask is, or may be, a credential."""
+    """List the parts of a URL that are, or may be, credentials."""
     parts = _SET.fullmatch(url)
     if parts is None:
         return
@@ -165,7 +166,7 @@ def url_secrets(url: str) -> Iterator[str]:
 
 
 def without_url_secrets(text: str) -> str:
-    """A message without passwords in the URLs that it mentions, nor keys in their paths and queries."""
+    """Redact passwords, and keys in paths and queries, of the URLs in a message."""
     return _MENTIONED.sub(_mentioned, text) if "://" in text else text
 
 

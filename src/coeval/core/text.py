@@ -66,8 +66,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def head_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
-    """How many characters of a filled template stand before the first of the variables ``varying``: with
-    these, prompts begin alike that differ in those alone."""
+    """Count the characters of a filled template before the first of the variables ``varying``: the prefix
+    that such prompts share."""
     length = 0
     for at, piece in enumerate(_pieces(template)):
         if at % 2 and piece in varying:
@@ -99,20 +99,20 @@ def _pieces(template: str) -> tuple[str, ...]:
 
 
 def placeholders(template: str) -> list[str]:
-    """The variables a template uses, each once, in order of first use."""
+    """List the variables of a template, each once, in order of first use."""
     names = (token.group(1) for token in _TEMPLATE_TOKEN.finditer(template))
     return list(dict.fromkeys(name for name in names if name is not None))
 
 
 class Extracted(NamedTuple):
-    """A JSON object or array found in a reply; ``repaired`` if it was not valid as it stood."""
+    """A JSON object or array found in a reply; ``repaired`` if it was not valid."""
 
     value: Any
     repaired: bool
 
 
 def extract_json(text: str) -> Extracted:
-    """The first JSON object in a model's reply (or array, where there is no object outside one).
+    """Extract the first JSON object of a reply (or array, where no object is outside one).
 
     Fences and prose around it are ignored; damaged JSON (single quotes, raw line breaks, a cut-off
     end) is repaired, and the result says so. Lone surrogates, which no file can hold, become ``?``.
@@ -135,13 +135,13 @@ def extract_json(text: str) -> Extracted:
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A JSON object's keys and values as they stand: a repeated key as often as it does."""
+    """Keys and values of a JSON object in order, repeated keys included."""
 
 
 def every_json(text: str) -> Iterator[Any]:
-    """Every valid object or array in a reply, from its fence on where it has one; objects as `Pairs`.
+    """Yield every valid object or array of a reply, from its fence on if there is one; objects as `Pairs`.
 
-    What is nested too deep ends it, as damage does not: see `extract_json` for what counts.
+    Nesting beyond reason ends it; see `extract_json`.
     """
     fence = _JSON_FENCE.search(text)
     with suppress(RecursionError):
@@ -235,7 +235,7 @@ def _scrubbed(value: Any, source: str) -> Any:
 
 
 def split_reasoning(text: str) -> tuple[str, str | None, bool]:
-    """``(answer, reasoning, unclosed)``: a leading ``<think>…</think>`` apart from the answer.
+    """Split off a leading ``<think>…</think>``: ``(answer, reasoning, unclosed)``.
 
     A bare ``…</think>`` prefix counts too (chat templates may write the opening tag themselves).
     An unclosed ``<think>`` is all reasoning: the answer is empty and ``unclosed`` is True. Text
@@ -254,7 +254,7 @@ def split_reasoning(text: str) -> tuple[str, str | None, bool]:
 
 
 def cut_to_bytes(text: str, most: int) -> str:
-    """The beginning of ``text`` that takes at most ``most`` bytes of UTF-8, cut between characters."""
+    """Cut ``text`` to at most ``most`` bytes of UTF-8, between characters."""
     if len(text) * 4 <= most:
         return text
     data = text.encode("utf-8", "surrogatepass")
@@ -262,7 +262,7 @@ def cut_to_bytes(text: str, most: int) -> str:
 
 
 def digest(*parts: str) -> str:
-    """16 hex digits that stand for ``parts``: BLAKE2b over each part with its length before it."""
+    """Hash ``parts`` to 16 hex digits: BLAKE2b over each part preceded by its length."""
     hashed = _UNFED.copy()  # a third quicker than a new one: every answer of a run is hashed on resuming
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -271,19 +271,19 @@ def digest(*parts: str) -> str:
 
 
 def canonical(obj: object) -> str:
-    """``obj`` as JSON in one spelling: keys sorted, no blanks; equal objects, equal text."""
+    """Encode as canonical JSON: sorted keys, no blanks; equal objects give equal text."""
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def listed(texts: Iterable[str], most: int = 8) -> str:
-    """The texts with commas; of many, the first ones and how many there are besides."""
+    """Join texts with commas; of many, the first ones and the number of others."""
     shown = list(texts)
     more = len(shown) - most
     return ", ".join(shown[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def dollars(usd: float) -> str:
-    """``$1,234.50``; below ten cents to a hundredth of one."""
+    """Format dollars, ``$1,234.50``; amounts below ten cents to a hundredth of one."""
     usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits
     if usd >= 0.1 or not usd:
         return f"${usd:,.2f}"
@@ -291,12 +291,12 @@ def dollars(usd: float) -> str:
 
 
 def limit_in_dollars(usd: float) -> str:
-    """A limit that somebody set, with all the digits that they gave: ``$20.00``, ``$0.00005``."""
+    """Format a limit with all the digits its user gave: ``$20.00``, ``$0.00005``."""
     return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
 
 
 def dollars_beyond(limit: float, *amounts: float) -> list[str]:
-    """Amounts that together exceed a limit, with so many digits that this is seen."""
+    """Format amounts with enough digits to show that their sum exceeds a limit."""
     for digits in range(4, 9):
         shown = [round(usd, digits) for usd in amounts]
         if all(shown) and sum(shown) > limit:
@@ -305,19 +305,19 @@ def dollars_beyond(limit: float, *amounts: float) -> list[str]:
 
 
 def dollar_rate(usd: float) -> str:
-    """``0.60`` and ``0.075``, as prices are written: two digits behind the point, or as many as it takes."""
+    """Format a price, ``0.60`` or ``0.075``: two decimals, or as many as needed."""
     return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
 
 
 def numbered(number: int, noun: str) -> str:
-    """``1 model``, ``1,200 models``."""
+    """Format a count with its noun: ``1 model``, ``1,200 models``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def fold_name(name: str) -> str:
-    """A name without its spelling's accidents: two names are the same if this is equal.
+    """Fold a name for comparison: two names are the same if this is equal.
 
-    Case, Unicode compatibility, and whether words are parted by blanks, underscores or hyphens do
-    not count; a sign at either end does (``A-`` is not ``A``).
+    Case, Unicode compatibility, and the separator of words (blank, underscore, hyphen) do not count; a sign
+    at either end does (``A-`` is not ``A``).
     """
     return _SEPARATORS.sub(" ", unicodedata.normalize("NFKC", name).casefold().strip())

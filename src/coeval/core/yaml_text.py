@@ -1,4 +1,4 @@
-"""How YAML of others is read: as nodes, each with its line, bounded in depth and in number."""
+"""Foreign YAML as nodes with line numbers, bounded in depth and number."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _PLAIN = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "value")}
 
 
 def yaml_reader() -> YAML:
-    """A reader that makes plain data only, and keeps to itself that an anchor is set twice, as YAML allows:
-    its warning would quote lines of the file, and one of them may hold a key."""
+    """Make a reader of plain data that stays silent on anchors set twice, which YAML allows: its warning
+    would quote lines that may hold a key."""
     reader = YAML(typ="safe", pure=True)
     reader.composer.warn_double_anchors = False
     return reader
 
 
 class YamlNode(msgspec.Struct, kw_only=True):
-    """``line`` counts from 1; ``tag`` is one that is not usual here, else empty."""
+    """A node. ``line`` counts from 1; ``tag`` is empty for the usual ones."""
 
     line: int
     tag: str = ""
 
 
 class Scalar(YamlNode):
-    """``plain``: without quotes, so it may be a number or the like. ``merge``: the key ``<<``."""
+    """A scalar. ``plain``: unquoted, so perhaps a number; ``merge``: the key ``<<``."""
 
     text: str
     plain: bool
@@ -49,7 +49,7 @@ class Sequence(YamlNode):
 
 
 class Mapping(YamlNode):
-    """``parts``: keys and values in turn."""
+    """A mapping; ``parts`` alternates keys and values."""
 
     parts: list[YamlNode]
 
@@ -59,7 +59,7 @@ class Mapping(YamlNode):
 
 
 class Unusable(Exception):
-    """YAML, but none that is taken."""
+    """YAML that is valid but not accepted."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ class Unusable(Exception):
 
 
 def compose(text: str, most_deep: int, most: int) -> YamlNode | None:
-    """The one document of a text; None where it is empty.
+    """Compose the one document of a text; None where it is empty.
 
     Raises
     ------
