@@ -1,4 +1,4 @@
-"""What hosts say they serve: their models, each with its context window and price where these are known."""
+"""Survey of hosts: the models they list, with context windows and prices where known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATIENCE_S = 30.0
 
 
 class OfferedModel(NamedTuple):
-    """A model by the id that it is asked by; ``context_window`` in tokens, None where nobody tells."""
+    """A listed model by its id; ``context_window`` in tokens, None if unknown."""
 
     id: str
     context_window: int | None
@@ -42,8 +42,8 @@ class OfferedModel(NamedTuple):
 
 
 class HostReport(NamedTuple):
-    """A host as one credential sees it. ``models`` in the order of their ids, or the ``problem`` in their
-    place, in a line. ``names``: those of the models that are asked there, by id."""
+    """A host as one credential sees it: ``models`` by id, or a one-line ``problem``. ``names``: the
+    configured models served there, by id."""
 
     interface: str
     account: str | None
@@ -54,8 +54,7 @@ class HostReport(NamedTuple):
 
 
 def everywhere(keys: Keys) -> list[ModelSpec]:
-    """A model of no name for each interface that can be asked with a credential that was found, and for each
-    account of the key files."""
+    """Make a nameless model for each interface with a credential, and for each account of the key files."""
     found = [
         ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
@@ -69,7 +68,7 @@ def everywhere(keys: Keys) -> list[ModelSpec]:
 
 
 def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
-    """Those of models that are asked over HTTP."""
+    """Keep the models that are served over HTTP."""
     return [
         spec
         for spec in specs
@@ -78,8 +77,7 @@ def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
 
 
 async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
-    """A report on each host and credential that models are asked with, all at once, in the order of the
-    models; no model is asked.
+    """Query all hosts and credentials at once, in the order of the models; no model is called.
 
     Raises
     ------

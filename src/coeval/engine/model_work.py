@@ -1,4 +1,4 @@
-"""A record that one model is asked for: what every such work shares."""
+"""Work of one model on one record."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from coeval.models.catalog import HOSTS
 # timeouts, limits, batch): so that nothing is ever relabelled.
 
 RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
-"""Where requests wait for one endpoint, judging goes before answering before generating."""
+"""Priority at a shared endpoint: judging before answering before generating."""
 
 _NO_PART = frozenset({"latency_s", "device"})
 
 
 class Recipe(NamedTuple):
-    """``hash`` (12 hex digits) and the parts it stands for, by name: ``interface``,
-    ``parameters.temperature (judge)``; texts by their digest."""
+    """A recipe's ``hash`` (12 hex digits) and its parts by name: ``interface``, ``parameters.temperature
+    (judge)``; texts by their digest."""
 
     hash: str
     parts: dict[str, str]
@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
 def recipe(
     spec: ModelSpec, role: Role, sampling: SamplingParameters, system: str | None, others: Mapping[str, Any]
 ) -> Recipe:
-    """The recipe of what a model says in ``role``; ``others`` are parts of the asker's own."""
+    """Make the recipe of a model's output in ``role``; ``others`` are further parts."""
     parts: dict[str, Any] = {"interface": spec.interface, "parameters.model": spec.model}
     parts |= {f"parameters.{name} ({role})": value for name, value in sampling.named().items()}
     host = HOSTS.get(spec.interface)  # none for an ``auto`` that is only counted, not asked
@@ -69,7 +69,7 @@ def recipe(
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """The names of the parts that differ between two recipes."""
+    """Name the parts in which two recipes differ."""
     names = list(new) + [name for name in old if name not in new]
     return [name for name in names if old.get(name) != new.get(name)]
 
@@ -101,16 +101,16 @@ class RoleModel:
     def prompt(
         self, values: Mapping[str, str], schema: Schema | None = None, varying: Collection[str] = ()
     ) -> Request:
-        """What is asked by the template, for one item; ``varying`` are the values that differ in other
-        requests for the same item, if there are any."""
+        """Fill the template for one item; ``varying`` are the values that differ between requests for that
+        item."""
         filled = {**self.fields, **values}
         text = fill(self.template, filled)
         shared = head_length(self.template, filled, varying) if varying else 0
         return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)
 
     def request(self, asked: Request, purpose: Purpose, key: str, attempt: int) -> Request:
-        """``asked`` as this model is asked it, for the record ``key``: with its system prompt, sampling and
-        seed; ``attempt`` counts from 0 over all starts."""
+        """Make the request for the record ``key``, with system prompt, sampling and seed; ``attempt`` counts
+        from 0 over all starts."""
         call = CallId(key, self.sample, attempt)
         return msgspec.structs.replace(
             asked,
@@ -125,8 +125,7 @@ class RoleModel:
 
 
 def own_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int) -> int | None:
-    """``run_seed`` where the engine's own seeds are sent: to hosts that take them, unless the user sets
-    one."""
+    """Return ``run_seed`` for hosts that take seeds, unless the user sets one."""
     host = HOSTS.get(spec.interface)
     return run_seed if host is not None and host.seeds_by_default and sampling.seed is None else None
 
@@ -144,8 +143,7 @@ _PURPOSE: dict[Role, Purpose] = {
 
 
 class Asking(NamedTuple):
-    """What every work needs to ask: the open models, and how often a record is asked for anew, beside the
-    transport's own attempts."""
+    """The open models, and the retries of a record beyond the transport's."""
 
     models: Mapping[str, Model]
     retries: int
@@ -182,11 +180,12 @@ class ModelWork(ABC, Generic[KeptT]):
 
     @abstractmethod
     def question(self, attempt: int, /) -> Request:
-        """What is asked, without what the model's role adds; ``attempt`` counts from 0 over all starts."""
+        """Make the messages of the request, without the role's own; ``attempt`` counts from 0 over all
+        starts."""
 
     @abstractmethod
     def read(self, completion: Completion) -> dict[str, Any]:
-        """The fields that an answer gives. Raises ReplyError where it gives none."""
+        """Parse the record's fields from an answer; raises ReplyError where it gives none."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]: ...
@@ -221,7 +220,7 @@ class ModelWork(ABC, Generic[KeptT]):
         read: Callable[[Completion], ValueT],
         tally: Tally,
     ) -> Coroutine[Any, Any, ValueT]:
-        """As `engine.work.ask`, of the model in its role; ``key`` names the record, or a part of it."""
+        """Ask the role's model as `engine.work.ask` does; ``key`` names the record, or a part of it."""
 
         def make(again: int) -> Request:
             attempt = self.tried + again
@@ -232,13 +231,13 @@ class ModelWork(ABC, Generic[KeptT]):
 
 
 def reason(error: Exception) -> Failure:
-    """Why a record holds no value."""
+    """Make the Failure of an error."""
     kind, message = (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", named(error))
     return Failure(kind, message[:LONGEST_MESSAGE] or type(error).__name__)
 
 
 def spoken(completion: Completion, who: str) -> str:
-    """The answer's text. Raises Refused where the model declined; ``who`` it is, in words."""
+    """Return the answer's text; raises Refused where the model declined. ``who`` names it."""
     if completion.refusal is not None:
         raise Refused(f"{who} declined: {completion.refusal[:200]}", raw=completion.refusal)
     return completion.text

@@ -1,4 +1,4 @@
-"""Trying the models of a session before anything depends on them."""
+"""Probe the models of a session before any work depends on them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Probing", "probe_models", "silent", "try_models"]
 
 
 class Probing(NamedTuple):
-    """Which models are tried: all, those with work left, none; and whether one that does not answer ends the
-    start, or is only told."""
+    """Which models are probed (all, those with missing work, none), and whether a failure ends the start or
+    only warns."""
 
     mode: Literal["full", "resume", "disable"] = "full"
     on_fail: Literal["abort", "warn"] = "abort"
 
 
 async def try_models(session: Session, probing: Probing, owing: Collection[str] | None) -> list[ProbeResult]:
-    """Find out which models can be asked, and write ``probe_results.json``.
+    """Probe the models and write ``probe_results.json``.
 
-    ``owing`` are the models that have work; None while all may have some. Where none has, none is tried.
+    ``owing`` are the models with missing work, None while unknown; if empty, none is probed.
 
     Raises
     ------
@@ -48,7 +48,7 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
 
 
 async def probe_models(session: Session, probing: Probing, owing: Collection[str] | None) -> None:
-    """`try_models` before a start.
+    """Probe the models as `try_models` does, before a start.
 
     Raises
     ------
@@ -85,10 +85,10 @@ def _asked(
 
 
 def silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
-    """A line for each model that does not answer, with the reason.
+    """Return a line for each model that does not answer, with the reason.
 
-    One that has used up its ceiling is not probed. That is no reason to stop the others, for its work will
-    be a gap: it is told by ``warn``.
+    A model at its ceiling is not probed and does not stop the others; its work stays missing, which ``warn``
+    reports.
     """
     for result in results:
         if result.error is None:

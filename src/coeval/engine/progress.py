@@ -1,4 +1,4 @@
-"""Counts of a running flow, kept off the hot path and shown by whoever looks."""
+"""Progress counts of a run, off the hot path."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from coeval.core.records import Purpose, Usage
 from coeval.core.text import dollars
 
 PACE_S = 60
-"""The time left is told by the pace of about the last minute: hosts quicken, slow down, and come back."""
+"""Seconds over which the pace is measured: hosts speed up, slow down and come back within minutes."""
 LEAST_MADE = 3
-"""A pace is told by no fewer records than this."""
+"""Records needed for a pace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A number of calls, or of the records that they make, or the range it falls in."""
+    """A number of calls or records, or its range."""
 
     low: int
     high: int
@@ -68,7 +68,7 @@ class PhaseCount:
 
     @property
     def ended(self) -> int:
-        """Records owed at the start of which it is known what became of them."""
+        """Missing records that are done, failed, skipped or cut off."""
         return self.done + self.failed.total() + self.not_asked
 
     @property
@@ -77,13 +77,13 @@ class PhaseCount:
 
     @property
     def calls_per_s(self) -> float | None:
-        """Calls answered per second since the phase began to ask; None under a second."""
+        """Return calls per second since the phase began; None within the first second."""
         if self.began is None or self.latest - self.began < 1.0:
             return None
         return self.calls / (self.latest - self.began)
 
     def mark(self, now: float) -> None:
-        """Remember how far the phase had come: told once a second, from ``next_mark`` on."""
+        """Record the phase's progress; called once a second from ``next_mark`` on."""
         self._marks.append((now, self._made))
         self.next_mark = now + 1.0
 
@@ -92,7 +92,7 @@ class PhaseCount:
         return self.done + self.failed.total()
 
     def remaining_s(self, now: float) -> float | None:
-        """Seconds left at the pace of about the last minute; None without a pace, or with nothing left."""
+        """Estimate the seconds left at the pace of the last minute; None without a pace or remaining work."""
         left = self.owed - self.ended
         if left <= 0 or not self._marks:
             return None
@@ -104,9 +104,9 @@ class PhaseCount:
 
 
 class Board:
-    """What a display needs to know, and all it needs to know.
+    """Progress of all phases, for displays.
 
-    ``fed_by`` names, for a phase whose records are made from those of another one, this other one.
+    ``fed_by``: phase → the phase whose records it needs.
     """
 
     def __init__(
@@ -122,25 +122,25 @@ class Board:
         self.started = clock()
 
     def expect(self, phase: str, *, recorded: int, owed: int, calls: Calls) -> None:
-        """Set what a phase holds already, owes still, and will ask for that."""
+        """Set a phase's recorded and missing records, and the calls they need."""
         count = self.phases[phase]
         count.recorded, count.owed, count.expected = recorded, owed, calls
 
     def correct(self, phase: str, records: int) -> None:
-        """So many more (or fewer) records are owed than was foreseen."""
+        """Add so many (or, if negative, fewer) missing records than planned."""
         count = self.phases[phase]
         count.owed += records
         count.expected += Calls(records, records)
 
     def stands(self, phase: str, records: int, calls: int) -> None:
-        """So many records that were to be made are there already; their calls are not made."""
+        """Count so many missing records as recorded already, without calls."""
         count = self.phases[phase]
         count.recorded += records
         count.owed -= records
         count.expected += Calls(-calls, -calls)
 
     def begun(self, phase: str) -> None:
-        """A work of the phase is about to be asked for."""
+        """Count a work as begun."""
         count = self.phases[phase]
         if count.began is None:
             count.began = self.clock()
@@ -149,10 +149,9 @@ class Board:
     def ended(
         self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
     ) -> None:
-        """A record of the phase was kept after ``calls`` askings.
+        """Count a record as made after ``calls`` requests.
 
-        ``failed`` is the kind of its failure, if it is one; ``lacking``: it is good but not whole,
-        and stays owed.
+        ``failed`` is its failure's kind, if any; ``lacking``: it is good but incomplete, and stays missing.
         """
         count = self.phases[phase]
         count.latest = now = self.clock()
@@ -173,24 +172,24 @@ class Board:
                 count.cost_usd += usage.cost_usd
 
     def left(self, phase: str, gap: Gap) -> None:
-        """A work was not asked for, and stays owed."""
+        """Count a work as skipped; its record stays missing."""
         self.phases[phase].gaps[gap.kind] += 1
 
     def waits(self, phase: str) -> None:
-        """A work waits for a batch job."""
+        """Count a work that waits for a batch job."""
         self.phases[phase].pending += 1
 
     def begin_round(self) -> None:
-        """All that waits is tried again."""
+        """Begin a round that tries all waiting works again."""
         for count in self.phases.values():
             count.pending = 0
 
     def cut_off(self, phase: str, records: int) -> None:
-        """So many records of the phase cannot be made: what they would be made from did not come."""
+        """Count records that cannot be made since their input is missing."""
         self.phases[phase].cut_off += records
 
     def remaining_s(self, phase: str) -> float | None:
-        """Seconds left of a phase, no fewer than of the one that feeds it; None where it cannot be told."""
+        """Estimate the seconds left of a phase, at least that of the phase feeding it; None if unknown."""
         own = self.phases[phase].remaining_s(self.clock())
         feeder = self._fed_by.get(phase)
         if own is None or feeder is None:
@@ -199,41 +198,41 @@ class Board:
 
 
 STOPPING = "stopping: waiting a few seconds for requests on the wire (again: stop at once)"
-"""What whoever looks on is told at the first interruption."""
+"""Message at the first interruption."""
 
 
 class Watcher(Protocol):
-    """Somebody who looks on: told what happens, and shown the board once there is something to count."""
+    """Observer of a run: receives messages and the board."""
 
     def note(self, message: str) -> None: ...
 
     def warn(self, message: str) -> None:
-        """What may not be as it was meant."""
+        """Report something that may not be as intended."""
 
     def begin(self, board: Board) -> None: ...
 
 
 class Unwatched:
-    """Nobody."""
+    """Observer that shows nothing."""
 
     def note(self, message: str) -> None:
-        """Nobody listens; the log has it."""
+        """Ignore; the log has it."""
 
     def warn(self, message: str) -> None:
-        """Likewise."""
+        """Ignore; the log has it."""
 
     def begin(self, board: Board) -> None:
-        """Nobody looks."""
+        """Ignore."""
 
 
 # --- Phase counts in words
 
 
 class Figures(NamedTuple):
-    """What there is to say of a phase, each as text; empty where there is nothing to say.
+    """Figures of a phase as text; empty where there is nothing to report.
 
-    ``records``: good ones of those planned; ``calls``: so far, of those expected; ``cost``: with a + where
-    more was paid whose price is unknown, empty where nothing was; ``in_batches`` wait for batch jobs.
+    ``records``: good of planned; ``calls``: made of expected; ``cost``: with a + where further costs are
+    unknown; ``in_batches``: waiting for batch jobs.
     """
 
     records: str
@@ -268,14 +267,14 @@ def figures(board: Board, count: PhaseCount) -> Figures:
 
 
 def sentence(board: Board, count: PhaseCount) -> str:
-    """All figures of a phase with their names, in one line."""
+    """Format all figures of a phase in one line."""
     shown = figures(board, count)
     named = [f"{figure} {name}" for figure, name in zip(shown[:-1], HEADINGS, strict=False) if figure]
     return f"{count.name}: {', '.join(named)}" + (f", ETA {shown.eta}" if shown.eta else "")
 
 
 def short(number: int) -> str:
-    """1,234 → 1.2k: enough to watch."""
+    """Abbreviate a count: 1,234 → 1.2k."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= limit:
             return f"{number / limit:.1f}{unit}"
@@ -283,7 +282,7 @@ def short(number: int) -> str:
 
 
 def clock(seconds: float) -> str:
-    """83 → 1:23."""
+    """Format seconds: 83 → 1:23."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -294,10 +293,10 @@ def clock(seconds: float) -> str:
 
 @dataclass(slots=True)
 class ModelCount:
-    """Records planned, records owed, and the calls that owed ones will make.
+    """Records planned, records missing, and the calls those need.
 
-    ``spared`` are those among the owed records, and ``spared_calls`` those among the calls, that are not made
-    where a lost item comes again the same, and so keeps its answers, or a lost answer its judgments.
+    ``spared`` of the missing records and ``spared_calls`` of the calls are not made where a lost item is
+    regenerated unchanged and keeps its answers, or a lost answer its judgments.
     """
 
     planned: int = 0
@@ -316,19 +315,19 @@ class ModelCount:
 
 @dataclass(slots=True)
 class WorkCounts:
-    """``by_model``: by phase, task and the name of who makes the records (labels are compared by
-    ``exact_match``)."""
+    """Counts ``by_model``: by phase, task and the maker of the records (``exact_match`` for label
+    comparisons)."""
 
     by_model: dict[tuple[Purpose, str, str], ModelCount] = field(default_factory=dict)
 
     def of(self, phase: Purpose, task: str, model: str) -> ModelCount:
-        """The count of this place, to be added to."""
+        """Return the count of one place, for adding to it."""
         return self.by_model.setdefault((phase, task, model), ModelCount())
 
     def total(
         self, phase: Purpose | None = None, *, task: str | None = None, model: str | None = None
     ) -> ModelCount:
-        """The sum of a phase, of a task, of a model: of all that is named."""
+        """Sum the counts of a phase, a task, a model, or several of these."""
         found = ModelCount()
         for place, count in self.by_model.items():
             if all(wanted in (None, part) for wanted, part in zip((phase, task, model), place, strict=True)):
@@ -336,5 +335,5 @@ class WorkCounts:
         return found
 
     def owing(self) -> set[str]:
-        """Who is to make records that are owed."""
+        """List the makers of missing records."""
         return {name for (_, _, name), count in self.by_model.items() if count.owed}

@@ -1,6 +1,6 @@
-"""Asking under way, whatever is asked for: models, ledger, journal and board, and an account of every end.
+"""Session: models, ledger, journal and progress of one start, whatever it works on.
 
-Pipeline and benchmarks say which works there are, what follows from a record and where it is kept.
+Pipeline and benchmarks supply the works, what follows from a record and where it is stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = logging.getLogger("coeval")
 
 
 class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A work item that failed, or a line that was cut off; ``phase`` is a task's label in a benchmark."""
+    """A failed work item or a torn line; ``phase`` is the task's label in a benchmark."""
 
     at: str
     phase: str
@@ -57,7 +57,7 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
-    """Keeps what a crash left of a last line; its record is owed again."""
+    """Note a torn last line in the error log; its record is missing again."""
     log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
     return ErrorLine(
         at=now(),
@@ -77,11 +77,11 @@ T = TypeVar("T")
 # A person waits for the sentence; hosts change over seconds.
 LOOK_S = 1.0
 AGAIN_AFTER_S = 60.0
-"""A host that is still in trouble is named again."""
+"""Seconds between two messages about the same troubled host."""
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event, message: str) -> T:
-    """The result of ``work``, or Draining with ``message`` as soon as the run is interrupted."""
+    """Await ``work``; raise Draining with ``message`` as soon as the run is interrupted."""
     working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(interrupt.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -102,9 +102,8 @@ async def telling_of_hosts(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Meanwhile, say of each host that gives nothing but failures what they are (see `Http.troubles`), and
-    why the throttle is not shared, if it is not; in the end, which hosts have repeated a credential: their
-    answers are kept without it, so they are not as they were."""
+    """Report, while entered, hosts that only fail (see `Http.troubles`) and a throttle that is not shared; on
+    exit, hosts that repeated a credential, whose answers were redacted."""
     telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
     try:
         yield
@@ -136,19 +135,20 @@ async def _tell(
 
 
 USAGE_INTERVAL_S = 1.0
-"""How much later than they were sent requests without a ceiling may be counted on disk."""
+"""Delay before requests without a ceiling are counted on disk."""
 DRAIN_S = 5.0
-"""How long requests on the wire may still finish after an interruption."""
+"""Seconds for requests in flight to finish after an interruption."""
 
 
 @dataclass(slots=True)
 class Session:
-    """What all works of a run share. Setting ``context.interrupt`` ends it, saving all that is finished.
+    """Shared state of all works of a run. Setting ``context.interrupt`` ends it and saves all finished
+    records.
 
-    Works that wait for batch jobs are done in rounds: `carry_out` does what can be done now, and as long as
-    there is `another_round`, all that is owed then is walked over again. Afterwards ``stopped`` says which
-    models were given up and why, ``interrupted`` whether somebody ended it. ``clears_batches`` is for whoever
-    has walked over all there is: what jobs have brought is not kept any longer.
+    Works that wait for batch jobs are done in rounds: `carry_out` does what it can, and while there is
+    `another_round`, all missing work is walked again. Afterwards ``stopped`` names the models given up and
+    why, ``interrupted`` whether the user ended it. Set ``clears_batches`` once all works were walked: results
+    of jobs are deleted then.
     """
 
     models: Models
@@ -170,7 +170,7 @@ class Session:
         keep: Callable[[Work, Kept], None],
         follow: Callable[[Work, Kept], Iterable[Work]],
     ) -> AsyncIterator[Done]:
-        """Do works and what follows from them; keep, count and report each end."""
+        """Run works and what follows from them; record, count and report each outcome."""
         flow: Flow = Flow(keep, follow, begin=self._begin)
         usage = asyncio.create_task(self._write_usage())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
@@ -186,8 +186,8 @@ class Session:
             await asyncio.wait(beside)
 
     def foresee(self, phase: str, model: str, works: int) -> None:
-        """So many works of a phase will ask this model in this round: when all have, what is parked of it
-        need not wait for slower models to be submitted."""
+        """Announce so many works of a phase for this model in this round, so that its batch is submitted once
+        all have come."""
         self._to_come[phase, model] = works
 
     def _count_down(self, work: Work, batches: Batches) -> None:
@@ -198,8 +198,7 @@ class Session:
                 batches.submit(work.model)
 
     async def another_round(self) -> bool:
-        """Submit what is parked, and wait until results of batch jobs have come; False where none will, or
-        nobody waits.
+        """Submit batches and wait for results; False where none will come or the session does not wait.
 
         Raises
         ------
@@ -307,12 +306,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where a folder keeps its account: ``usage`` what was sent to each model and what that took, ``errors``
-    what failed, ``probes`` which models answered before it began, ``jobs`` its batch jobs and ``batches``
-    their requests and results.
-    ``phase_of`` names the phase (or task) that a file of records belongs to; ``budget_usd`` is the most that
-    may be spent, all models together, None: any. ``recorded`` is what the folder's own records took, by
-    model."""
+    """Paths of a folder's accounts: ``usage`` of each model, ``errors``, ``probes``, batch ``jobs`` and the
+    folder ``batches`` of their requests and results. ``phase_of`` names the phase (or task) of a record file;
+    ``budget_usd`` is the budget of all models together, None for no limit; ``recorded`` the usage of the
+    folder's records, by model."""
 
     usage: Path
     errors: Path
@@ -326,8 +323,8 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What a session has from whoever starts it: the keys, who is told of its progress, what ends it, the way
-    to the hosts, where it is not to be the usual one, and what goes by batch jobs."""
+    """What a session's starter supplies: keys, the observer of its progress, the interrupt, the HTTP client
+    if not the usual one, and the batched phases."""
 
     keys: Keys
     watcher: Watcher
@@ -360,7 +357,7 @@ async def opened(
     context: SessionContext,
     terms: Mapping[str, Terms] = MappingProxyType({}),
 ) -> AsyncIterator[Session]:
-    """Hold models, ledger and journal open; ``terms`` are those on which models are asked.
+    """Open models, ledger and journal; ``terms`` are the prices and ceilings of the models.
 
     Raises
     ------
@@ -416,8 +413,7 @@ class _RunLog(logging.FileHandler):
 
 @contextmanager
 def logged(path: Path, level: str) -> Iterator[None]:
-    """Meanwhile, write the package's log of this level and above to the file, which is made with its first
-    line.
+    """Write the package's log of this level and above to a file while entered; the first line creates it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""On what terms the models of a session are asked: their ceilings, and what their tokens cost."""
+"""Terms of a session's models: ceilings and token prices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PRICED_FIELDS = ("service_tier", "speed")
 
 
 class Ceiling(NamedTuple):
-    """How far a model may be asked, over the life of a folder; None: as far as one likes."""
+    """Limits of a model over the life of a folder; None for no limit."""
 
     max_calls: int | None = None
     max_cost_usd: float | None = None
@@ -36,8 +36,7 @@ def terms_of(
     prices: PriceBook,
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
-    """The terms of each model by its name. ``sent`` are the parameters that a model is asked with in each of
-    its roles, by its name: see `tariff_of_roles`.
+    """Make the terms of each model by name. ``sent`` are its parameters in each role; see `tariff_of_roles`.
 
     Raises
     ------
@@ -63,8 +62,7 @@ def terms_of(
 def batched_at_full_price(
     specs: Iterable[ModelSpec], batched: Container[str], terms: Mapping[str, Terms], prices: PriceBook
 ) -> Iterator[str]:
-    """A sentence on each of the ``batched`` models whose jobs cost what live requests do: no share
-    of the live price is known of its interface."""
+    """Warn about each of the ``batched`` models without a known batch discount."""
     for spec in specs:
         costs = terms[spec.name].most is not None
         if spec.name in batched and costs and spec.interface not in prices.table.batch_multipliers:
@@ -76,14 +74,14 @@ def batched_at_full_price(
 
 
 def tariff_of_roles(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
-    """What a model costs that is ``sent`` these parameters in its roles: prices of some providers differ by
-    them. None where nobody knows, or where roles differ in that: nobody can say then what an answer costs."""
+    """Find a model's price when ``sent`` these parameters in its roles, since some prices depend on them.
+    None where unknown, or where roles differ in price."""
     offers = {offer_of(spec, parameters) for parameters in sent}
     return tariff_of(offers.pop(), prices) if len(offers) == 1 else None
 
 
 def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:
-    """What is asked for a model's price; ``sent`` are its parameters."""
+    """Make the price lookup of a model; ``sent`` are its parameters."""
     host = HOSTS[spec.interface]
     body = {**sent, **spec.extra_body}
     context = tuple((name, value) for name in _PRICED_FIELDS if isinstance(value := body.get(name), str))
@@ -100,7 +98,7 @@ def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
-    """What a model costs where it is asked, its host's own word included; None where nobody knows."""
+    """Find a model's price where it is served, including the host's own; None where unknown."""
     tariff = prices.tariff(offer)
     host = HOSTS[offer.interface]
     if tariff is not None or not host.prices:
@@ -118,7 +116,7 @@ def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
 
 
 class AskedUnder(NamedTuple):
-    """A model with the parameters of one of its roles."""
+    """A model with the parameters of one role."""
 
     spec: ModelSpec
     sampling: SamplingParameters
@@ -127,7 +125,8 @@ class AskedUnder(NamedTuple):
 def refuse_boundless(
     asked: Iterable[AskedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
-    """
+    """Check that every model under a budget has a price and a bound on its answers.
+
     Raises
     ------
     UsageError
@@ -161,7 +160,8 @@ def refuse_boundless(
 
 
 def refuse_least(least_usd: float, budget_usd: float, accounts: Collection[ModelAccount], shows: str) -> None:
-    """Nobody is at work in the folder of the ``accounts``; ``shows`` names what shows the costs.
+    """Check that the remaining work fits the budget at its least cost; ``shows`` names the option that shows
+    costs. No process may be at work on ``accounts``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A unit of work, and asking a model until the answer is what was asked for."""
+"""Works, and asking a model until its answer can be parsed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ ValueT = TypeVar("ValueT")
 
 
 class Work(Protocol):
-    """One record to be made.
+    """The making of one record.
 
-    ``weight`` is the number of records that this one may bring about, itself included: it bounds
-    how many are begun ahead of what follows from them. ``model`` is who is asked; ``calls`` how
-    often it has been, so far.
+    ``weight`` is the number of records that may follow from it, itself included: it bounds how many are begun
+    ahead. ``model`` is the model asked; ``calls`` the requests so far.
     """
 
     @property
@@ -59,10 +58,10 @@ class Work(Protocol):
 
 
 class Tally:
-    """What asking for a record cost: tokens of all answers, those that failed among them; the last answer.
+    """Usage of all requests for a record, failed ones included, and the last answer.
 
-    ``attempts`` counts askings for the same thing, ``calls`` all askings: they differ where a
-    record is asked for in several parts.
+    ``attempts`` counts requests for the same thing, ``calls`` all requests: they differ where a record is
+    made in parts.
     """
 
     __slots__ = ("attempts", "calls", "last", "usage")
@@ -80,7 +79,7 @@ class Tally:
         self.usage = usage if self.usage is None else self.usage + usage
 
     def merge(self, other: Tally) -> None:
-        """Take in what asking for another part of the same record cost."""
+        """Add the usage of another part of the same record."""
         self.attempts = max(self.attempts, other.attempts)
         self.calls += other.calls
         self.last = other.last or self.last
@@ -98,9 +97,8 @@ async def ask(
 ) -> ValueT:
     """Ask until ``parse`` accepts the answer, at most ``1 + retries`` times.
 
-    ``make(i)`` is the request of the i-th asking, from 0. A reply that ``parse`` refuses with a
-    `ReplyError`, and a request that failed for a passing reason, is asked anew; what can only
-    fail again is not. ``tally`` counts every asking, whatever comes of it.
+    ``make(i)`` is the i-th request, from 0. A reply that ``parse`` refuses with `ReplyError`, and a request
+    that failed for a passing reason, is retried. ``tally`` counts every request.
 
     Raises
     ------
@@ -144,15 +142,15 @@ def _parsed(parse: Callable[[Completion], ValueT], completion: Completion, reque
 # the wire is not decided here but by the endpoints' limiters, which serve downstream work first.
 
 ROOM = 16_384
-"""Records begun ahead of being finished: enough to keep thousands of requests in flight, and few
-enough (some 3 KB each) to forget about."""
+"""Records begun ahead of being finished: enough to keep thousands of requests in flight, and at some 3 KB
+each no burden on memory."""
 MIN_STARTED = 8
-"""Works drawn whatever their weight, so that a huge fan-out does not starve the first stage."""
+"""Works begun whatever their weight, so that a huge fan-out does not starve the first stage."""
 
 
 class Done(NamedTuple):
-    """What became of a work: its record, or the gap that left it owed; with neither, it waits for a batch
-    job, and is to be done again when results have come."""
+    """Outcome of a work: its record, or the gap that left it missing; with neither it waits for a batch job
+    and is run again later."""
 
     work: Work
     record: Kept | None
@@ -165,8 +163,8 @@ class Done(NamedTuple):
 
 
 class Flow:
-    """One execution. ``keep`` writes a record; ``follow`` names the works that it brings about;
-    ``begin`` is told of each work before it is asked for."""
+    """One execution of works. ``keep`` stores a record; ``follow`` returns the works that result from it;
+    ``begin`` is called before each work starts."""
 
     def __init__(
         self,
@@ -192,18 +190,18 @@ class Flow:
         return len(self._tasks)
 
     def drain(self) -> None:
-        """Begin nothing more. What runs may finish; the iteration ends when it has."""
+        """Begin no more works. The iteration ends when running ones have."""
         self._draining = True
         self._wake.set()
 
     def cancel(self) -> None:
-        """Give up what still runs: those works stay owed."""
+        """Cancel the running works; their records stay missing."""
         self.drain()
         for task in self._tasks:
             task.cancel()
 
     async def run(self, works: AsyncIterator[Work]) -> AsyncIterator[Done]:
-        """Yield each work's end, in order of completion.
+        """Yield each work's outcome, in order of completion.
 
         Raises
         ------
@@ -279,7 +277,7 @@ class Flow:
 
 
 async def from_iterable(works: Iterable[Work], *, breath: int = 512) -> AsyncIterator[Work]:
-    """An async iterator over ``works`` that lets other tasks run every ``breath`` items."""
+    """Iterate over ``works`` asynchronously, yielding to other tasks every ``breath`` items."""
     for count, work in enumerate(works, 1):
         yield work
         if not count % breath:

@@ -1,8 +1,8 @@
-"""The declared values of a label attribute, and which of them a text is or holds.
+"""Declared values of a label attribute, and finding them in a text.
 
-Two spellings are one value if they differ in Unicode form (NFKC), in case, or in whether their words
-are parted by blanks, ``_`` or ``-``; and, as far as the declared values stay apart, in what stands
-around them: punctuation, quotes, markup.
+Two spellings are one value if they differ in Unicode form (NFKC), case, or the separator of their words
+(blank, ``_``, ``-``); and, as far as the declared values stay distinct, in surrounding punctuation, quotes or
+markup.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _SENTENCE_ENDS = ".!?:;…"
 
 
 def normalise(text: str) -> str:
-    """``text`` as labels are compared: NFKC, case folded, words parted by single blanks, nothing around it.
+    """Normalise ``text`` for label comparison: NFKC, case folded, words separated by single blanks, trimmed.
 
-    Around it stand punctuation, quotes, emphasis and blanks; not the sign of a number. A text of
-    nothing else is kept, so that a label ``?`` can be answered.
+    Punctuation, quotes, emphasis and blanks around it are trimmed, but not a number's sign. A text of nothing
+    else is kept, so that a label ``?`` can be answered.
     """
     text = _folded(text)
     start, end = _bare_span(text)
@@ -65,7 +65,7 @@ def normalise(text: str) -> str:
 
 
 class LabelValues:
-    """The values of one attribute, in the order they are declared; of two spellings the first stands."""
+    """Values of one attribute in declared order; of two spellings the first is kept."""
 
     def __init__(self, values: Sequence[str]) -> None:
         self._folded: dict[str, str] = {}
@@ -88,7 +88,7 @@ class LabelValues:
         self._first = re.compile(f"[{firsts}]") if firsts else None
 
     def named(self, text: str) -> str | None:
-        """The value that ``text`` is as a whole, as it is declared; None where it is none."""
+        """Return the declared value that ``text`` as a whole is, else None."""
         text = _folded(text)
         start, end = _bare_span(text)
         if end - start > self._longest:
@@ -103,11 +103,11 @@ class LabelValues:
         return self._bare.get(text[start:end])
 
     def within(self, text: str) -> set[str]:
-        """The values that occur in ``text`` as whole words, as they are declared.
+        """Find the declared values in ``text`` as whole words.
 
-        Not counted are a part of a longer value ("true" in "not true"), of a hyphenated word or of a
-        number, and a value that is denied ("not wrong"). A single letter counts where it can be no article:
-        "A because …", "option A fits", and not "A user …".
+        Not counted: a part of a longer value ("true" in "not true"), of a hyphenated word or of a number, and
+        a negated value ("not wrong"). A single letter counts unless it may be an article: "A because …",
+        "option A fits", but not "A user …".
         """
         if self._first is None:
             return set()

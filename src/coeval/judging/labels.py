@@ -1,6 +1,6 @@
-"""Label attributes: the answer held against the value that the item was made for, without a model.
+"""Label scoring without a model: compare an answer with the value its item was made for.
 
-``docs/tasks.md`` tells users what counts as an answer; the rules stand there in the order of `_said`.
+``docs/tasks.md`` explains to users what counts as an answer, in the order of `_said`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ _ONLY_JSON = re.compile(r"\s*(?:```\w*\s*)?[\[{].*[\]}]\s*(?:```\s*)?", re.DOTAL
 def score_labels(
     response: str, expected: Mapping[str, str], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, LabelScore]:
-    """Hold ``response`` against the ``expected`` value of each label.
+    """Compare ``response`` with the ``expected`` value of each label.
 
-    ``declared`` are the values that each label may have; the expected one is always among them. The
-    prediction is one of them, as it is declared, or None: the answer is none of the labels, because it
-    states none of the values, or several.
+    ``declared`` are the possible values of each label. The prediction is one of them, as declared, or None
+    where the answer states none of them, or several.
     """
     answer = _LabelAnswer(response, list(_boxed(response)), _json_pairs(response), _line_pairs(response))
     scores: dict[str, LabelScore] = {}

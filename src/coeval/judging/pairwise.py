@@ -1,4 +1,4 @@
-"""Two answers compared: shown in both orders, the verdict read off the judge's words."""
+"""Pairwise comparison: two answers in both orders, and the verdict of the judge's reply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REASONING = ("<think>", "</think>")
 
 
 def is_lost_in_reasoning(completion: Completion) -> bool:
-    """Whether the reply is reasoning only: it ended before the answer began."""
+    """Check whether a reply ended before its answer began."""
     if completion.text.strip():
         return False
     said = "".join(token.token for token in completion.logprobs)
@@ -23,10 +23,9 @@ def is_lost_in_reasoning(completion: Completion) -> bool:
 
 
 def answer_logprobs(completion: Completion) -> dict[str, float]:
-    """The likeliest first tokens of the answer, as token → natural-log probability.
+    """Return the likeliest first tokens of the answer: token → natural-log probability.
 
-    A judge that reasons first has log-probabilities for its reasoning too: the answer's first token
-    is where the answer's text begins in them.
+    For a judge that reasons first, the answer's first token is located by the answer's text.
 
     Raises
     ------
@@ -69,7 +68,7 @@ _OPENING = re.compile(r"[\"'`*_(\[{“‘]*([mM])[\"'`*_)\]}”’]*(?:[.,;:!)�
 
 
 class Shown(NamedTuple):
-    """The two answers in the order in which the judge sees them."""
+    """The two answers in the order shown to the judge."""
 
     first: str
     second: str
@@ -80,7 +79,7 @@ def shown(order: Order, model: str, baseline: str) -> Shown:
 
 
 def parse_label(text: str, labels: Collection[str]) -> str:
-    """The judge's last bracketed label, as Arena-Hard reads it; it must be one of ``labels``.
+    """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``.
 
     Raises
     ------
@@ -99,7 +98,7 @@ def parse_label(text: str, labels: Collection[str]) -> str:
 
 
 def parse_identifier(text: str) -> Literal["m", "M"]:
-    """Which of the models ``m`` and ``M`` a judge named in words; letter case is the answer.
+    """Parse which of the models ``m`` and ``M`` a judge names in words; letter case decides.
 
     A line of nothing but the identifier is a verdict. Else the reply must name only one of the two,
     and begin or end with it ("M.", "I'm going with M"): "M is too long" is no verdict.

@@ -1,7 +1,7 @@
-"""What a judge said, as levels. A word that is not a level is never read as one.
+"""Parse judges' replies as levels. A word that is not a level is never read as one.
 
-``8/10``, ``medium-high``, ``Very High`` or null are no levels: the factor is missing, is asked
-again, and in the end stays missing. A default score would be an invented one.
+``8/10``, ``medium-high``, ``Very High`` or null are no levels: the factor is missing, is asked again, and may
+stay missing. A default score would be invented.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PARTING = re.compile(r"[\s_-]+")
 
 
 def as_level(value: Any) -> Level | None:
-    """The level that a JSON value is, letter case aside."""
+    """Parse a JSON value as a level, ignoring case."""
     return _LEVEL_OF.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
 def contradicted_factors(text: str, factors: Sequence[str], *, repaired: bool) -> set[str]:
-    """The factors to which a reply gives two different levels: in any spelling, at any depth.
+    """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def contradicted_factors(text: str, factors: Sequence[str], *, repaired: bool) -
 
 
 def is_contradicted(text: str, key: str) -> bool:
-    """Whether objects of a reply, side by side or by a repeated key, hold different values under ``key``."""
+    """Check whether a reply's objects, or repeated keys, hold different values under ``key``."""
     values: list[Any] = []
     for value in every_json(text):
         if isinstance(value, Pairs):
@@ -71,7 +71,7 @@ def is_contradicted(text: str, key: str) -> bool:
 
 
 def levels_in(text: str) -> set[Level]:
-    """Every level that a reply states as the value of something."""
+    """Return every level that a reply gives to any key."""
     return {_LEVEL_OF[found.casefold()] for found in _ANY_LEVEL.findall(text)}
 
 
@@ -114,7 +114,7 @@ LOWEST, HIGHEST = 1, 10
 
 
 class CriterionScore(NamedTuple):
-    """``repaired`` says that the reply's JSON was damaged, and mended to be read."""
+    """Score of a criterion. ``repaired``: the reply's JSON was damaged."""
 
     score: int
     reason: str
@@ -122,10 +122,10 @@ class CriterionScore(NamedTuple):
 
 
 def parse_criterion_score(text: str) -> CriterionScore:
-    """The whole number from 1 to 10 that a judge gave, and why.
+    """Parse a judge's whole number from 1 to 10, and its reason.
 
-    An integral float is a whole number (``7.0``); a string, a truth value or anything outside the
-    scale is not, and nothing is clipped into it. A missing reason is empty.
+    An integral float (``7.0``) is accepted; a string, a boolean or a value off the scale is not, and nothing
+    is clipped. A missing reason is empty.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _whole(given: Any) -> int | None:
 
 
 class RubricItemVerdict(NamedTuple):
-    """``repaired`` says that the reply's JSON was damaged, and mended to be read."""
+    """Verdict on a rubric item. ``repaired``: the reply's JSON was damaged."""
 
     met: bool
     explanation: str
@@ -164,7 +164,7 @@ class RubricItemVerdict(NamedTuple):
 
 
 def parse_criteria_met(text: str) -> RubricItemVerdict:
-    """Whether the judge said that the item is met: true or false, and no other way of saying it.
+    """Parse whether the item is met: JSON true or false only.
 
     Raises
     ------
@@ -185,9 +185,9 @@ def parse_criteria_met(text: str) -> RubricItemVerdict:
 
 
 def criterion_hash(criterion: str) -> str:
-    """8 hex digits of the criterion's words: a score made by other words is owed again.
+    """Hash a criterion to 8 hex digits; a score by another text no longer counts.
 
-    How the text is wrapped does not count, since judges are shown it on one line.
+    Line breaks do not matter, since judges see the text on one line.
     """
     return digest(" ".join(criterion.split()))[:8]
 
@@ -200,19 +200,18 @@ _LABEL = re.compile(r"[\w-]+(?:[ \t]+[\w-]+){0,2}")
 
 
 class Levels(NamedTuple):
-    """The level of each factor that has one, and the factors that have none, in the order asked."""
+    """Levels by factor, and the factors without one, in the order requested."""
 
     scores: dict[str, Level]
     missing: tuple[str, ...]
 
 
 def parse_levels(text: str, factors: Sequence[str]) -> Levels:
-    """The levels that a judge gave to ``factors`` in one JSON answer.
+    """Parse the levels that a judge's JSON gives to ``factors``.
 
-    Understood are ``{factor: level}``, ``{factor: {"score": level, …}}``, a list of
-    ``{"factor": …, "score": level}``, and any of these one level further in. Factor names may
-    differ in case and in how their words are parted. A factor given two different levels is missing:
-    under such spellings, by a repeated key, further in, or in another object of the reply.
+    Accepted: ``{factor: level}``, ``{factor: {"score": level, …}}``, a list of ``{"factor": …, "score":
+    level}``, and each of these one level deeper. Names may differ in case and word separators. A factor with
+    two different levels, at any place, is missing.
 
     Raises
     ------
@@ -246,10 +245,10 @@ def _as_asked(text: str, factors: Sequence[str]) -> Levels | None:
 
 
 def parse_level(text: str) -> Level:
-    """The one level a judge gave: the bare word, ``label: word``, or JSON with one value.
+    """Parse a single level: the bare word, ``label: word``, or JSON with one value.
 
-    Punctuation, quotes and emphasis around the word are ignored. Prose that contains the word is
-    not a verdict: "not High" contains it too.
+    Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
+    word too.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The journal of a run: the one way to record more. It appends, and groups its fsyncs off the event loop."""
+"""The journal of a run: appends records and groups fsyncs off the event loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from coeval.core.records import Record, is_good
 from coeval.store.jsonl import Appender, Line, cut_torn_tail, is_torn, line_at, torn_tail, whole_lines
 
 SYNC_RECORDS = 256
-"""A file is synced when so many of its lines have not been."""
+"""Unsynced lines after which a file is synced: a power cut costs a few hundred records at most, …"""
 SYNC_INTERVAL_S = 1.0
-"""… and never later than this after a line was written."""
+"""… or a second's worth."""
 # Linux lets a process hold 1,024 by default; connections need some of them.
 _OPEN_FILES = 256
 
 
 class Journal:
-    """Appends records to the files of one run; the only writer of them.
+    """Append records to the files of one run; the only writer of them.
 
     Use as an async context manager: leaving it syncs and closes every file. A last line that a crash
     left torn is cut off before its file is appended to; ``note_torn`` makes the record that keeps
@@ -59,7 +59,7 @@ class Journal:
             raise failures[0]
 
     def append(self, path: Path, record: msgspec.Struct) -> None:
-        """Write one record as one whole line.
+        """Append one record as one whole line.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Journal:
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A line that could not be read as a record: where it starts, and why."""
+    """A line that is no record: its offset, and the reason."""
 
     path: str
     offset: int
@@ -124,7 +124,7 @@ class _Identified(msgspec.Struct):
 
 
 def all_lines(path: Path) -> Iterator[Line]:
-    """`whole_lines`, and at last the torn one, if the file has one."""
+    """Yield `whole_lines`, then a torn last line if there is one."""
     yield from whole_lines(path)
     if torn := torn_tail(path):
         yield Line(path.stat().st_size - len(torn), torn)
@@ -133,8 +133,8 @@ def all_lines(path: Path) -> Iterator[Line]:
 def lines_that_count(
     files: Sequence[Path], read: Callable[[bytes], Record], dropped: list[Dropped]
 ) -> list[set[int]]:
-    """Per file, the offsets of the lines that hold the record that counts of an id; only where an id has
-    several are records read whole."""
+    """Return, per file, the offsets of the lines that count. Records are read whole only where an id has
+    several."""
 
     def good(text: bytes) -> bool:
         try:

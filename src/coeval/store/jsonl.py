@@ -1,4 +1,4 @@
-"""Files that survive a crash: JSON replaced whole, JSONL appended line by line.
+"""Crash-safe files: JSON replaced atomically, JSONL appended line by line.
 
 A record counts as written when its line is whole; only the newline may be missing from the last one, as
 editors and scripts leave it. `Appender` writes each line with one ``write`` and cuts back what a full disk
@@ -32,10 +32,10 @@ _AFTER_NAME = 19
 
 
 def started(pid: int) -> str | None:
-    """When a process of this machine started, in the system's own words; None where there is none.
+    """Return when a process of this machine started, in the system's own units; None if there is no such
+    process.
 
-    One that has ended, and that nobody has waited for, is none. Where the system does not tell the time, it
-    is empty.
+    Zombies count as ended. Empty where the system does not report the time.
     """
     if Path("/proc/self/stat").exists():
         try:
@@ -65,7 +65,7 @@ def started(pid: int) -> str | None:
 T = TypeVar("T")
 
 MOST_KEPT = 1 << 20
-"""Bytes of a torn line that its note keeps: what can be read of it is at its beginning."""
+"""Bytes of a torn line that its note keeps: the record's id is at its beginning."""
 
 _ENCODER = msgspec.json.Encoder(enc_hook=os.fspath)
 # Bytes per read: most files' last line lies in the first one.
@@ -75,7 +75,7 @@ _NEWLINE = 0x0A
 
 
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
-    """What the operating system refused, and the way out."""
+    """Make a StoreError of an OSError: what failed, and how to fix it."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             hint = f"the disk (or your quota on it) is full; free some space and run again with {CONTINUE}"
@@ -89,15 +89,15 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
 
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
-    """Replace a file whole: after a crash it holds the old content or the new, never a part."""
+    """Replace a file atomically: a crash leaves the old content or the new."""
     with replaced_whole(Path(path)) as file:
         file.write(data)
 
 
 @contextmanager
 def replaced_whole(path: Path) -> Iterator[BufferedWriter]:
-    """A file beside ``path`` that takes its place, on disk, when this is left; what ends it otherwise, Ctrl-C
-    too, leaves ``path`` as it was and nothing beside it.
+    """Context: a temporary file beside ``path`` that replaces it on exit; after an error or Ctrl-C ``path``
+    is unchanged.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _temporary(path: Path) -> Path:
 
 
 def write_json_atomic(path: Path, value: Any) -> None:
-    """`write_bytes_atomic` of ``value`` as indented JSON."""
+    """Replace a file atomically by indented JSON."""
     write_bytes_atomic(path, msgspec.json.format(_ENCODER.encode(value), indent=2) + b"\n")
 
 
@@ -142,7 +142,7 @@ def read_json(path: Path) -> Any: ...
 @overload
 def read_json(path: Path, kind: type[T]) -> T: ...
 def read_json(path: Path, kind: Any = Any) -> Any:
-    """The value of a JSON file, of the shape ``kind``.
+    """Read a JSON file as ``kind``.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def torn_tail(path: Path) -> bytes:
-    """What a crash left of the last line of a JSONL file, else nothing; the file stays as it is."""
+    """Return the torn last line of a JSONL file, else nothing; the file is not changed."""
     try:
         with open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
@@ -186,7 +186,7 @@ def torn_tail(path: Path) -> bytes:
 
 
 def is_torn(line: bytes) -> bool:
-    """Whether a line is only the beginning of one: it lacks its newline, and does not parse without."""
+    """Check whether a line is cut off: it has no newline, and does not parse."""
     if line.endswith(b"\n") or not line or line.isspace():
         return False
     try:
@@ -197,7 +197,7 @@ def is_torn(line: bytes) -> bool:
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut what `torn_tail` finds off a JSONL file, so that the next line begins one."""
+    """Cut a torn last line off a JSONL file."""
     torn = torn_tail(path)
     if not torn:
         return
@@ -227,14 +227,14 @@ class Line(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Whole lines that follow each other, blank ones too: the first at ``offset``."""
+    """Consecutive whole lines, blank ones included; ``offset`` is that of the first."""
 
     offset: int
     texts: list[bytes]
 
 
 def groups_of_lines(path: Path) -> Iterator[Lines]:
-    """The whole lines of a JSONL file, some at a time; a torn last one is left out."""
+    """Yield the whole lines of a JSONL file in groups, without a torn last one."""
     offset = 0
     try:
         with open_file(path) as file:
@@ -255,7 +255,7 @@ def groups_of_lines(path: Path) -> Iterator[Lines]:
 
 
 def whole_lines(path: Path) -> Iterator[Line]:
-    """Every whole line of a JSONL file with its offset; a torn last line and blank ones are left out."""
+    """Yield each whole line of a JSONL file with its offset, without blank lines and a torn last one."""
     for offset, texts in groups_of_lines(path):
         for text in texts:
             if not text.isspace():
@@ -264,7 +264,7 @@ def whole_lines(path: Path) -> Iterator[Line]:
 
 
 def line_at(path: Path, offset: int) -> bytes:
-    """The line that starts at an offset given by `whole_lines`."""
+    """Read the line at an offset given by `whole_lines`."""
     try:
         with open_file(path) as file:
             file.seek(offset)
@@ -274,7 +274,7 @@ def line_at(path: Path, offset: int) -> bytes:
 
 
 def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
-    """Move the lines at these offsets, and a torn last line, from one JSONL file into another.
+    """Move the lines at these offsets, and a torn last line, to another JSONL file.
 
     Every other line stays byte for byte. Both files are whole on disk before ``path`` is replaced:
     a crash leaves it as it was, or mended.
@@ -298,7 +298,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
 
 
 class Appender:
-    """One JSONL file open for appending by its only writer.
+    """A JSONL file open for appending by its only writer.
 
     Two counters, each written by one thread only: lines appended, and lines known to be on disk.
     """
@@ -320,7 +320,7 @@ class Appender:
             raise store_error("open", path, error) from error
 
     def append(self, record: msgspec.Struct) -> None:
-        """Write one record as one line, or leave the file as it was and raise StoreError."""
+        """Append one record as a line; on failure cut the file back and raise StoreError."""
         if self._torn is not None:
             raise self._torn
         line = _ENCODER.encode(record) + b"\n"
@@ -349,7 +349,7 @@ class Appender:
         return self._appended - self._synced
 
     def sync(self) -> None:
-        """Ask the disk to keep what was appended. May be called from another thread."""
+        """Sync the file to disk; callable from another thread."""
         appended = self._appended
         if appended == self._synced:
             return

@@ -1,4 +1,4 @@
-"""Older layouts of a run: recognised, and copied into the current one. Never written.
+"""Older layouts of a run: detected, read, and converted to the current one; never written.
 
 What differed: ``{task}.target_attrs.json`` and ``{task}.nuanced_attrs.json`` in phase 1, one file
 per task, teacher and student in phase 4, evaluations without ``student_model_id`` in phase 5.
@@ -43,7 +43,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """What a conversion wrote: files (phases 1–2) or records (3–5) per phase, and what it left out."""
+    """Result of a conversion: files (phases 1–2) or records (3–5) per phase, and the lines left out."""
 
     counts: dict[str, int]
     dropped: tuple[Dropped, ...]
@@ -55,14 +55,14 @@ class _Answered(msgspec.Struct):
 
 
 def target_attrs_file(run: RunDir, task: str) -> Path:
-    """Where a task's target attributes stand: in the current layout, or in the older one if only there."""
+    """Return the file of a task's target attributes, in the current layout or else the older one."""
     current = run.target_attrs(task)
     older = current.with_name(f"{task}.target_attrs.json")
     return older if older.exists() and not current.exists() else current
 
 
 def declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
-    """The attribute space that phase 1 declared for a task; empty where there is no file.
+    """Read the attribute space that phase 1 declared for a task; empty without a file.
 
     Raises
     ------
@@ -77,9 +77,9 @@ def declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
 
 
 def is_legacy(folder: Path) -> bool:
-    """Whether a run folder holds anything in an older layout. Reads one record per file.
+    """Check whether a run folder holds files of an older layout; reads one record per file.
 
-    What this program began says so in ``meta.json``, however damaged a record may be.
+    Runs begun by this version are marked in ``meta.json``, however damaged a record may be.
     """
     run = RunDir(folder)
     with suppress(FileNotFoundError, StoreError):
@@ -101,8 +101,8 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Record]:
-    """The records of a phase 3–5 as current ones, one of each id (see `coeval.core.records.by_id`), in the
-    order of the files.
+    """Read the records of a phase 3–5 in the current form, one per id (see `coeval.core.records.by_id`), in
+    file order.
 
     Lines that are no record are appended to ``dropped`` with the reason. Reads current layouts
     too. Memory grows with the number of ids, not with the texts.
@@ -123,7 +123,7 @@ def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Re
 
 
 def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
-    """Copy phases of a run, of whichever layout, into the current layout of another folder.
+    """Convert phases of a run, in any layout, to the current layout in another folder.
 
     Each file appears whole or not at all; repeating an interrupted conversion completes it.
 

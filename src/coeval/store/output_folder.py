@@ -1,4 +1,4 @@
-"""The folder that ``eval-framework`` fills: one for each task, of each sample where there are several."""
+"""Output folder of ``eval-framework``: a folder per task, and per sample where there are several."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ SCORES = "scores.jsonl"
 SUMMARY = "summary.json"
 JUDGMENTS = "judgments.*.jsonl"
 SHARDS = "shards"
-"""Below a task's folder: answers of parts of its prompts, until they are taken into it."""
+"""Subfolder of a task for answers to parts of its prompts, until they are merged."""
 
 _SAMPLE = re.compile(r"run_(\d+)")
 
 
 def task_folders(output: Path) -> list[Path]:
-    """``<output>/<task>`` and ``<output>/run_<k>/<task>`` that hold answers or figures, samples in order.
+    """List the task folders with answers or figures, ``<output>/<task>`` and ``<output>/run_<k>/<task>``, by
+    sample.
 
     Raises
     ------
@@ -36,13 +37,13 @@ def task_folders(output: Path) -> list[Path]:
 
 
 def sample_of(task_folder: Path) -> int:
-    """Which sample of each prompt a task's folder holds, counting from 0."""
+    """Return the sample number of a task's folder, from 0."""
     found = _SAMPLE.fullmatch(task_folder.parent.name)
     return int(found[1]) if found else 0
 
 
 def output_tasks(path: Path) -> list[Path]:
-    """The tasks' folders of an output folder, or ``path`` itself where it is one; empty: it is neither."""
+    """List the task folders of an output folder, or ``path`` itself where it is one; empty if neither."""
     return [path] if _is_task(path) else task_folders(path)
 
 
@@ -58,7 +59,7 @@ def _answers(folder: Path) -> Iterator[Path]:
 
 _QUOTED = re.compile(rb"[^a-z0-9_.-]|^\.")
 _LONGEST_NAME, _HEAD = 200, 120
-"""A file system takes 255, and whatever writes a file may append to its name."""
+"""File systems take 255 bytes, and writers append suffixes."""
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -66,8 +67,8 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def file_name_of(text: str) -> str:
-    """The name of a file or folder that stands for one text alone, also where case makes no difference: all
-    but ``a-z 0-9 _ . -`` is percent-quoted, and of a long one the end is a hash."""
+    """Make a file name unique to a text, also on case-insensitive disks: all but ``a-z 0-9 _ . -`` is
+    percent-quoted, and a long name ends in a hash."""
     quoted = _QUOTED.sub(
         lambda found: b"%%%02x" % ord(found[0]), text.encode("utf-8", "surrogatepass")
     ).decode()

@@ -1,8 +1,7 @@
-"""What JSONL files hold: of each record what is to be remembered of it, and where its line lies.
+"""Indexes of JSONL records: the part kept in memory, and the position of each line.
 
-`Index` finds records by their ids, within about 150 bytes a record. `PhaseIndex` finds those of phases 3–5,
-of which there may be millions, in little more than half: their ids begin with an item's, so it numbers the
-items, and keeps a column of records for each way in which ids go on.
+`Index` takes about 150 bytes a record. `PhaseIndex`, for the millions of phases 3–5, takes little more than
+half: their ids begin with an item's, so it numbers the items and keeps a column of records for each ending.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class RecordFiles:
-    """Files whose lines are read; a position is a file with an offset, as one number.
+    """Files read line by line; a position is file and offset as one number.
 
     ``damaged``: the lines that are no records, by file and offset.
     """
@@ -55,10 +54,9 @@ class RecordFiles:
         without: Mapping[Path, Collection[int]] = NOTHING,
         instead: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> Iterator[tuple[int, LineT]]:
-        """The position and the decoded part of each line that is one.
+        """Yield the position and the decoded part of each record.
 
-        Of files in ``instead`` the lines given there are taken for theirs, and loaded from there; lines at
-        the offsets that ``without`` names are left out.
+        For files in ``instead`` the given lines are used; lines at the offsets in ``without`` are skipped.
 
         Raises
         ------
@@ -112,11 +110,11 @@ class RecordFiles:
                 self.damage(position)
 
     def damage(self, position: int) -> None:
-        """Note that the line there is no record."""
+        """Note that the line at a position is no record."""
         self.damaged.append((self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK))
 
     def line(self, position: int) -> bytes:
-        """Read the line there again."""
+        """Read the line at a position again."""
         path, offset = self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK
         if path not in self._instead:
             return line_at(path, offset)
@@ -145,7 +143,7 @@ def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
 
 
 class RecordPart(msgspec.Struct, frozen=True):
-    """What is read of every record's line; a file's own part adds to it."""
+    """The fields read of every record's line; subclasses add their own."""
 
     id: str
     status: str = "ok"
@@ -153,12 +151,12 @@ class RecordPart(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> object:
-        """What the record was made for, None where it holds nothing: see `coeval.core.records`."""
+        """The record's value, None where it has none; see `is_good`."""
         raise NotImplementedError
 
 
 class Remembered(Protocol):
-    """What is remembered of a record."""
+    """The part of a record that is kept in memory."""
 
     @property
     def good(self) -> bool: ...
@@ -170,10 +168,10 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
 class RecordColumn(Generic[KeyT, EntryT]):
-    """What is remembered of records, by a key of theirs. Of a key's records the one counts that counts in
-    `coeval.core.records.by_id`: a good one before others, else the last.
+    """Entries of records by key. Of several records the one counts that `coeval.core.records.by_id` chooses:
+    a good one before others, else the last.
 
-    What is remembered of records that are alike should be one object.
+    Equal entries should be one object.
     """
 
     __slots__ = ("_places", "entries", "in_vain", "moved", "positions")
@@ -186,7 +184,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
-        """Whether the ``record`` that follows leaves what there is of its key as it is.
+        """Check whether a later ``record`` leaves its key's entry unchanged.
 
         Raises
         ------
@@ -202,7 +200,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
-        """Remember a record that counts."""
+        """Store the entry of a record that counts."""
         if key in self.entries:
             self.moved[key] = position
         else:
@@ -212,18 +210,18 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.entries[key] = entry
 
     def position(self, key: KeyT) -> int:
-        """Where the line of a key's record lies."""
+        """Return the position of a key's record."""
         if not self._places:
             self._places.update(zip(self.entries, self.positions, strict=True))
         return self.moved.get(key, self._places[key])
 
     def asked_in_vain(self, key: KeyT) -> int:
-        """The ``attempts`` of a failed record that came after the good one of a key; 0 if none did."""
+        """Return the ``attempts`` of a failed record that follows a key's good one, else 0."""
         return self.in_vain.get(key, 0)
 
 
 class Index(Generic[EntryT]):
-    """Record id → what is remembered of it."""
+    """Record id → its entry."""
 
     def __init__(self) -> None:
         self._files = RecordFiles()
@@ -250,7 +248,7 @@ class Index(Generic[EntryT]):
         note: Callable[[PartT], EntryT],
         without: Mapping[Path, Collection[int]] = NOTHING,
     ) -> None:
-        """Take in files: ``note`` turns the decoded part of each record that counts into its entry."""
+        """Read files: ``note`` makes an entry of the decoded part of each record that counts."""
         column = self._column
         for position, record in self._files.lines(paths, part, without):
             try:
@@ -265,11 +263,11 @@ class Index(Generic[EntryT]):
 
 
 NO_ROW = -1
-"""No column has anything there."""
+"""Row of an unknown item: no column has an entry there."""
 
 
 class ItemRows(dict[str, int]):
-    """Item id → its number, given when it is first asked for; ``get`` gives none."""
+    """Item id → row number, assigned on first use; ``get`` assigns none."""
 
     def __missing__(self, item: str) -> int:
         self[item] = row = len(self)
@@ -277,8 +275,8 @@ class ItemRows(dict[str, int]):
 
 
 class PhaseIndex(Generic[EntryT]):
-    """The records of a phase, whose ids have so many ``names`` after the item's id. Phases of a run share
-    their ``rows``."""
+    """Records of a phase, whose ids have so many ``names`` after the item's. Phases of a run share their
+    ``rows``."""
 
     def __init__(self, rows: ItemRows, names: int) -> None:
         self.files = RecordFiles()
@@ -298,11 +296,11 @@ class PhaseIndex(Generic[EntryT]):
         return self.get(key) is not None
 
     def entries(self) -> Iterator[EntryT]:
-        """What is remembered of each record, in the order of iteration."""
+        """Return all entries, in the order of iteration."""
         return (entry for column in self.columns.values() for entry in column.entries.values())
 
     def place(self, key: str) -> tuple[RecordColumn[int, EntryT], int]:
-        """The column and the row of a record."""
+        """Return the column and row of a record."""
         item = item_of(key, self._names)
         return self.columns[key[len(item) :]], self._rows[item]
 
@@ -314,11 +312,11 @@ class PhaseIndex(Generic[EntryT]):
         return None if column is None or row is None else column.entries.get(row)
 
     def entry_getter(self, end: str) -> Callable[[int], EntryT | None]:
-        """Finds by an item's row what is remembered of the record whose id goes on with ``end``."""
+        """Make a lookup by item row of the records whose ids end in ``end``."""
         return self.columns[end].entries.get
 
     def asked_in_vain(self, key: str) -> int:
-        """The ``attempts`` of a failed record that came after the good one of an id; 0 if none did."""
+        """Return the ``attempts`` of a failed record that follows the good one of an id, else 0."""
         column, row = self.place(key)
         return column.asked_in_vain(row)
 
@@ -384,13 +382,13 @@ _PART_OF: dict[str, type[RecordPart]] = {
 
 
 class Known(msgspec.Struct, frozen=True):
-    """That a record is there, and whether it is good."""
+    """Whether a record is good."""
 
     good: bool
 
 
 def known_records(files: Iterable[Path], phase: str) -> Index[Known]:
-    """Where the records of a phase 3–5 lie that count."""
+    """Index the records of a phase 3–5 that count."""
     index: Index[Known] = Index()
     good, failed = Known(True), Known(False)
     index.read(files, _PART_OF[phase], lambda part: good if is_good(part) else failed)

@@ -1,4 +1,4 @@
-"""What the records of a folder took, by the model that was asked for them."""
+"""Token usage of a folder's records, by model."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class _Took(msgspec.Struct):
 
 
 def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
-    """The sum over every whole line: what was made again was paid for too. Damaged lines are passed over; an
-    answer of unknown cost adds its tokens.
+    """Sum the usage of every whole line, repeats included, since those were paid too. Damaged lines are
+    skipped; an answer of unknown cost adds its tokens.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
 
 
 def less(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
-    """What of ``whole`` is not in ``part``."""
+    """Subtract ``part`` from ``whole``."""
     return {
         name: Usage(
             max(0, usage.input_tokens - part[name].input_tokens),

@@ -1,4 +1,4 @@
-"""A run folder: every path in it, its lock, its meta file, its configuration snapshots."""
+"""Run folder: its paths, lock, meta file and configuration snapshots."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if sys.platform != "win32":
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a run's lock. ``started`` is that process's own start, ``since`` that of the run."""
+    """Holder of a run's lock. ``started`` is the process's start, ``since`` that of the run."""
 
     pid: int
     host: str
@@ -46,7 +46,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def holder(file: Path) -> Holder | None:
-    """Who is said to hold a lock; it may have ended since."""
+    """Read the holder of a lock, which may have ended since."""
     try:
         return read_json(file, Holder)
     except (OSError, StoreError):
@@ -54,7 +54,8 @@ def holder(file: Path) -> Holder | None:
 
 
 def living(file: Path) -> Holder | None:
-    """The process on this machine that holds a lock, if it is still there, and no other of its number."""
+    """Return the process on this machine that holds a lock, if it is still alive and not a later one of the
+    same number."""
     who = holder(file)
     if who is None or who.host != socket.gethostname():
         return None
@@ -64,7 +65,7 @@ def living(file: Path) -> Holder | None:
 
 @contextmanager
 def held(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
-    """Hold the lock ``file`` of a folder, and say so in ``who``.
+    """Hold the lock ``file`` of a folder, and name the holder in ``who``.
 
     Raises
     ------
@@ -142,7 +143,7 @@ else:
 
 
 def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
-    """Look at what a folder and those ``below`` it hold; where there is no folder, all is well.
+    """Check that a folder and those ``below`` it hold regular files only; a missing folder passes.
 
     Raises
     ------
@@ -186,9 +187,9 @@ _NAMES = frozenset({"name", "model", "base_model"})
 
 
 def without_credentials(value: Any) -> Any:
-    """A copy of plain data in which every entry named like a credential reads ``***``.
+    """Copy plain data with ``***`` in place of every entry named like a credential.
 
-    So does what may be a key in addresses; the access keys are taken out wherever they stand.
+    Keys in addresses and known access keys are removed too.
     """
     return _without(value, Redactor(_values_of(value, {"access_key"}), names=_values_of(value, _NAMES)))
 
@@ -234,11 +235,11 @@ FOLDERS: dict[str, str] = {
     "response_collection": "phase4_responses",
     "evaluation": "phase5_evaluations",
 }
-"""Phase → its folder. The phases' order is the pipeline's."""
+"""Phase → its folder, in the pipeline's order."""
 
 
 def now() -> str:
-    """The time as records hold it: UTC, ``YYYY-MM-DDTHH:MM:SSZ``."""
+    """Return the time as in records: UTC, ``YYYY-MM-DDTHH:MM:SSZ``."""
     return _stamp(int(time.time()))
 
 
@@ -248,10 +249,10 @@ def _stamp(second: int) -> str:
 
 
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """``meta.json``: information about a run. What is owed, and what counts, is never read from it.
+    """``meta.json``: information about a run, never used to decide what is missing or counts.
 
-    ``inherited`` is what the records took, by model, that the run has taken over: they were paid for
-    elsewhere. None where nothing was taken over, or by a version that did not note it.
+    ``inherited`` is the usage, by model, of records taken over from another run, which were paid for there.
+    None where nothing was taken over, or by a version that did not record it.
     """
 
     experiment_id: str
@@ -267,7 +268,7 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
 
 
 class RunDir:
-    """The paths of one run. Names come from a validated configuration (V-04), so they stay inside."""
+    """Paths of one run. Names come from a validated configuration (V-04), so they stay inside."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -311,12 +312,12 @@ class RunDir:
 
     @property
     def pending_batches(self) -> Path:
-        """The batch jobs that are not done with."""
+        """File of the unfinished batch jobs."""
         return self.path / "pending_batches.json"
 
     @property
     def batches(self) -> Path:
-        """What these jobs ask, and what they brought, until it has become records."""
+        """Folder of batch requests and results, until they are recorded."""
         return self.path / "batches"
 
     @property
@@ -325,7 +326,7 @@ class RunDir:
 
     @property
     def sources(self) -> Path:
-        """Where items of one's own were taken from: see `coeval.tables.origin`."""
+        """File of the origins of supplied items; see `coeval.tables.origin`."""
         return self.path / "sources.json"
 
     @property
@@ -334,12 +335,12 @@ class RunDir:
 
     @property
     def repaired(self) -> Path:
-        """Where `coeval repair` sets lines aside, a folder for each time."""
+        """Folder of the lines that `coeval repair` sets aside, a subfolder each time."""
         return self.path / "repaired"
 
     @property
     def replacing(self) -> Path:
-        """Says what is on its way to ``replaced/``, while it is."""
+        """Journal of a move to ``replaced/`` while it lasts."""
         return self.path / ".replacing.json"
 
     @property
@@ -355,20 +356,21 @@ class RunDir:
         return self.path / "run.log"
 
     def files(self, phase: str) -> list[Path]:
-        """The JSONL files of a phase 3–5, by name."""
+        """List the JSONL files of a phase 3–5, by name."""
         return sorted(self.folder(phase).glob("*.jsonl"))
 
     def holds(self, phase: str) -> bool:
-        """Whether any artifact of the phase exists."""
+        """Check whether the phase has any artifact."""
         folder = self.folder(phase)
         return folder.is_dir() and any(folder.iterdir())
 
     def is_run(self) -> bool:
-        """A folder without ``meta.json`` and without artifacts is not a run (a start that failed)."""
+        """Check for ``meta.json`` or artifacts; a folder without either is a start that failed."""
         return self.meta.exists() or self.replacing.exists() or any(self.holds(phase) for phase in FOLDERS)
 
     def read_meta(self) -> Meta:
-        """
+        """Read ``meta.json``.
+
         Raises
         ------
         FileNotFoundError
@@ -383,7 +385,7 @@ class RunDir:
         write_json_atomic(self.meta, meta)
 
     def write_config(self, data: Mapping[str, Any]) -> None:
-        """Snapshot the configuration as read, without credentials; an older, different one is kept."""
+        """Write the configuration as read, without credentials; keep an older, different one."""
         shown = {**data, "models": without_credentials(data["models"])} if "models" in data else data
         text = yaml_text(shown).encode()
         if self.config.exists():
@@ -396,7 +398,7 @@ class RunDir:
         write_bytes_atomic(self.config, text)
 
     def half_replaced(self) -> str:
-        """Return a sentence while what is here is on its way to ``replaced/``, else nothing."""
+        """Return a sentence while a move to ``replaced/`` is unfinished, else nothing."""
         if not self.replacing.exists():
             return ""
         writer = self.writer()
@@ -418,7 +420,7 @@ class RunDir:
         )
 
     def refuse_unreadable(self) -> None:
-        """Whoever begins to read a run does this first.
+        """Check that the run can be read; call before reading.
 
         Raises
         ------
@@ -432,7 +434,7 @@ class RunDir:
             raise UsageError(said)
 
     def refuse_foreign(self) -> None:
-        """Whoever begins to write a run does this first.
+        """Check that the run can be written; call before writing.
 
         Raises
         ------
@@ -446,20 +448,19 @@ class RunDir:
         return self.path / ".lock.holder.json"
 
     def writer(self) -> int | None:
-        """The process on this machine that is at work on the run, if one is."""
+        """Return the process on this machine that works on the run, if any."""
         who = living(self._holder)
         return who.pid if who is not None else None
 
     def status(self, meta: Meta) -> str:
-        """That of its ``meta.json``; "stopped" where this says "running" and nobody is at work."""
+        """Return the status of ``meta.json``; "stopped" where it says "running" and no process is at work."""
         return "stopped" if meta.status == "running" and self.writer() is None else meta.status
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the run's only writer.
+        """Hold the run's lock as its only writer.
 
-        What was made for the lock goes with it: its file where the folder is not that of a run that has
-        started, and folders in which nothing else has come to lie.
+        On exit the lock file of a run that never started is removed, with folders that stayed empty.
 
         Raises
         ------
@@ -500,7 +501,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 
 def yaml_text(data: Any) -> str:
-    """Plain data as YAML, keys in their order."""
+    """Dump plain data as YAML, keys in their order."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe", pure=True)
@@ -528,7 +529,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] = ()) -> Path:
-    """Move files and folders of a run, and copy other files beside them; where they are then.
+    """Move files and folders of a run to ``replaced/``, copy others beside them, and return the new place.
 
     The caller is the folder's only writer. Nothing is deleted; what is not there is passed over.
     """
@@ -543,7 +544,7 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
 
 
 def finish_replacing(folder: RunDir) -> None:
-    """Do the rest of a move that was cut short, if there was one.
+    """Finish an interrupted move, if there is one.
 
     Raises
     ------
