@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.judged_tasks import hold_on_the_scale
 
+from coeval.benchmarks.benchmark import Answer, TaskSettings
 from coeval.benchmarks.language.text_analysis import LONG_TEXT, Language
 from coeval.benchmarks.tasks.following import (
     Accuracy,
@@ -17,8 +21,11 @@ from coeval.benchmarks.tasks.following import (
     score_prompt,
     summarise,
 )
+from coeval.benchmarks.tasks.ifbench_task import IFBench
 from coeval.benchmarks.tasks.ifeval_checks import NoComma
+from coeval.benchmarks.tasks.ifeval_task import IFEval
 from coeval.core.errors import UsageError
+from coeval.core.records import Failure
 
 NO_COMMA: tuple[str, dict[str, Any]] = ("punctuation:no_comma", {})
 THREE_WORDS: tuple[str, dict[str, Any]] = (
@@ -131,3 +138,130 @@ def test_summary() -> None:
     assert (summary.raised, summary.simplified) == ({"punctuation:no_comma": 1}, 1)
     assert summary.metrics["instruction_level_strict_accuracy"].value == pytest.approx(0.4)
     assert Accuracy(0, 0).value is None
+
+
+# IFEval and IFBench as tasks: prompts read, verdicts scored, the official files written.
+
+RECORDS: list[dict[str, Any]] = [
+    {"key": 7, "prompt": "Without commas.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
+    {
+        "key": 8,
+        "prompt": "Small letters, in quotes.",
+        "instruction_id_list": ["change_case:english_lowercase", "startend:quotation"],
+        "kwargs": [{}, {}],
+    },
+]
+
+QUOTED = '"all of this is written in small letters and in quotes"'
+
+
+def task(tmp_path: Path, records: list[dict[str, Any]] = RECORDS, **changes: Any) -> IFEval:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return IFEval(TaskSettings(model="m", assets={"ifeval/prompts": path}, **changes))
+
+
+def answers(**said: str | None) -> dict[str, Answer]:
+    return {
+        key[1:]: Answer(id=key[1:], response=text)
+        if text is not None
+        else Answer(id=key[1:], status="failed", error=Failure("timeout", "too slow"))
+        for key, text in said.items()
+    }
+
+
+def values(scored: Any) -> dict[str, float]:
+    return {name: metric.value for name, metric in scored.metrics.items()}
+
+
+def test_strict_and_loose_accuracies(tmp_path: Path) -> None:
+    ifeval = task(tmp_path)
+    scored = ifeval.score(ifeval.items(), answers(_7="Sure, here it is:\nno commas", _8=QUOTED), {})
+    assert values(scored) == {
+        "prompt_level_strict_accuracy": 0.5,
+        "instruction_level_strict_accuracy": pytest.approx(2 / 3),
+        "prompt_level_loose_accuracy": 1.0,
+        "instruction_level_loose_accuracy": 1.0,
+    }
+    assert scored.items["7"]["prompt_level_strict_accuracy"] == 0.0
+    assert scored.items["8"]["instruction_level_strict_accuracy"] == 1.0
+    assert scored.tables["by_instruction_type"]["punctuation:no_comma"]["strict"] == {"accuracy": 0, "n": 1}
+
+
+@pytest.mark.parametrize("missing", [{}, {"_8": None}, {"_8": ""}])
+def test_no_answer_follows_nothing_and_stays_in_the_denominator(
+    tmp_path: Path, missing: dict[str, str | None]
+) -> None:
+    ifeval = task(tmp_path)
+    scored = ifeval.score(ifeval.items(), answers(_7="none here", **missing), {})
+    assert values(scored)["prompt_level_strict_accuracy"] == 0.5
+    assert values(scored)["instruction_level_strict_accuracy"] == pytest.approx(1 / 3)
+    lost = {} if missing == {"_8": ""} else {"timeout" if missing else "missing": 1}
+    assert (scored.n_expected, scored.n_failed) == (2, lost)
+
+
+def test_intervals_over_prompts_are_wilsons_and_have_a_width(tmp_path: Path) -> None:
+    ifeval = task(tmp_path)
+    scored = ifeval.score(ifeval.items(), answers(_7="fine", _8=QUOTED), {})
+    for metric in scored.metrics.values():
+        assert metric.value == 1.0
+        assert metric.ci95 is not None
+        assert metric.ci95[0] < 0.5
+        assert metric.ci95[1] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_prompts", [1, 2, 3, 12])
+def test_intervals_of_few_prompts_stay_between_0_and_1_and_have_a_width(
+    tmp_path: Path, n_prompts: int
+) -> None:
+    """Instructions followed in all prompts but one, of which most are of one prompt."""
+    records = [{**RECORDS[1], "key": key} for key in range(n_prompts)]
+    records[0] |= {"instruction_id_list": ["punctuation:no_comma"] * 4, "kwargs": [{}] * 4}
+    ifeval = task(tmp_path, records)
+    said = {f"_{key}": QUOTED for key in range(1, n_prompts)}
+    scored = ifeval.score(ifeval.items(), answers(_0="well, no", **said), {})
+    assert hold_on_the_scale(scored.metrics.values(), 0, 1)
+    first = answers(_0="fine", **said)
+    assert hold_on_the_scale(ifeval.score(ifeval.items(), first, {}).metrics.values(), 0, 1)
+
+
+def test_the_official_result_files(tmp_path: Path) -> None:
+    ifeval = task(tmp_path)
+    given = answers(_7="a, b", _8=None)
+    ifeval.write_extra(tmp_path, ifeval.items(), given, {}, ifeval.score(ifeval.items(), given, {}))
+    strict = [json.loads(line) for line in (tmp_path / "eval_results_strict.jsonl").read_text().splitlines()]
+    assert strict[0] == {
+        "key": 7,
+        "prompt": "Without commas.",
+        "response": "a, b",
+        "instruction_id_list": ["punctuation:no_comma"],
+        "follow_instruction_list": [False],
+        "follow_all_instructions": False,
+    }
+    assert (strict[1]["response"], strict[1]["follow_instruction_list"]) == (None, [False, False])
+    assert (tmp_path / "eval_results_loose.jsonl").read_text().count("\n") == 2
+
+
+def test_what_stands_in_for_language_data_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ifeval = task(tmp_path)
+    scored = ifeval.score(ifeval.items(), {}, {})
+    assert scored.tables["language_data"] == {"tokenizers/punkt_tab/english": "rule-based"}
+    assert any("NLTK data is not there" in reason for reason in scored.reasons)
+    # IFEval does not tag parts of speech: what it does not use is no reason.
+    assert not any("tagger" in reason for reason in scored.reasons)
+    assert len(IFBench.optional_assets) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"instruction_id_list": ["punctuation:no_coma"]}, "no instruction type"),
+        ({"kwargs": [{"letter": "x"}]}, "letter"),
+        ({"kwargs": []}, "key 7"),
+        ({"prompt": 3}, "prompt"),
+    ],
+)
+def test_wrong_data_are_refused_with_the_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        task(tmp_path, [RECORDS[0] | change]).items()

@@ -22,18 +22,11 @@ def rubric(points: float, *tags: str) -> dict[str, Any]:
 EXAMPLES: list[dict[str, Any]] = [
     {
         "prompt_id": "p-1",
-        "prompt": [
-            {"role": "user", "content": "My arm hurts. <<rubric_item>>"},
-            {"role": "assistant", "content": "Where?"},
-            {"role": "user", "content": "Left."},
-        ],
+        "prompt": [{"role": "user", "content": "My arm hurts. <<rubric_item>>"},
+         {"role": "assistant", "content": "Where?"}, {"role": "user", "content": "Left."}],
         "example_tags": ["theme:pain"],
-        "rubrics": [
-            rubric(7, "axis:accuracy", "level:example"),
-            rubric(5, "axis:accuracy"),
-            rubric(10, "axis:tone"),
-            rubric(-6, "axis:harm"),
-        ],
+        "rubrics": [rubric(7, "axis:accuracy", "level:example"), rubric(5, "axis:accuracy"),
+         rubric(10, "axis:tone"), rubric(-6, "axis:harm")],
     },
     {
         "prompt_id": "p-2",
@@ -41,7 +34,7 @@ EXAMPLES: list[dict[str, Any]] = [
         "example_tags": ["theme:pain", "physician_agreed_category:x"],
         "rubrics": [rubric(4, "axis:accuracy"), rubric(-8, "axis:tone")],
     },
-]
+]  # fmt: skip
 MET = {"p-1": (True, False, True, True), "p-2": (False, True)}
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Literal
 
 import msgspec
 import pytest
+from cli.warm_process import EVAL_FRAMEWORK, WarmProcess
 from small_runs import errors, experiment, folder_of, run
 
 from coeval.core.errors import AskError, RequestTimeout
@@ -71,17 +75,17 @@ class Host:
 
 
 @asynccontextmanager
-async def hosting(host: Host) -> AsyncIterator[Host]:
+async def hosting(x: Host) -> AsyncIterator[Host]:
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         listener.setblocking(False)
-        host.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        listening = asyncio.create_task(host.listen(listener))
+        x.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        listening = asyncio.create_task(x.listen(listener))
         try:
-            yield host
+            yield x
         finally:
-            for task in (listening, *host.serving):
+            for task in (listening, *x.serving):
                 task.cancel()
-            await asyncio.gather(listening, *host.serving, return_exceptions=True)
+            await asyncio.gather(listening, *x.serving, return_exceptions=True)
             await asyncio.sleep(0)  # an aborted transport closes its socket a turn later
 
 
@@ -110,24 +114,75 @@ async def ask(url: str, calls: int, **parameters: float) -> Counter[str]:
 async def test_a_host_that_keeps_eight_connections_answers_every_call_in_the_end(
     manner: Literal["resets", "refuses"], start: int
 ) -> None:
-    async with asyncio.timeout(120), hosting(Host(manner)) as host:
-        assert await ask(host.url, 2_000, start_concurrency=start) == {"fine": 2_000}
-        assert host.requests == 2_000, "none was sent twice"
+    async with asyncio.timeout(120), hosting(Host(manner)) as x:
+        assert await ask(x.url, 2_000, start_concurrency=start) == {"fine": 2_000}
+        assert x.requests == 2_000, "none was sent twice"
 
 
 @pytest.mark.slow
 async def test_forty_calls_to_a_host_that_never_answers_end_within_a_minute(tmp_path: Path) -> None:
-    async with hosting(Host("ignores", most=1_000)) as host:
-        file = experiment(tmp_path, host.url, total=40, parameters={"timeout_s": 1})
+    async with hosting(Host("ignores", most=1_000)) as x:
+        file = experiment(tmp_path, x.url, total=40, parameters={"timeout_s": 1})
         async with asyncio.timeout(60):
             summary = await run(file, hurried=False)
         assert summary.exit_code == 3
         assert summary.phases["data_generation"].failed == {"timeout": 40}
         assert all("no answer within 1 s" in line.message for line in errors(folder_of(file)))
-        assert 40 < host.requests <= 80
+        assert 40 < x.requests <= 80
 
 
 async def test_a_call_that_is_never_answered_is_made_twice_at_most() -> None:
-    async with asyncio.timeout(60), hosting(Host("ignores", most=1_000)) as host:
-        assert await ask(host.url, 60, timeout_s=0.2) == {RequestTimeout.kind: 60}
-        assert 60 <= host.requests <= 120
+    async with asyncio.timeout(60), hosting(Host("ignores", most=1_000)) as x:
+        assert await ask(x.url, 60, timeout_s=0.2) == {RequestTimeout.kind: 60}
+        assert 60 <= x.requests <= 120
+
+
+# A host that is away when a program starts is told at once, by name and reason, and nothing is begun.
+
+SOON_S = 25.0
+"""A request is sent eight times, which takes twice as long."""
+
+
+@pytest.fixture(params=["refuses", "cannot be resolved"])
+def host(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """A host that is away, and what is said of it."""
+    if request.param == "refuses":
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            yield f"127.0.0.1:{bound.getsockname()[1]}", "no connection (Connection refused)"
+    else:
+        yield "nowhere.invalid", "the host name cannot be resolved"
+
+
+def test_coeval_run_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
+    where, reason = host
+    file = experiment(tmp_path, f"http://{where}/v1", settings={"probe_mode": "full"})
+    process = WarmProcess("run", "--config", file, cwd=tmp_path)
+    err = process.communicate(SOON_S).err
+    assert process.returncode == 2
+    assert "5 of 5 models do not answer" in err
+    assert f"teacher: POST {where}/v1/chat/completions: {reason}" in err.replace("\n", " ")
+    assert not folder_of(file).meta.exists()
+
+
+def test_eval_framework_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
+    where, reason = host
+    prompt = {"key": 1, "prompt": "Why?", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    (tmp_path / "prompts.jsonl").write_text(json.dumps(prompt) + "\n")
+    how = ["--tasks", "ifeval", "--ifeval-input", "prompts.jsonl", "--model", "m", "--output-dir", "out"]
+    process = WarmProcess(*how, "--base-url", f"http://{where}/v1", module=EVAL_FRAMEWORK, cwd=tmp_path)
+    err = process.communicate(SOON_S).err
+    assert process.returncode == 2
+    assert f"POST {where}/v1/chat/completions: {reason}" in err.replace("\n", " ")
+
+
+def test_a_name_service_that_is_away_holds_up_no_program(tmp_path: Path) -> None:
+    file = experiment(tmp_path, "http://slow.invalid/v1", settings={"probe_mode": "full"})
+    program = (
+        "import socket, sys, time; socket.getaddrinfo = lambda *_, **__: time.sleep(120)\n"
+        "from coeval.cli.entry import coeval; coeval()"
+    )
+    words = [sys.executable, "-c", program, "run", "--config", str(file)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=SOON_S, check=False)
+    assert done.returncode == 2
+    assert "no answer from the name service" in done.stderr

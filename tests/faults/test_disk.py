@@ -17,9 +17,11 @@ from cli.warm_process import WarmProcess
 from flaky_host import Asked, hosted
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, run
 
-from coeval.store.rundir import RunDir
+from coeval.core.errors import StoreError, UsageError
+from coeval.store.rundir import Meta, RunDir
 
 TOTAL = 40
+
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
@@ -283,3 +285,50 @@ async def test_a_second_process_on_a_run_is_sent_away_by_name(
         assert len(host.asked) == TOTAL * 7, "the second asked nothing"
     assert not (folder_of(file).path / "replaced").exists()
     assert content(folder_of(file)) == content(folder_of(undisturbed))
+
+
+# A start that was cut short can be repeated, wherever it was cut.
+
+KEPT = {"data_generation": "Keep", "response_collection": "Keep"}
+
+
+def no_space(_: RunDir, __: Meta) -> None:
+    raise StoreError("the disk is full")
+
+
+async def cut_short(file: Path) -> None:
+    """Start, and end where ``meta.json`` would be written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDir, "write_meta", no_space)
+        with pytest.raises(StoreError):
+            await run(file)
+    assert not folder_of(file).meta.exists()
+
+
+async def test_a_first_start_is_repeated(tmp_path: Path) -> None:
+    file = experiment(tmp_path, total=2)
+    await cut_short(file)
+    assert (await run(file)).exit_code == 0
+
+
+async def test_a_start_from_another_run_is_repeated(tmp_path: Path) -> None:
+    for name in ("older", "newer"):
+        (tmp_path / name).mkdir()
+    older = experiment(tmp_path / "older", total=2)
+    await run(older)
+    source = {"resume_from": str(folder_of(older).path), "phases": KEPT}
+    file = experiment(tmp_path / "newer", total=2, settings=source)
+    await cut_short(file)
+    assert folder_of(file).files("data_generation"), "taking over came before"
+    assert (await run(file)).exit_code == 0
+    assert content(folder_of(file)) == content(folder_of(older))
+
+
+async def test_what_stands_without_being_a_run_is_never_overwritten(tmp_path: Path) -> None:
+    file = experiment(tmp_path, total=2)
+    await run(file)
+    folder_of(file).meta.unlink()
+    before = content(folder_of(file))
+    with pytest.raises(UsageError, match="another id, or overwrite=True to move it"):
+        await run(file)
+    assert content(folder_of(file)) == before

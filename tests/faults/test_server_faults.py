@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -186,16 +187,39 @@ async def test_an_outage_ends_soon_for_what_is_left(tmp_path: Path) -> None:
         assert (await run(file, continue_run=True)).exit_code == 0
 
 
-async def test_a_host_that_is_not_there_at_all_fails_each_item_with_its_reason(tmp_path: Path) -> None:
+async def test_a_host_that_is_not_there_fails_each_item_with_its_reason_and_uses_up_nothing(
+    tmp_path: Path,
+) -> None:
     async with hosted() as host:
         port = int(host.url.rpartition(":")[2].removesuffix("/v1"))
-        file = experiment(tmp_path, host.url, total=TOTAL)
+        quota = {name: {"max_calls": TOTAL} for name in ("teacher", "student-1")}
+        file = experiment(tmp_path, host.url, total=TOTAL, settings={"quota": quota})
     summary = await run(file)  # nobody listens there any more
     assert summary.exit_code == 3
     assert summary.phases["data_generation"].failed == {"connection": TOTAL}
     assert all("no connection" in line.message for line in errors(folder_of(file)))
-    async with hosted(port=port):
+    used = json.loads(folder_of(file).usage.read_text())["models"]["teacher"]
+    assert (used["requests"], used["reserved"]) == (0, 0)
+    async with hosted(port=port) as host:
         assert_whole(await run(file, continue_run=True), file)
+        assert host.count("teacher") == host.count("student-1") == TOTAL
+
+
+async def test_probes_and_retries_count_against_max_calls(tmp_path: Path) -> None:
+    async def every_third_fails(asked: Asked) -> web.StreamResponse | None:
+        return error(500) if asked.model == "student-1" and not asked.n % 3 else None
+
+    settings = {
+        "quota": {"student-1": {"max_calls": TOTAL}}, "probe_mode": "full", "probe_on_fail": "warn"
+    }  # fmt: skip
+    async with hosted(fault=every_third_fails) as host:
+        file = experiment(tmp_path, host.url, total=12, settings=settings)
+        for times in range(3):
+            summary = await run(file, continue_run=times > 0)
+            assert summary.exit_code == 3
+            assert host.count("student-1") == TOTAL, "to the last one, and never one more"
+    answered = sum(key.endswith("__student-1") for key in good_lines(folder_of(file)))
+    assert summary.phases["response_collection"].gaps == {"quota": 12 - answered}
 
 
 async def test_lower_case_and_wrapped_verdicts_are_read(tmp_path: Path) -> None:

@@ -1,20 +1,127 @@
-"""A finished run with one damaged file: it is told, nothing readable is lost, no figure changes unsaid."""
+"""A finished run, or a benchmark's folder, with one damaged file: it is told, nothing readable is lost, no
+figure changes unsaid. Each corruption changes a file in place, by a draw that can be repeated."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
 import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
+from cli.eval_process import surroundings, write_prompts
 from cli.invoked import Command, Ended
-from corruptions import CORRUPTIONS, readable
+from fakes.moments import Ended as Forked
+from fakes.moments import Forks, forks
+from fakes.openai_chat import Answer, fake
 from pipeline.experiments import PHASES, Lab, model, quiz, task
 
+from coeval import open_run
+from coeval.core.errors import CoevalError
 from coeval.core.records import LEVELS
+
+LONG = 17 << 20
+"""Bytes: more than the reader's tables take of one line."""
+Corruption: TypeAlias = Callable[[Path, random.Random], None]
+
+
+def _cut(path: Path, draw: random.Random) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: draw.randrange(len(data))])
+
+
+def _lose_lines(path: Path, draw: random.Random) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    gone = set(draw.sample(range(len(lines)), (len(lines) + 1) // 2))
+    path.write_bytes(b"".join(line for n, line in enumerate(lines) if n not in gone))
+
+
+def _overwrite(path: Path, draw: random.Random, times: int, alphabet: bytes) -> None:
+    data = bytearray(path.read_bytes())
+    for _ in range(times):
+        data[draw.randrange(len(data))] = draw.choice(alphabet)
+    path.write_bytes(data)
+
+
+def _insert(path: Path, draw: random.Random, what: bytes) -> None:
+    data = path.read_bytes()
+    place = draw.randrange(len(data))
+    path.write_bytes(data[:place] + what + data[place:])
+
+
+def _double_a_line(path: Path, draw: random.Random) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, draw.choice(lines)]))
+
+
+def _shuffle(path: Path, draw: random.Random) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    draw.shuffle(lines)
+    path.write_bytes(b"".join(lines))
+
+
+def _swap_with_neighbour(path: Path, draw: random.Random) -> None:
+    """Exchange the contents of two files of a folder: of the same kind, where there are several."""
+    siblings = [other for other in sorted(path.parent.iterdir()) if other.is_file() and other != path]
+    alike = [other for other in siblings if other.suffixes[-2:] == path.suffixes[-2:]] or siblings
+    other = draw.choice(alike)
+    mine, theirs = path.read_bytes(), other.read_bytes()
+    path.write_bytes(theirs)
+    other.write_bytes(mine)
+
+
+def _rewrite(change: Callable[[bytes], bytes]) -> Corruption:
+    def rewrite(path: Path, _: random.Random) -> None:
+        path.write_bytes(change(path.read_bytes()))
+
+    return rewrite
+
+
+CORRUPTIONS: dict[str, Corruption] = {
+    "cut off": _cut,
+    "lines lost": _lose_lines,
+    "random bytes": lambda path, draw: _overwrite(path, draw, 8, bytes(range(256))),
+    "other letters": lambda path, draw: _overwrite(path, draw, 3, b"abcxyzABC019 _"),
+    "doubled": _rewrite(lambda data: data * 2),
+    "a line doubled": _double_a_line,
+    "lines swapped": _shuffle,
+    "swapped with another file": _swap_with_neighbour,
+    "deleted": lambda path, _: path.unlink(),
+    "emptied": _rewrite(lambda _: b""),
+    "CRLF": _rewrite(lambda data: data.replace(b"\n", b"\r\n")),
+    "a byte order mark": _rewrite(lambda data: b"\xef\xbb\xbf" + data),
+    "no UTF-8": lambda path, draw: _insert(path, draw, b"\xff\xfe"),
+    "a long line": _rewrite(lambda data: b"x" * LONG + b"\n" + data),
+}
+
+
+def readable(folder: Path) -> Counter[bytes]:
+    """Every line below ``folder`` that is JSON, wherever it stands."""
+    found: Counter[bytes] = Counter()
+    for path in folder.rglob("*.jsonl"):
+        found += readable_lines(path)
+    return found
+
+
+def readable_lines(path: Path) -> Counter[bytes]:
+    """The lines of a file that are JSON."""
+    found: Counter[bytes] = Counter()
+    for line in path.read_bytes().split(b"\n"):
+        text = line.strip().removeprefix(b"\xef\xbb\xbf")
+        try:
+            json.loads(text.decode())
+        except ValueError:
+            continue
+        found[text] += 1
+    return found
+
+
+# A finished run with one damaged file: it is told, nothing readable is lost, no figure changes unsaid.
 
 FILES = (
     "config.yaml",
@@ -35,7 +142,12 @@ FILES = (
     "phase5_evaluations/quiz.tea.exact_match.evaluations.jsonl",
 )
 """One of each kind that a run keeps; with the corruptions, 224 cases."""
-
+WITNESSES = [
+    (file, [*CORRUPTIONS][(number + step) % len(CORRUPTIONS)])
+    for number, file in enumerate(FILES)
+    for step in (0, 7)
+]
+"""Each file with two corruptions, and each corruption with two files at least."""
 HUGE = 200 << 20
 SHOWN = ("students", "labels", "simulated")
 
@@ -85,12 +197,12 @@ class Damaged:
         return self.call("run", "--config", self.lab.file, "--continue", codes=(0, 1, 3))
 
     def figures(self) -> tuple[Any, str]:
-        """What `coeval results` shows in its tables (None: nothing), and what it says besides."""
-        ended = self.call("results", "--run", self.path, "--json")
-        if ended.code:
-            return None, ended.err
-        found = json.loads(ended.out)
-        return {name: found.pop(name) for name in SHOWN}, json.dumps(found) + ended.err
+        """The tables of the results (None: nothing), and what is said besides."""
+        try:
+            found = json.loads(json.dumps(open_run(self.path).results().as_dict()))
+        except CoevalError as error:
+            return None, str(error)
+        return {name: found.pop(name) for name in SHOWN}, json.dumps(found)
 
     def damage(self, file: str, corruption: str, draw: random.Random) -> set[str]:
         """The names of the files that are not what they were."""
@@ -105,10 +217,21 @@ def names_one(said: str, damaged: set[str]) -> bool:
     return any(name in said for name in damaged) or (rubric and '"kind": "factor"' in said)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("corruption", CORRUPTIONS)
 @pytest.mark.parametrize("file", FILES)
-def test_a_damaged_file_is_told_and_mended(
+def test_a_damaged_file_is_told_where_it_changes_a_figure(
+    finished: Finished, tmp_path: Path, coeval: Command, file: str
+) -> None:
+    for corruption in CORRUPTIONS:
+        run = Damaged(finished, tmp_path / corruption, coeval)
+        damaged = run.damage(file, corruption, random.Random(f"{file} {corruption}"))
+        figures, said = run.figures()
+        assert figures == finished.figures or names_one(said, damaged), (corruption, said)
+        shutil.rmtree(run.lab.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "corruption"), WITNESSES)
+def test_a_damaged_file_is_mended(
     finished: Finished, tmp_path: Path, coeval: Command, file: str, corruption: str
 ) -> None:
     """Half of the cases go on at once, and half after a repair; both come to the figures of before, or are
@@ -119,9 +242,7 @@ def test_a_damaged_file_is_told_and_mended(
     lines = readable(run.path)
 
     run.call("status", "--run", run.path)
-    figures, said = run.figures()
-    told = names_one(said, damaged)
-    assert told or figures == finished.figures, said
+    told = names_one(run.figures()[1], damaged)
     if draw.random() < 0.5:
         run.call("repair", "--run", run.path)
     else:
@@ -186,9 +307,9 @@ def test_files_that_lack_records_are_named(finished: Finished, tmp_path: Path, c
     said = run.figures()[1]
     assert "4 answers, 12 judgments; see phase4_responses/quiz.ann.responses.jsonl, " in said
     shutil.rmtree(run.path / "phase5_evaluations")
-    shown = run.figures()[1]
-    assert " and 8 more" in shown
-    assert len(re.findall(r"^\d+ +phase[45]\S+\.jsonl$", shown, re.MULTILINE)) == 11
+    shown = run.call("results", "--run", run.path, "--json")
+    assert " and 8 more" in shown.out
+    assert len(re.findall(r"^\d+ +phase[45]\S+\.jsonl$", shown.err, re.MULTILINE)) == 11
 
 
 @pytest.mark.parametrize("level", ["", *map(str.upper, LEVELS[:1])])
@@ -229,3 +350,130 @@ def test_a_line_of_200_megabytes(
     else:
         path.write_bytes(path.read_bytes()[: -HUGE - 2])
     assert not lines - readable(run.path)
+
+
+# A benchmark's folder with one damaged file: run again, it comes to the same figures or says why not.
+
+OUTPUTS = (
+    "responses.jsonl",
+    "scores.jsonl",
+    "summary.json",
+    "eval_results_strict.jsonl",
+    "eval_results_loose.jsonl",
+)
+FEW = ("cut off", "swapped with another file", "deleted", "no UTF-8")
+"""Of files that are results, written anew each time."""
+PROMPTS = [f"Say {n}." for n in range(6)]
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    around = surroundings(tmp_path_factory.mktemp("surroundings"))
+    del around["PYTHONPATH"]  # the forking process needs the tests' own modules too
+    with forks(**around) as found:
+        yield found
+
+
+def reply(messages: list[dict[str, Any]]) -> Answer:
+    text = str(messages[-1]["content"])
+    return Answer("well, yes" if text[-2] in "135" else f"said {text[-2]}")
+
+
+@pytest.mark.slow
+async def test_a_damaged_file_costs_no_answer_and_no_figure(tmp_path: Path, warm: Forks) -> None:
+    prompts = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", PROMPTS)
+    async with fake(reply=reply, extra_fields={"top_k"}) as server:
+
+        async def evaluate(output: Path) -> Forked:
+            given = ["--tasks", "ifeval", "--ifeval-input", prompts, "--output-dir", output]
+            asked = ["--model", "m", "--base-url", server.url]
+            return await asyncio.to_thread(warm.run, "eval-framework", *given, *asked, below=tmp_path)
+
+        whole = tmp_path / "whole"
+        first = await evaluate(whole)
+        assert first.code == 0, first
+        figures = json.loads((whole / "ifeval" / "summary.json").read_text())["metrics"]
+        for file in OUTPUTS:
+            for name in CORRUPTIONS if file == "responses.jsonl" else FEW:
+                corrupt = CORRUPTIONS[name]
+                folder = tmp_path / "damaged"
+                shutil.copytree(whole, folder)
+                corrupt(folder / "ifeval" / file, random.Random(f"{file} {name}"))
+                # All other files are results, written anew each time: answers put there go with them.
+                kept_in = folder / "ifeval" / "responses.jsonl"
+                stays = file == "responses.jsonl" and "swapped with" not in name and kept_in.exists()
+                answers = readable_lines(kept_in) if stays else {}
+                before = len(server.asked)
+                again = await evaluate(folder)
+                assert again.code in (0, 1, 3), (file, name, again)
+                assert "Traceback" not in again.said, again.said
+                assert "internal error" not in again.said, again.said
+                if again.code == 0:
+                    found = json.loads((folder / "ifeval" / "summary.json").read_text())
+                    assert found["metrics"] == figures, (file, name)
+                    assert found["complete"]
+                else:
+                    assert file in again.said, (file, name, again)
+                kept = readable(folder)
+                assert not [line for line in answers if line not in kept], (file, name)
+                if file != "responses.jsonl" and "swapped with" not in name:
+                    assert len(server.asked) == before, (file, name)
+                shutil.rmtree(folder)
+
+
+CRITERION = "The number is said at all."
+MADE = """\
+models: [{name: t, interface: simulated, roles: [teacher, student, judge]}]
+tasks:
+  - {name: count, description: Say a number., output_description: A number.,
+     target_attributes: {size: [small, big]}, sampling: {target: [1, 1], total: 4}, rubric: {said: CRITERION}}
+experiment: {id: made, storage_folder: FOLDER}
+"""
+
+
+def judge(messages: list[dict[str, Any]]) -> Answer:
+    text = str(messages[-1]["content"])
+    if CRITERION not in text:
+        return Answer(f"It is {len(text) % 7}.")
+    return Answer(json.dumps({"said": ("High", "Medium", "Low")[sum(map(ord, text)) % 3]}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [[], ["--judge-only"]], ids=["all", "judge only"])
+async def test_damaged_judgments_are_judged_anew(tmp_path: Path, warm: Forks, mode: list[str]) -> None:
+    text = MADE.replace("CRITERION", CRITERION).replace("FOLDER", str(tmp_path / "runs"))
+    (tmp_path / "made.yaml").write_text(text)
+    config = ["--config", tmp_path / "made.yaml"]
+    made = await asyncio.to_thread(warm.run, "coeval", "run", *config, below=tmp_path)
+    assert made.code == 0, made
+    async with fake(reply=judge, extra_fields={"top_k"}) as server:
+
+        async def evaluate(output: Path, *how: str) -> Forked:
+            given = ["--tasks", f"coeval:{tmp_path / 'runs' / 'made'}", "--output-dir", output]
+            asked = ["--model", "m", "--base-url", server.url, *how]
+            return await asyncio.to_thread(warm.run, "eval-framework", *given, *asked, below=tmp_path)
+
+        whole = tmp_path / "whole"
+        first = await evaluate(whole)
+        assert first.code == 0, first
+        (file,) = [path.relative_to(whole) for path in whole.rglob("judgments*.jsonl")]
+        figures = json.loads((whole / file.parent / "summary.json").read_text())["metrics"]
+        for name in FEW if mode else CORRUPTIONS:
+            folder = tmp_path / "damaged"
+            shutil.copytree(whole, folder)
+            CORRUPTIONS[name](folder / file, random.Random(f"{file} {name}"))
+            judgments = readable(folder)
+            again = await evaluate(folder, *mode)
+            assert again.code in (0, 1, 3), (name, again)
+            assert "Traceback" not in again.said, again.said
+            assert "internal error" not in again.said, again.said
+            if again.code == 0:
+                found = json.loads((folder / file.parent / "summary.json").read_text())
+                assert (found["metrics"], found["complete"]) == (figures, True), name
+            else:
+                assert file.name in again.said, (name, again)
+            if "swapped with" not in name:
+                kept = readable(folder)
+                lost = [line for line in judgments if b'"recipe"' in line and line not in kept]
+                assert not lost, name
+            shutil.rmtree(folder)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from pipeline.experiments import Lab, model, task
 
 from coeval.api import open_run
+from coeval.benchmarks.benchmark import Answer as GivenAnswer
+from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.cli.commands.status import status
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Message, Request
@@ -21,6 +23,7 @@ from coeval.core.text import cut_to_bytes
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.pipeline.upkeep.repair import Wanted, repair
+from coeval.store.jsonl import Appender
 from coeval.store.rundir import RunDir
 
 HUGE = 40 << 20
@@ -124,3 +127,31 @@ def test_long_lines_of_older_files_cost_no_other_line(
     notes = lab.path / "run_errors.jsonl"
     assert not notes.exists() or max(map(len, notes.read_bytes().splitlines() or [b""])) < HUGE // 2
     json.loads((lab.path / "meta.json").read_text())
+
+
+# A benchmark's folder with lines that no answer is: they are owed again, and the rest is scored.
+
+LONG = 40 << 20
+DAMAGE = {
+    "no JSON": b"x" * LONG,
+    "no UTF-8": b'{"id":"\xff\xfe"}',
+    "very deep": b"[" * 100_000,
+    "endless digits": b'{"id":"b","attempts":1' + b"0" * 5000 + b"}",
+    "a long record of nothing": b'{"more":"' + b"x" * LONG + b'"}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_the_answers_around_a_damaged_line_are_read(tmp_path: Path, damage: bytes) -> None:
+    folder = TaskFolder(tmp_path)
+    for key in ("a", "c"):
+        file = Appender(folder.responses)
+        file.append(GivenAnswer(id=key, model="m", recipe="r", response=key))
+        file.close()
+        if key == "a":
+            with folder.responses.open("ab") as out:
+                out.write(damage + b"\n")
+    assert first_answer(folder.responses) is not None
+    assert set(folder.answers(None)) == {"a", "c"}
+    told = f"{folder.responses} has 1 damaged line; what is lost by that is asked for again"
+    assert list(folder.remarks()) == [told]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.invoked import Command
-from cli.warm_process import WarmProcess
 from fakes.openai_chat import Answer, Behaviour, Fault, Raw, fake
 from hostile_text import TEXTS, obeyed
 from hypothesis import given
@@ -27,7 +24,6 @@ from coeval.api import arun
 from coeval.cli import streams
 from coeval.core.plain import plain, plain_lines
 
-COEVAL = (sys.executable, "-m", "coeval")
 COMMANDS = (
     ("status",),
     ("results",),
@@ -81,14 +77,15 @@ def poison(folder: Path, evil: Callable[[], str], *, records: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("records", [True, False], ids=["records", "other files"])
-@pytest.mark.parametrize("evil", TEXTS, ids=range(len(TEXTS)))
 def test_no_text_of_a_run_folder_is_obeyed(
-    finished: Path, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch, evil: str, records: bool
+    finished: Path, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch, records: bool
 ) -> None:
+    """Each text of the folder is the next of the hostile ones."""
+    evils = cycle(TEXTS)
     monkeypatch.delenv("COLUMNS")
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    poison(folder, lambda: f"a{evil}b", records=records)
+    poison(folder, lambda: f"a{next(evils)}b", records=records)
     for command, *rest in COMMANDS:
         _, out, err = coeval(command, "--run", folder, *rest)
         assert not obeyed(out), (command, rest, obeyed(out)[:3])
@@ -107,18 +104,18 @@ HOSTS: dict[str, Callable[[str], Behaviour]] = {
 }
 
 
-@pytest.mark.parametrize("evil", TEXTS, ids=range(len(TEXTS)))
 @pytest.mark.parametrize("kind", HOSTS)
 async def test_no_text_of_a_host_is_obeyed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, evil: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
-    async with fake(reply=lambda _: HOSTS[kind](evil)) as server:
+    evils = cycle(TEXTS)
+    async with fake(reply=lambda _: HOSTS[kind](next(evils))) as server:
         hostile = model("m", temperature=0) | {
             "interface": "vllm",
             "parameters": {"base_url": server.url, "max_concurrency": 4, "requests_per_minute": 10_000},
         }
         settings = {"probe_mode": "disable", "log_level": "DEBUG", "generation_retries": 0}
-        lab = Lab(tmp_path, models=[hostile], tasks=[task(total=1)], settings=settings)
+        lab = Lab(tmp_path, models=[hostile], tasks=[task(total=len(TEXTS))], settings=settings)
         await arun(lab.file, progress=True)
     log = (lab.path / "run.log").read_text()
     assert all(_EVENT.match(line) for line in log.split("\n")[:-1]), log
@@ -154,21 +151,22 @@ PLACES: dict[str, Callable[[str], str]] = {
 """Where a configuration's text is quoted in what is said about it."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
-def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, place: str) -> None:
+def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, coeval: Command, place: str) -> None:
+    file = tmp_path / "e.yaml"
     for number, evil in enumerate(TEXTS):
-        (tmp_path / "e.yaml").write_bytes(PLACES[place](f"a{evil}b").encode("utf-8", "surrogatepass"))
-        process = WarmProcess("run", "--config", "e.yaml", "--dry-run", cwd=tmp_path)
-        err = process.communicate().err
-        assert process.returncode == 1, (place, number)
+        file.write_bytes(PLACES[place](f"a{evil}b").encode("utf-8", "surrogatepass"))
+        code, _, err = coeval("run", "--config", file, "--dry-run")
+        assert code == 1, (place, number)
         assert not obeyed(err), obeyed(err)[:3]
         assert not [line for line in err.splitlines() if line.startswith("Done")], err
         assert "internal error" not in err, err
 
 
-@pytest.mark.slow
-def test_names_of_files_are_not_obeyed(finished: Path, tmp_path: Path) -> None:
+def test_names_of_files_are_not_obeyed(
+    finished: Path, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for evil in TEXTS:
         folder = tmp_path / re.sub("[/\ud800-\udfff]", "", f"a{evil}b")
         shutil.copytree(finished, folder)
@@ -178,12 +176,8 @@ def test_names_of_files_are_not_obeyed(finished: Path, tmp_path: Path) -> None:
         )
         (folder / "phase4_responses" / f"{folder.name}2.jsonl").write_text("garbage\n")
         for words in (["status"], ["results"], ["repair", "--dry-run", "--examples", "3"]):
-            done = subprocess.run(
-                [*COEVAL, words[0], "--run", folder.name, *words[1:]],
-                cwd=tmp_path, env={**os.environ, "PYTHONUTF8": "1"}, capture_output=True, timeout=120,
-                check=False,
-            )  # fmt: skip
-            shown = done.stdout.decode() + done.stderr.decode()
+            _, out, err = coeval(words[0], "--run", folder.name, *words[1:])
+            shown = out + err
             assert not obeyed(shown), obeyed(shown)[:3]
             assert "internal error" not in shown
 

@@ -24,7 +24,6 @@ from coeval.benchmarks.assets import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 
 pytestmark = pytest.mark.slow
-
 KEY = "sk-proj-9aK2mQ7xR4vT1zW8+/b5Nc3Yd6Lg0Hj"
 """With signs that URLs, base64 and JSON each write in their own way."""
 NAMES = ["ann", "ben"]
@@ -160,12 +159,11 @@ def readers(place: Place) -> list[tuple[str, list[str]]]:
 
 
 SOURCES = ("config", "key file", "environment")
+WITNESSES = ("as it is", "in base64", "for HTML, every sign")
+"""`test_redaction` tries every encoding, here three of them show that each text goes by the redactor."""
 
 
-@pytest.mark.parametrize(
-    ("encoding", "source"),
-    [(name, SOURCES[number % 3]) for number, name in enumerate(ENCODINGS)],
-)
+@pytest.mark.parametrize(("encoding", "source"), [*zip(WITNESSES, SOURCES, strict=True)])
 async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding: str, source: str) -> None:
     async with echo_host(NAMES, ENCODINGS[encoding]) as host:
         config = configured(place, host.url, **({"access_key": KEY} if source == "config" else {}))
@@ -207,10 +205,7 @@ def tasks_there_is_data_for() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("encoding", "source"),
-    [(name, SOURCES[(number + 1) % 3]) for number, name in enumerate(ENCODINGS)],
-)
+@pytest.mark.parametrize(("encoding", "source"), [*zip(WITNESSES, SOURCES[::-1], strict=True)])
 async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
     place: Place, encoding: str, source: str
 ) -> None:
@@ -236,13 +231,8 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
         config = configured(place, host.url)
         how = ["--model", "ann", "--base-url", host.url, *with_key, *own, "--log-level", "DEBUG"]
         few = ["--max-examples", 2]
-        judge = [
-            *(["--judge-api-key", KEY] if source == "config" else []),
-            "--judge-model",
-            "ben",
-            "--judge-base-url",
-            host.url,
-        ]
+        judge = ["--judge-model", "ben", "--judge-base-url", host.url]
+        judge += ["--judge-api-key", KEY] if source == "config" else []
         later = ["--tasks", ",".join(judged or ["arena-hard"]), *how, *few, "--output-dir", "later"]
         given = ["--ifeval-responses", responses, "--ifeval-input", prompts, "--output-dir", "given"]
         asked = await shown(
@@ -271,20 +261,15 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
     assert_hidden(place, asked)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", WITNESSES)
 async def test_fetching_data_shows_and_keeps_no_password_of_an_index_or_a_mirror(
     place: Place, encoding: str
 ) -> None:
     async with echo_host(NAMES, ENCODINGS[encoding]) as host:
         _, _, address = host.url.removesuffix("/v1").partition("://")
         mirror = f"http://me:{quote(KEY, safe='')}@{address}"
-        fetch = [
-            "datasets",
-            "fetch",
-            "ifeval",
-            "alpaca-eval/difficulty",
-            "nltk/averaged_perceptron_tagger_eng",
-        ]
+        assets = ["ifeval", "alpaca-eval/difficulty", "nltk/averaged_perceptron_tagger_eng"]
+        fetch = ["datasets", "fetch", *assets]
         asked = await shown(
             place,
             [(COEVAL, fetch), (COEVAL, ["datasets", "list"]), (COEVAL, ["datasets", "verify"])],

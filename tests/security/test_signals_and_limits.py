@@ -126,16 +126,6 @@ def test_a_run_that_is_suspended_goes_on(
     assert content(place) == content(undisturbed)
 
 
-def test_a_file_size_limit_ends_a_run_that_goes_on_without_it(place: Path, undisturbed: Path) -> None:
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
-
-    ended = command(place, "run", "--config", "e.yaml", before=limited)
-    assert ended.code == 1
-    assert "file-size limit of this process is reached (see `ulimit -f`)" in ended.err
-    goes_on_as_undisturbed(place, undisturbed)
-
-
 def test_a_limit_of_cpu_time_ends_a_run_that_goes_on_without_it(place: Path, undisturbed: Path) -> None:
     (place / "e.yaml").write_text(SLOW.replace("total: 40", "total: 60000").replace("latency_s: 0.05, ", ""))
 

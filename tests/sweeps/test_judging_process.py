@@ -21,3 +21,47 @@ async def test_closed_while_it_is_started_it_is_given_nothing(tmp_path: Path) ->
         await judge_worker.aclose()
         assert (await order).interrupted
     assert (await judge_worker.conclude("step_2 ifeval", EvalSpec(output=tmp_path, tasks=()))).interrupted
+
+
+# The judging process as the sweep sees it: what dies with it is told, and takes others along but once.
+
+STAND_IN = """
+import json, os, sys, time
+for line in sys.stdin:
+    name = json.loads(line)["name"]
+    with open(sys.argv[1], "a") as told:
+        told.write(name + "\\n")
+    if name == "deadly":
+        time.sleep(0.3)
+        os.kill(os.getpid(), 9)
+    if name != "slow" or os.path.exists("again"):
+        print("a warning of some package", flush=True)
+        print(json.dumps({"type": "concluded", "name": name, "samples": [{"run": 0}]}), flush=True)
+    else:
+        open("again", "w").close()
+"""
+
+
+async def test_orders_that_died_together_go_one_by_one(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    environment = {**os.environ, "PWD": str(tmp_path)}
+    script = f"import os; os.chdir({str(tmp_path)!r}){STAND_IN}"
+    command = (sys.executable, "-c", script, str(told))
+    judging = JudgingProcess(command, tmp_path / "judging.log", environment)
+    evaluation = EvalSpec(output=tmp_path, tasks=())
+
+    def order(name: str) -> asyncio.Task[str]:
+        async def concluded() -> str:
+            return (await judging.conclude(name, evaluation)).problem
+
+        return asyncio.create_task(concluded())
+
+    slow = order("slow")
+    await asyncio.sleep(0.2)
+    deadly = order("deadly")
+    problems = [await slow, await deadly]
+    assert all("ended before it had concluded this" in problem for problem in problems)
+    again = [order("deadly"), order("slow"), order("other")]
+    assert [bool(await each) for each in again] == [True, False, False], "only the one that is deadly"
+    await judging.aclose()
+    assert (await judging.conclude("late", evaluation)).interrupted

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from coeval.core.errors import UsageError
+from coeval.sweeps.guard import BoundedLog, older
+from coeval.sweeps.health import free_port, is_free, listening
 from coeval.sweeps.server_command import DEFAULT, PRESETS, ServerCommand
+from coeval.sweeps.server_log import LINES, ServerLog
 from coeval.sweeps.worker_files import Server
 
 
@@ -126,3 +136,106 @@ def test_what_is_wrong_is_said_at_once(template: str, said: str) -> None:
 
 def test_presets_have_a_port_of_their_own() -> None:
     assert all("8123" in filled(name) for name in PRESETS)
+
+
+# What is shown of a server's output, and how much of it is kept.
+
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def shown(folder: Path, written: bytes, **environment: str) -> list[str]:
+    log = ServerLog(folder, environment, ["my-own-key-0815-xyz"])
+    log.path.write_bytes(written)
+    return log.last_lines()
+
+
+def test_it_is_shown_without_control_signs_and_secrets(tmp_path: Path) -> None:
+    written = (
+        b"\x1b]0;owned\x07\x1b[31mred\x1b[0m caf\xe9 \xe2\x80\xae\x00\r\n 10%\r 99% loaded\r\n\n"
+        + f"token {TOKEN} {TOKEN[:20]} my-own-key-0815-xyz other-secret-4711-abc\n".encode()
+    )
+    lines = shown(tmp_path, written, MY_API_KEY="other-secret-4711-abc", HF_TOKEN=TOKEN)
+    assert lines[:2] == [r"red caf\xe9 \u202e\x00", " 99% loaded"]
+    assert "token [redacted]" in lines[2]
+    for secret in (TOKEN[:16], "0815", "4711"):
+        assert secret not in lines[2]
+
+
+@pytest.mark.parametrize("written", [b"x" * (1 << 20), b"ab\n" * (1 << 19), b"\x1b[" * (1 << 19)])
+def test_what_is_shown_is_bounded(tmp_path: Path, written: bytes) -> None:
+    lines = shown(tmp_path, written)
+    assert len(lines) <= LINES
+    assert all(len(line) < 400 for line in lines)
+
+
+def test_of_an_earlier_start_nothing_is_shown(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path, {})
+    assert "It wrote nothing" in log.told()
+    log.path.write_text("out of memory\n")
+    assert "Probably the GPU has too little memory free" in log.told()
+    log.begin()
+    assert "It wrote nothing" in log.told()
+    with log.path.open("a") as file:
+        file.write("ModuleNotFoundError: No module named 'vllm'\n")
+    assert "Probably a package that the server needs is not installed" in log.told()
+
+
+def test_gigabytes_of_output_take_no_more_than_a_log_may(tmp_path: Path) -> None:
+    path, most = tmp_path / "server.log", 1 << 16
+    for _ in range(2):  # the second goes on in the first one's file
+        log = BoundedLog(path, most)
+        for number in range(3_000):
+            log.write(f"line {number:05d} {'x' * 50}\n".encode())
+        log.close()
+    assert path.stat().st_size + older(path).stat().st_size <= most
+    lines = [*older(path).read_text().splitlines(), *path.read_text().splitlines()]
+    numbers = [int(line.split()[1]) for line in lines]
+    assert numbers[-1] == 2_999
+    assert numbers == list(range(numbers[0], 3_000))
+    assert len(ServerLog(tmp_path, {}).last_lines()) == 0  # all of it was there before
+
+
+# Whose port it is: a server is asked only where nobody else could answer for it.
+
+LISTENER = """
+import socket, sys
+with socket.socket() as s:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(("127.0.0.1", int(sys.argv[1])))
+    s.listen()
+    print("up", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def stranger() -> Iterator[tuple[int, int]]:
+    """A process that listens on a port, and would share it; both numbers."""
+    port = free_port("127.0.0.1")
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTENER, f"{port}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process.pid, port
+
+
+def test_a_port_that_is_shared_is_a_strangers_too(stranger: tuple[int, int]) -> None:
+    pid, port = stranger
+    assert not is_free("127.0.0.1", port)
+    assert listening(port, [os.getpid()]) == (False, pid)
+    assert listening(port, [pid]) == (True, None)
+    with socket.socket() as mine:
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        mine.bind(("127.0.0.1", port))
+        mine.listen()
+        assert listening(port, [os.getpid()]) == (True, pid)
+        assert listening(port, [os.getpid(), pid]) == (True, None)
+
+
+def test_a_free_port_is_below_those_of_outgoing_connections() -> None:
+    ports = [free_port("127.0.0.1") for _ in range(20)]
+    assert max(ports) < 32_768
+    assert len(set(ports)) > 15
+    assert all(is_free("127.0.0.1", port) for port in ports)
+    assert listening(ports[0], [os.getpid()]) == (False, None)

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cli.terminal import on_terminal
+from left_behind import MARK, marked, none_left
 from pipeline.experiments import Lab, model, task
-from sweeping import Sweeping, judge_host, needs
+from rich.console import Console
+from sweeping import JUDGE, Sweeping, judge_host, needs
 
-pytestmark = pytest.mark.slow
-
+from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.cli.commands.sweep.sweep_report import settings_of
+from coeval.cli.commands.sweep.sweep_view import board_table, tell_end
+from coeval.sweeps.engine import WorkerSlot
+from coeval.sweeps.health import free_port
+from coeval.sweeps.judging_run import SampleConcluded
+from coeval.sweeps.scheduler import SweepBoard
+from coeval.sweeps.server_command import HOST
+from coeval.sweeps.sweep import Sweep
+from coeval.sweeps.worker_files import Worker, WorkerProgress, write_progress
 
 SKILLS = (30, 40, 50, 60, 70, 80)
 SAMPLES = {
@@ -23,6 +47,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.slow
 async def test_six_checkpoints_are_served_asked_judged_and_scored_once(tmp_path: Path) -> None:
     needs("ifbench/prompts", "healthbench/grader", "writingbench/queries", "arena-hard/questions")
     needs("alpaca-eval/judge", "alpaca-eval/baseline")
@@ -50,6 +75,7 @@ async def test_six_checkpoints_are_served_asked_judged_and_scored_once(tmp_path:
     assert not list(sweeping.out.rglob("server.json")), "no server is left"
 
 
+@pytest.mark.slow
 async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later(tmp_path: Path) -> None:
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=3)])
     assert (await asyncio.to_thread(lab.run)).exit_code == 0
@@ -72,6 +98,7 @@ async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later
     assert sweeping.value(90, label) > sweeping.value(20, label)
 
 
+@pytest.mark.slow
 async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     """A dry run writes nothing; what a phase left out is made up for; the status is told from disk."""
     sweeping = Sweeping(tmp_path)
@@ -108,6 +135,7 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     assert "simulated models at" in (tmp_path / "logs" / "step_30.server.log").read_text()
 
 
+@pytest.mark.slow
 async def test_a_key_in_the_servers_command_is_written_nowhere(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)
@@ -120,6 +148,7 @@ async def test_a_key_in_the_servers_command_is_written_nowhere(tmp_path: Path) -
     assert not sweeping.out.exists()
 
 
+@pytest.mark.slow
 async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_nothing(
     tmp_path: Path,
 ) -> None:
@@ -159,6 +188,7 @@ async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_n
     assert f"holds answers of {sweeping.checkpoints}/global_step_30/actor_hf@30, not of" in ended.err
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_is_swept_once_it_is_whole(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)
@@ -180,6 +210,7 @@ async def test_a_checkpoint_is_swept_once_it_is_whole(tmp_path: Path) -> None:
     assert "4 of 4 jobs done" in ended.out
 
 
+@pytest.mark.slow
 async def test_shards_of_one_checkpoint_are_put_together_whatever_their_number(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(60)
@@ -192,3 +223,264 @@ async def test_shards_of_one_checkpoint_are_put_together_whatever_their_number(t
     assert sweeping.answers(60, "ifeval")[:4] == answered, "only what is new is asked"
     assert len(sweeping.answers(60, "ifeval")) == 6
     assert not list(sweeping.out.rglob("shards"))
+
+
+# Kills and interruptions of a sweep and of its processes: what is finished stays, each job is done once,
+# and nothing is left running.
+
+STEPS = (30, 50, 70)
+
+
+class Marked(Sweeping):
+    """Of which all processes can be told."""
+
+    mark: str = ""
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), MARK: self.mark}
+
+    def of(self, what: str) -> list[int]:
+        return [pid for pid, command in marked(self.mark).items() if what in command]
+
+
+@pytest.fixture
+def sweeping(tmp_path: Path) -> Marked:
+    made = Marked(tmp_path, prompts=24)
+    made.mark = uuid.uuid4().hex
+    made.trained(*STEPS)
+    made.words = ["--slots", "2", "--num-threads", "4", "--no-plot"]
+    made.server_options = "latency_s=0.1"
+    return made
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def done_once(sweeping: Sweeping, tasks: dict[str, int]) -> None:
+    """Every job is concluded, by one line of the journal; no prompt is answered twice."""
+    wanted = sorted((step, task, run) for step in STEPS for task, n in tasks.items() for run in range(n))
+    assert sweeping.concluded() == wanted
+    for step, name, run in wanted:
+        answered = Counter(line["id"] for line in sweeping.answers(step, name, run) if line["response"])
+        assert set(answered.values()) == {1}, (step, name, run)
+
+
+@pytest.mark.slow
+async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Marked) -> None:
+    needs("alpaca-eval/judge", "alpaca-eval/baseline")
+    chance = random.Random(5)
+    tasks = ("--tasks", "ifeval,alpaca-eval", "--n-samples", "ifeval=2", "--max-examples", "24")
+    early = ["worker_process"] * 5 + ["sweep"] * 4
+    chance.shuffle(early)
+    struck: Counter[str] = Counter()
+    async with judge_host([f"{JUDGE}:latency_s=1"]) as judge:
+        process = sweeping.start(*tasks, *judge.flags)
+        for target in (*early, "judging_process", "sweep", "judging_process", "judging_process"):
+            await asyncio.sleep(chance.uniform(0.2, 2.0))
+            while not (pids := [process.pid] if target == "sweep" else sweeping.of(target)):
+                assert process.poll() is None, (target, process.so_far())
+                await asyncio.sleep(0.05)
+            kill(chance.choice(pids))
+            struck[target] += 1
+            if target == "sweep":
+                await process.output()
+                process = sweeping.start(*tasks, *judge.flags)
+        await process.output()
+        ended = await sweeping.run(*tasks, *judge.flags)
+    assert ended.code == 0, ended
+    assert struck == {"worker_process": 5, "sweep": 5, "judging_process": 3}
+    done_once(sweeping, {"ifeval": 2, "alpaca-eval": 1})
+    none_left(sweeping.mark)
+    assert not list(sweeping.out.rglob("server.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 2])
+async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, times: int) -> None:
+    if times == 2:
+        sweeping.served_otherwise("latency_s=3")  # so that the first one is still waiting for answers
+    process = sweeping.start()
+    while not sweeping.answers(30, "ifeval"):
+        assert process.poll() is None, process.so_far()
+        await asyncio.sleep(0.05)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        await asyncio.sleep(0.3)
+    err = (await process.output()).err
+    assert process.wait() == 130, err
+    assert ("Interrupted; what" if times == 1 else "Stopped at once; what") in err, err
+    assert "was finished is on disk, and the same command goes on from there" in err
+    none_left(sweeping.mark)
+    kept = sweeping.answers(30, "ifeval")
+    assert kept
+    sweeping.served_otherwise("")
+    ended = await sweeping.run()
+    assert ended.code == 0, ended
+    assert sweeping.answers(30, "ifeval")[: len(kept)] == kept, "nothing is asked again"
+    done_once(sweeping, {"ifeval": 2})
+
+
+@pytest.mark.slow
+async def test_a_second_sweep_is_told_who_is_at_work(sweeping: Marked) -> None:
+    first = sweeping.start()
+    while not sweeping.of("worker_process"):
+        assert first.poll() is None, first.so_far()
+        await asyncio.sleep(0.05)
+    second = await sweeping.run()
+    assert second.code == 1
+    assert f"is in use by process {first.pid} on" in second.err
+    status = await sweeping.run("--status")
+    assert f"process {first.pid} is at work on it" in status.out
+    kill(first.pid)
+    await first.output()
+    none_left(sweeping.mark)
+
+
+# What a sweep shows of itself: a table on a terminal, plain lines elsewhere.
+
+
+def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+    console.print(board_table(board, width - 2, height))
+    shown = console.file
+    assert isinstance(shown, io.StringIO)
+    return [line.rstrip() for line in shown.getvalue().splitlines()]
+
+
+def busy_board(tmp_path: Path, slots: int) -> SweepBoard:
+    """All slots but the last one have a worker."""
+    board = SweepBoard([WorkerSlot(number, (str(number),)) for number in range(slots)])
+    board.expect(30 * slots, slots)
+    for number in range(slots - 1):
+        folder = tmp_path / f"step_{number}"
+        folder.mkdir()
+        evaluation = EvalSpec(output=tmp_path, tasks=())
+        board.begin_worker(
+            WorkerSlot(number, (str(number),)),
+            Worker(name=f"step_{number}", folder=folder, evaluation=evaluation),
+        )
+        write_progress(
+            folder,
+            WorkerProgress(
+                at=0.0,
+                state="asking",
+                done=1_312,
+                planned=4_328,
+                output_tokens_per_s=5_210.4,
+                remaining_s=185.0,
+                tasks={"run_0 ifeval": (541, 541), "run_1 writingbench\x1b[31m": (3, 541)},
+            ),
+        )
+    return board
+
+
+def test_each_slot_says_what_it_does_within_a_narrow_terminal(tmp_path: Path) -> None:
+    lines = drawn(busy_board(tmp_path, 3), 80, 24)
+    assert max(map(len, lines)) <= 78
+    assert lines[0].split() == ["slot", "checkpoint", "task", "done", "tokens/s", "left"]
+    assert lines[1].split()[:2] == ["0", "step_0"]
+    assert "1,312/4,328" in lines[1]
+    assert lines[1].split()[-2:] == ["5.2k", "3:05"]
+    assert "\x1b[31m" not in "".join(lines), "names obey nothing"
+    assert lines[3].split() == ["2", "free"]
+    assert lines[-1].endswith("0 of 90 jobs done, 1 waiting for a slot")
+
+
+def test_of_many_slots_those_with_a_worker_are_shown(tmp_path: Path) -> None:
+    lines = drawn(busy_board(tmp_path, 40), 80, 12)
+    assert len(lines) <= 12
+    assert not any("free" in line for line in lines)
+    assert lines[-1].endswith(" more slots")
+
+
+@pytest.mark.slow
+async def test_a_sweep_on_a_terminal_leaves_its_results_and_no_table(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(40)
+    words = ("python", "-m", "coeval", *sweeping.flags("--no-plot"))
+    how: Any = {"cwd": tmp_path, "rows": 24, **sweeping.environment()}
+    seen = await asyncio.to_thread(lambda: on_terminal(words, 80, **how))
+    assert seen.code == 0, seen.screen
+    assert any("step_40" in line for line in seen.written), "while it went on"
+    assert not any(line.startswith("slot") for line in seen.screen)
+    assert "2 of 2 jobs done" in " ".join(seen.screen)
+    assert max(map(len, seen.written)) <= 80
+
+
+def test_a_job_with_gaps_is_not_done_and_one_cause_is_told_once(tmp_path: Path) -> None:
+    board = SweepBoard([])
+    board.jobs = 3
+    board.count_concluded(SampleConcluded(run=0), judged=True)
+    board.count_concluded(SampleConcluded(run=1, unscored=26), judged=True)
+    for step in (20, 40):
+        board.tell_problem(f"step_{step}", "there is no such model", given_up=True)
+    out, err = io.StringIO(), io.StringIO()
+    sweep = Sweep(evaluation=EvalSpec(output=tmp_path, tasks=()), served_name="x")
+    code = tell_end(board, sweep, Console(file=out, width=200), Console(file=err, width=200))
+    assert code == 3
+    assert "1 of 3 jobs done, 1 with gaps" in out.getvalue()
+    assert err.getvalue().count("there is no such model") == 1
+    assert "step_20, step_40: there is no such model" in err.getvalue()
+
+
+# The page on sweeps, from its first command to its last; what it shows of their output is there.
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
+SERVES = "coeval simulate "
+
+
+def blocks(*languages: str) -> list[tuple[str, str]]:
+    return re.findall(rf"^```({'|'.join(languages)})\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "coeval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coeval "$@"\n', encoding="utf-8")
+    (tmp_path / "coeval").chmod(0o755)
+    return os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+
+
+def shown(said: str) -> Iterator[tuple[str, ...]]:
+    """The lines, however wide their columns are."""
+    return (tuple(line.split()) for line in said.splitlines())
+
+
+@pytest.mark.slow
+def test_the_page_on_sweeps_runs_from_top_to_bottom(tmp_path: Path, environment: dict[str, str]) -> None:
+    port, said, servers = str(free_port(HOST)), "", []
+    try:
+        for language, block in blocks("bash", "text", "yaml"):
+            here = block.replace("8100", port)
+            if language == "yaml" and block.startswith("# sweep.yaml"):
+                (tmp_path / "sweep.yaml").write_text(here, encoding="utf-8")
+            elif language == "bash" and block.startswith(SERVES):
+                server = subprocess.Popen(
+                    here.split(), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+                )
+                servers.append(server)
+                assert server.stdout is not None
+                server.stdout.readline()
+            elif language == "bash":
+                ended = subprocess.run(
+                    ["bash", "-euc", here], cwd=tmp_path, env=environment, capture_output=True, text=True
+                )
+                assert ended.returncode == 0, (block, ended.stdout, ended.stderr)
+                said = ended.stdout + ended.stderr
+            elif language == "text" and not block.startswith(("coeval ", "cp ", "outputs/run_a/\n")):
+                assert set(shown(block)) <= set(shown(said)), (block, said)
+    finally:
+        for server in servers:
+            server.terminate()
+            server.communicate()
+    assert (tmp_path / "outputs" / "run_a" / "plots" / "curves.html").exists()
+    assert (tmp_path / "outputs" / "plots" / "coeval-quickstart.svg").exists()
+
+
+def test_the_files_of_the_page_are_read(tmp_path: Path) -> None:
+    for number, (_, block) in enumerate(blocks("yaml")):
+        (tmp_path / f"{number}.yaml").write_text(block, encoding="utf-8")
+        settings_of({}, tmp_path / f"{number}.yaml")
