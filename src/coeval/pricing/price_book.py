@@ -1,4 +1,4 @@
-"""Whose word on a price counts: the user's, then that a model is one's own, then the library's."""
+"""Price lookup: the user's prices first, then free local models, then the library."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Offer(NamedTuple):
 
 
 class PriceBook:
-    """The prices for a working directory. Files and library are read when they are first needed.
+    """Prices for a working directory. Files and library are loaded on first use.
 
     Raises
     ------
@@ -79,11 +79,10 @@ class PriceBook:
         return self.table.own_prices()
 
     def tariff(self, offer: Offer) -> Tariff | None:
-        """What a model costs where it is asked; None where nobody knows.
+        """Find a model's price where it is served; None where unknown.
 
-        An interface stands for whose product is asked, and a base URL for the way there: so a gateway's
-        models have the prices of their interface. A base URL of another provider that the library knows has
-        its prices.
+        A gateway's models have the prices of their interface; a base URL of another provider that the library
+        knows has that provider's.
         """
         free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
         if free and not self._has_own_file:
@@ -102,12 +101,13 @@ class PriceBook:
         return None if place is None else library_tariff(*place, context=dict(offer.context))
 
     def context_window(self, offer: Offer) -> int | None:
-        """How many tokens the model takes in, where the library knows."""
+        """Return the model's context window in tokens, None where the library does not know it."""
         place = _place(offer)
         return None if place is None else context_window(*place)
 
     def refuse_strangers(self, interfaces: Container[str], known: Iterable[str]) -> None:
-        """
+        """Check the interfaces named in the directory's pricing file.
+
         Raises
         ------
         UsageError

@@ -37,12 +37,10 @@ _FREE = ":free"
 def library_tariff(
     provider: str, model: str, at: datetime | None = None, context: Mapping[str, str] | None = None
 ) -> Tariff | None:
-    """What a provider (the library's id of it) asks for a model's tokens, None where the library does not
-    know.
+    """Look up a provider's (by the library's id) token prices of a model; None where unknown.
 
-    ``at`` is the moment, now by default; ``context`` what of a request the price depends on, such as its
-    `service_tier`. A model is unknown whose price has no rate of input or of output: it does not answer in
-    text.
+    ``at`` defaults to now; ``context`` is what of a request the price depends on, such as ``service_tier``. A
+    model whose price lacks a rate of input or of output is unknown: it does not answer in text.
     """
     found = _model(provider, model)
     if found is None:
@@ -71,21 +69,20 @@ def library_tariff(
 
 
 def context_window(provider: str, model: str) -> int | None:
-    """How many tokens a model takes in, where the library knows."""
+    """Return a model's context window in tokens, None where unknown."""
     found = _model(provider, model)
     return None if found is None else found.context_window
 
 
 def provider_at(url: str) -> str | None:
-    """The provider whose API is reached at a base URL, by the library's patterns; None where it is
-    nobody's."""
+    """Find the provider whose API is at a base URL, by the library's patterns; None for none."""
     return next((each.id for each in _providers() if re.match(each.api_pattern, url)), None)
 
 
 @cache
 def library_name() -> str:
-    """The library with its version, and the latest change of a price that its data have in effect: they bear
-    no date of their own."""
+    """Name the library with its version and the date of the latest price change in effect, as its data are
+    undated."""
     import genai_prices
 
     today = datetime.now(UTC).date()

@@ -38,22 +38,22 @@ Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A host that serves a model, and what the host calls it."""
+    """A host that serves a model, and its name there."""
 
     interface: str
     model: str
 
 
 class CacheMultipliers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What tokens cost that are read from an interface's cache, or written to it, as shares of its price of
-    input: for prices that do not say it themselves. None is as any other input."""
+    """Cache prices of an interface as shares of its input price, for prices that do not state them; None
+    means the input price."""
 
     read: Share | None = None
     write: Share | None = None
 
 
 class OwnPrice(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of ``overrides``: rates, and in rising order those of longer prompts."""
+    """A user's price: rates, and tiers for longer prompts in rising order."""
 
     tiers: tuple[Tier, ...] = ()
 
@@ -64,9 +64,9 @@ class OwnPrice(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``auto_routing``: model id → routes. ``batch_multipliers``: interface → share of the live price.
-    ``cache_multipliers``: interface → shares of the price of input. ``overrides``: model id → its price, or
-    interface → model id → its price there."""
+    """A pricing file. ``auto_routing``: model id → routes; ``batch_multipliers``: interface → share of the
+    live price; ``cache_multipliers``: interface → shares of the input price; ``overrides``: model id → price,
+    or interface → model id → price."""
 
     auto_routing: dict[str, tuple[Route, ...]] = {}
     batch_multipliers: dict[str, Share] = {}
@@ -74,7 +74,7 @@ class PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overrides: dict[str, dict[str, Any]] = {}
 
     def own_prices(self) -> dict[tuple[str | None, str], OwnPrice]:
-        """``overrides`` by interface (None: every one) and model id, in small letters.
+        """Return ``overrides`` by interface (None: all) and lower-case model id.
 
         Raises
         ------
@@ -99,7 +99,7 @@ def _own_price(name: str, entry: dict[str, Any]) -> OwnPrice:
 
 
 def read_pricing(folder: Path = Path()) -> PricingFile:
-    """The pricing file for a working directory.
+    """Read the pricing file of a working directory.
 
     Raises
     ------

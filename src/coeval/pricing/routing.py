@@ -14,13 +14,13 @@ from coeval.pricing.tariff import Tariff, list_rates
 __all__ = ["Choice", "blended_usd", "choose_route", "shown_rates"]
 
 INPUT_PER_OUTPUT = 3
-"""Tokens of input to one of output in the price that routes are held against each other by: prompts of tasks
-and judges are longer than what is answered."""
+"""Tokens of input per token of output when hosts are compared by price: prompts of tasks and judges are
+longer than answers."""
 
 
 class Choice(NamedTuple):
-    """A route that was chosen; ``tariff`` is None where no price is known of it. ``others`` are the routes
-    that could have been, each with its price; ``keyless`` the hosts that there is no credential for."""
+    """The chosen route; ``tariff`` is None where unknown. ``others`` are the alternatives with their prices;
+    ``keyless`` the hosts without a credential."""
 
     route: Route
     tariff: Tariff | None
@@ -28,7 +28,8 @@ class Choice(NamedTuple):
     keyless: tuple[str, ...]
 
     def __str__(self) -> str:
-        """``groq, as llama-3.1-8b-instant ($0.05 in, $0.08 out per million tokens; openrouter: …)``"""
+        """Format as ``groq, as llama-3.1-8b-instant ($0.05 in, $0.08 out per million tokens; openrouter:
+        …)``."""
         told = [shown_rates(self.tariff)]
         told += [f"{route.interface}: {shown_rates(tariff)}" for route, tariff in self.others]
         if self.keyless:
@@ -37,7 +38,7 @@ class Choice(NamedTuple):
 
 
 def shown_rates(tariff: Tariff | None) -> str:
-    """The list price of input and output in words."""
+    """Format the list price of input and output."""
     if tariff is None:
         return "price unknown"
     rates = list_rates(tariff)
@@ -52,11 +53,10 @@ def choose_route(
     tariff_of: Callable[[Route], Tariff | None],
     key_variables: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The cheapest route to a model among the hosts that there is a credential for.
+    """Choose the cheapest route to a model among the hosts with a credential.
 
-    Ties go to the route that stands first in the file. So do routes without a known price, after all others:
-    nobody could say that they are cheap. ``key_variables`` names, by interface, what to set to get a
-    credential; it is used in messages only.
+    Ties go to the first route in the file; routes of unknown price come last. ``key_variables`` names, by
+    interface, the variables to set, for messages only.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def choose_route(
 
 
 def blended_usd(tariff: Tariff | None) -> float:
-    """Return the list price by which hosts and models are compared; infinite where no price is known."""
+    """Return the blended list price for comparisons; infinite where unknown."""
     if tariff is None:
         return float("inf")
     rates = list_rates(tariff)

@@ -1,4 +1,4 @@
-"""What the tokens of a model cost, and the price of an answer made of it."""
+"""Token prices, and the cost of an answer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Usd: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """US dollars per million tokens, and for each request whatever its size.
+    """US dollars per million tokens, and per request.
 
-    ``cached_usd_per_mtok`` is for tokens of the prompt that were read from the provider's cache, and
-    ``cache_write_usd_per_mtok`` for those written to it: None is as any other input. Likewise
-    ``reasoning_usd_per_mtok`` and output.
+    ``cached_usd_per_mtok`` is for prompt tokens read from the provider's cache, ``cache_write_usd_per_mtok``
+    for those written to it: None means the input rate. ``reasoning_usd_per_mtok``: None means the output
+    rate.
     """
 
     input_usd_per_mtok: Usd
@@ -33,16 +33,15 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Rates of all tokens of a request, its output too, whose prompt has more than ``above`` tokens."""
+    """Rates of all tokens, output included, of a request whose prompt has more than ``above`` tokens."""
 
     above: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates, and ``source``: in a few words, whose they are, and behind a colon what they are called there.
+    """Rates with their ``source``, in a few words: who sets them and, after a colon, the model's name there.
 
-    ``tiers`` rise. Rates that hold ``until`` a moment only are followed by ``renewed``: the tariff of a
-    moment.
+    ``tiers`` rise. Rates valid ``until`` a moment are followed by ``renewed``: the tariff at a moment.
     """
 
     rates: Rates
@@ -53,7 +52,7 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sources_told(sources: Iterable[str]) -> str:
-    """Whose prices these are, each named once: ``library 1.0: openai gpt-4o, openai o3; my-prices.yaml``."""
+    """Name the sources of prices, each once: ``library 1.0: openai gpt-4o, openai o3; my-prices.yaml``."""
     whose: dict[str, dict[str, None]] = {}
     for source in sources:
         name, _, called = source.partition(": ")
@@ -65,7 +64,7 @@ FREE = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)
 
 
 def following(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
-    """Yield the tariff, and those that follow it up to the one that holds at ``end``."""
+    """Yield the tariff and its successors up to the one valid at ``end``."""
     current: Tariff | None = tariff
     while current is not None:
         yield current
@@ -75,8 +74,8 @@ def following(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
 
 
 def list_rates(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
-    """Return the rates of today's price list: where they differ by the hour, those that hold for most of the
-    day (UTC), so that cheap nights and dear peaks decide nothing. ``clock`` gives seconds since 1970."""
+    """Return today's list price: of rates that vary by the hour, those valid for most of the day (UTC).
+    ``clock`` gives seconds since 1970."""
     if tariff.until is None or tariff.renewed is None:
         return tariff.rates
     start = datetime.fromtimestamp(clock(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -90,10 +89,10 @@ def list_rates(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
 
 
 def pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:
-    """What an answer costs: worked out once for a model, so that each answer takes a few multiplications.
+    """Make a function that prices answers, so that each costs a few multiplications.
 
-    ``clock`` gives seconds since 1970. None for an answer that is ``uncounted``, or without any input: there
-    is no prompt without a token.
+    ``clock`` gives seconds since 1970. The price is None for an ``uncounted`` answer, or one without any
+    input: every prompt has tokens.
     """
     if tariff.until is not None and tariff.renewed is not None:
         return _changing(tariff, clock)
@@ -189,11 +188,10 @@ _AHEAD = timedelta(days=1)
 
 
 def upper_price(tariff: Tariff, clock: Callable[[], float] = time.time) -> Callable[[int, int], float] | None:
-    """The most US dollars that a request costs whose prompt has at most so many tokens, and whose answer at
-    most so many; None: it costs nothing.
+    """Bound the US dollars of a request by its prompt's and answer's most tokens; None: it is free.
 
-    Of kinds of tokens (cached, written to a cache, reasoning) the dearest counts, and of tariffs that follow
-    each other the dearest within a day. ``clock`` gives seconds since 1970.
+    Counts every token at the dearest kind (cached, cache write, reasoning), and at the dearest tariff within
+    a day. ``clock`` gives seconds since 1970.
     """
     if tariff.until is None and tariff.rates == FREE and not tariff.tiers:
         return None
@@ -213,7 +211,7 @@ def upper_price(tariff: Tariff, clock: Callable[[], float] = time.time) -> Calla
 
 
 def discounted(tariff: Tariff, share: float) -> Tariff:
-    """The tariff of what is asked at so much of the price."""
+    """Scale a tariff to a share of its price."""
     renewed = tariff.renewed
 
     def later(moment: datetime) -> Tariff | None:

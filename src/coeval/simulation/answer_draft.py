@@ -1,4 +1,4 @@
-"""A student's answer to a prompt that makes demands on form: what it must hold, and how it is written."""
+"""Drafts of a simulated answer that meets, or misses, demands on its form."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple, TypeAlias
 from coeval.simulation.prose import Draws, sentence_list
 
 WORDS_PER_SENTENCE = 8
-"""Fewer than our sentences have on average, so that enough of them are written."""
+"""Below the mean of our sentences, so that enough of them are written."""
 LONGEST_SENTENCE = 14
-"""Words, and more than any of our sentences has."""
+"""Words: above the longest of our sentences."""
 
 
 class AnswerDraft:
-    """What the demands met (and those broken on purpose) make of an answer.
+    """State of an answer after the demands it meets (and those it breaks on purpose).
 
-    ``clauses`` are things it must say ("names Paris"), ``banned`` words that its sentences must
-    not hold. ``foreign`` is a sentence of the language demanded. ``whole`` is an answer that one
-    demand settles entirely; ``last`` steps then still apply.
+    ``clauses`` must be said ("names Paris"), sentences with ``banned`` words are avoided. ``foreign`` is a
+    sentence of the demanded language. ``whole`` is an answer that one demand settles entirely; ``last`` steps
+    still apply to it.
     """
 
     def __init__(self, draws: Draws, mark: str, usual_length: int) -> None:
@@ -43,7 +43,7 @@ class AnswerDraft:
         self.last: list[Callable[[str], str]] = []
 
     def write(self) -> str:
-        """The answer. Its mark stands in the first sentence, whatever the form."""
+        """Write the answer; its mark is in the first sentence, whatever the form."""
         text = self._two() if self.whole is None else self.whole
         if self.as_json:
             text = json.dumps({"answer": text}, ensure_ascii=False)
@@ -125,10 +125,10 @@ Change: TypeAlias = Callable[[AnswerDraft, Found], None]
 
 
 class Demand(NamedTuple):
-    """``cues``: one of them stands in every prompt that makes the demand, in lower case.
+    """A demand of a prompt. ``cues``: one of them, in lower case, is in every prompt that makes it.
 
-    ``meet`` and ``miss`` make a draft that meets it, and one that does not; without ``miss`` a
-    plain text does not. ``once``: saying it twice is not asking twice.
+    ``meet`` and ``miss`` change a draft to meet or miss it; without ``miss`` a plain text misses. ``once``:
+    repeating it adds nothing.
     """
 
     name: str
@@ -142,12 +142,12 @@ class Demand(NamedTuple):
 def demand(
     name: str, cues: str, pattern: str, meet: Change, miss: Change | None = None, *, once: bool = True
 ) -> Demand:
-    """``cues`` are parted by ``|``; the pattern is one for any case of letters."""
+    """Make a demand; ``cues`` are separated by ``|``, the pattern ignores case."""
     return Demand(name, tuple(cues.split("|")), re.compile(pattern, re.IGNORECASE), meet, miss, once)
 
 
 def heed(draft: AnswerDraft, prompt: str, demands: Iterable[Demand], quality: float) -> int:
-    """Change the draft as each demand that the prompt makes says; how many there are."""
+    """Apply each demand of the prompt to the draft; return their number."""
     lowered, made = prompt.lower(), 0
     for one in demands:
         if not any(cue in lowered for cue in one.cues):

@@ -13,7 +13,7 @@ from coeval.simulation.student import hidden_quality
 # Schemas that people write nest some five deep.
 DEEPEST = 12
 MANY = 200
-"""Levels and values after which what can be left out is, so that a value that holds itself ends."""
+"""Values (and, above, levels) after which optional parts are omitted, so that a recursive schema ends."""
 # Recursion must end before Python's own limit; each level takes some frames.
 _DEEPEST_SCHEMA = 64
 # What a client's schema can make the server write is bounded: by values, …
@@ -43,7 +43,7 @@ _STRINGS = {
 
 
 def conforming(ask: SimulatedAsk) -> dict[str, Any]:
-    """An object that follows the schema of ``ask``.
+    """Make a random object that follows the schema of ``ask``; its first text states the answer's quality.
 
     Values are drawn by chance; the first text states the quality of this answer, as a student's does.
 

@@ -1,4 +1,4 @@
-"""Demands of length, layout and case, in the wordings that are common, IFEval's among them."""
+"""Demands of length, layout and case in common wordings, IFEval's included."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _ORDINALS = (
 )  # fmt: skip
 
 LARGEST = 2000
-"""What a simulated answer heeds: a prompt that asks for more gets so much."""
+"""Largest number that a simulated answer meets; more is cut to it."""
 
 NUMBER = rf"(\d{{1,6}}|\b(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})\b)"
-"""A group of a pattern."""
+"""Pattern of a number, as a group."""
 ORDINAL = rf"(\d{{1,4}}(?:st|nd|rd|th)|{'|'.join(_ORDINALS)}|last)"
 
 
 def number(text: str) -> int:
-    """The value of what `NUMBER` matched."""
+    """Parse a match of `NUMBER`."""
     return min(LARGEST, int(text) if text.isdecimal() else _WORDS[text.lower()])
 
 
 def ordinal(text: str, last: int) -> int:
-    """The place that `ORDINAL` names, from 1; ``last`` is what "last" means."""
+    """Parse a match of `ORDINAL` as a place from 1; ``last`` is the place that "last" means."""
     word = text.lower()
     if word == "last":
         return last
@@ -85,7 +85,7 @@ _COUNTED_PARTS = re.compile(
 
 
 def most(found: Found) -> int | None:
-    """The upper limit that the match states; None where its number is a lower one, or exact."""
+    """Return the upper limit that a match states; None for a lower or an exact number."""
     text = found[0]
     if not _LIMIT.search(text) or _NO_LESS.search(text):
         return None
@@ -313,7 +313,7 @@ FORM_DEMANDS: tuple[Demand, ...] = (
         _language,
     ),
 )
-"""In this order; of two that settle the same thing, the later holds."""
+"""Applied in this order; of two that conflict the later wins."""
 
 
 # --- Demands for and against words and letters
@@ -359,7 +359,7 @@ class _Wanted(NamedTuple):
 
 
 def heed_words(draft: AnswerDraft, prompt: str, quality: float) -> int:
-    """Change the draft as the clauses about words and letters say; how many there are."""
+    """Apply the prompt's clauses on words and letters to the draft; return their number."""
     made = 0
     for place, clause in enumerate(_CLAUSE_ENDS.split(prompt)):
         lowered = clause.lower()

@@ -1,4 +1,4 @@
-"""The judge: reads the quality that the answer states, and sees it through its own eyes."""
+"""Simulated judge: reads the quality that an answer states, with its own bias and noise."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ HIGH_FROM = 2 / 3
 # … and its middle third.
 MEDIUM_FROM = 1 / 3
 FACTOR_SPREAD = 0.05
-"""Standard deviation of what one factor of an answer is worth around the answer's quality."""
+"""Standard deviation of a factor's quality around the answer's."""
 
 _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0,2}:[ \t]")
 
 
 def evaluation(ask: SimulatedAsk) -> Reply:
-    """A level for each factor that the schema, or else the prompt's rubric, names."""
+    """Judge each factor that the schema, or else the prompt's rubric, names."""
     factors = list(ask.properties()) or rubric_factors(ask.text)
     seen = seen_quality(ask)
     return {factor: _level(ask, seen, factor) for factor in factors}
 
 
 def factor_score(ask: SimulatedAsk) -> Reply:
-    """One level: as ``{"score": …}`` where a schema asks for it, else the bare word."""
+    """Judge one factor: as ``{"score": …}`` where a schema requires it, else as the bare word."""
     level = _level(ask, seen_quality(ask), "score")
     return dict.fromkeys(ask.properties(), level) or level
 
 
 def rubric_factors(text: str) -> list[str]:
-    """The names in the last run of lines ``- factor: criterion``, in order, each once.
+    """Parse the names of the last block of lines ``- factor: criterion``, in order, each once.
 
-    The last, because the input and the answer may hold such lines too, and stand before it.
+    The last, since the input and the answer, which come before, may contain such lines.
     """
     names: list[str] = []
     for line in reversed(text.splitlines()):
@@ -56,14 +56,14 @@ def rubric_factors(text: str) -> list[str]:
 
 
 def seen_quality(ask: SimulatedAsk) -> float:
-    """The answer's quality as this judge sees it: less severity, plus its error and its bias."""
+    """Return the quality that this judge perceives: less its severity, plus its error and bias."""
     stated = read_answer(ask.text)
     quality = stated.quality if stated else _unstated_quality(ask.text)
     return as_seen(ask, quality, stated.family if stated else None, "eye")
 
 
 def as_seen(ask: SimulatedAsk, quality: float, family: str | None, eye: str) -> float:
-    """A true quality through the judge's eyes; ``eye`` names the draw of its error."""
+    """Distort a true quality as the judge does; ``eye`` names the draw of its error."""
     traits = ask.traits
     related = family is not None and family.casefold() == traits.family.casefold()
     return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
@@ -91,15 +91,15 @@ def _level(ask: SimulatedAsk, seen: float, factor: str) -> Level:
 # prompt gives it, so that an answer that speaks of other answers is still only itself.
 
 CRITERION_SPREAD = 0.05
-"""Standard deviation of what an answer is worth by one criterion around its quality."""
+"""Standard deviation of the quality by one criterion around the answer's."""
 STRONGLY_FROM, SLIGHTLY_FROM = 0.3, 0.06
-"""Differences in quality from which a verdict is strong, and from which it is no tie."""
+"""Quality gaps from which a verdict is strong, and from which it is no tie."""
 PREFERENCE_STEEPNESS = 8.0
-"""Log-odds of preferring an answer, per unit of quality that it is better."""
+"""Log-odds of preferring an answer per unit of quality."""
 BAD_SHARE = 0.5
-"""How likely a worthless answer does what a rubric item of negative points says."""
+"""Probability that a worthless answer meets a rubric item of negative points."""
 MOST_ASTRAY = 0.1
-"""How likely a judge begins with neither identifier, as a share of the unlikelier one; at most."""
+"""Probability of a first token that is neither identifier, at most, as a share of the less likely one."""
 QUOTES = '"""'
 _ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
 
@@ -117,7 +117,7 @@ def grades_rubric_item(text: str) -> bool:
 
 
 def compares_assistants(text: str) -> bool:
-    """Arena-Hard: both answers between marks; the form of the verdict stands in the system message."""
+    """Arena-Hard: both answers between marks; the system message defines the verdict's form."""
     return "<|The Start of Assistant A's Answer|>" in text and "<|The Start of Assistant B's Answer|>" in text
 
 
@@ -127,14 +127,14 @@ def prefers_output(text: str) -> bool:
 
 
 def criterion_grade(ask: SimulatedAsk) -> Reply:
-    """An integer from 1 to 10."""
+    """Grade a criterion from 1 to 10."""
     answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
     worth = _seen(ask, answer, "answer") + CRITERION_SPREAD * ask.draws.normal("criterion")
     return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _reason(ask)})
 
 
 def rubric_item_grade(ask: SimulatedAsk) -> Reply:
-    """Whether the item is met: a better answer meets more of the good ones and fewer of the bad."""
+    """Grade a rubric item: a better answer meets more of the good ones and fewer of the bad."""
     conversation = _between(ask.text, "# Conversation", "# Rubric item", last_end=True)
     points = _POINTS.search(_between(ask.text, "# Rubric item", "# Instructions"))
     seen = _seen(ask, conversation, "answer")
@@ -144,7 +144,7 @@ def rubric_item_grade(ask: SimulatedAsk) -> Reply:
 
 
 def assistants_verdict(ask: SimulatedAsk) -> Reply:
-    """Some talk, and one of the five verdicts."""
+    """Write some reasoning and one of the five verdicts."""
     first = _between(ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>")
     rest = ask.text.partition("<|The Start of Assistant B's Answer|>")[2]
     gap = _gap(ask, first, rest.rpartition("<|The End of Assistant B's Answer|>")[0])
@@ -158,7 +158,7 @@ def assistants_verdict(ask: SimulatedAsk) -> Reply:
 
 
 def output_preference(ask: SimulatedAsk) -> Reply:
-    """``m`` or ``M``, the likelier one, with the probabilities of both and of going astray."""
+    """Choose ``m`` or ``M``, with the probabilities of both and of other tokens."""
     _, _, outputs = ask.text.partition('"model_identifier": "m"')
     first, _, second = outputs.partition('"model_identifier": "M"')
     first, second = (_between(part, QUOTES, QUOTES, last_end=True) for part in (first, second))

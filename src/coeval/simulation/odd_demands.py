@@ -1,4 +1,4 @@
-"""Demands that are seldom made of a text, IFBench's among them."""
+"""Rare demands on a text, IFBench's included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which role a request asks for: by its schema's name, else by the words of its prompt."""
+"""Role detection: by the schema's name, else by the prompt's words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FACTORS = re.compile(r"\b(?:factor|criteri)", re.IGNORECASE)
 
 
 class FormPart(NamedTuple):
-    """A role: the schema that asks for it, the test of a prompt that does, and who plays it."""
+    """A role: its schema's name, the test of its prompts, and its player."""
 
     schema: str
     asked_in: Callable[[str], bool]
@@ -93,13 +93,13 @@ PARTS: tuple[FormPart, ...] = (
     FormPart("target_attributes", _asks_for_target, target_attributes),
     FormPart("rubric", _asks_for_rubric, rubric),
 )
-"""Asked in this order; a request that is none of them is a student's."""
+"""Tried in this order; what matches none is a student's."""
 
 _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
 def player(ask: SimulatedAsk) -> Player:
-    """Who plays the role that is asked for; a schema that is none of ours is just followed."""
+    """Choose the player of a request; an unknown schema is simply followed."""
     if ask.labels:
         return labelled_answer
     if ask.schema is not None:

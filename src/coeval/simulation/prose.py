@@ -1,4 +1,4 @@
-"""Plain sentences that say little, so that texts have a length and differ."""
+"""Plain sentences without content, so that texts have a length and differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 
 class Draws:
-    """Named draws: the same request and the same name give the same number, in any process.
+    """Named random draws: the same request and name give the same number in any process, and a new name
+    shifts no other draw.
 
     Each number has a name of its own, so that one more draw shifts none of the others.
     """
@@ -34,18 +35,17 @@ class Draws:
         self._key = digest.digest()
 
     def bits(self, name: str) -> int:
-        """A whole number below 2**64, each equally likely."""
+        """Draw an integer below 2**64."""
         return int.from_bytes(self._bytes(name, 8), "big")
 
     def uniform(self, name: str) -> float:
-        """A number in [0, 1)."""
+        """Draw a number in [0, 1)."""
         return (self.bits(name) >> 11) * 2.0**-53
 
     def normal(self, name: str) -> float:
-        """A number of mean 0 and standard deviation 1, never beyond ±3.5.
+        """Draw a number of mean 0 and standard deviation 1, within ±3.5.
 
-        The sum of four uniform numbers, scaled (Irwin-Hall): near enough to a normal one here,
-        and bounded.
+        The scaled sum of four uniform numbers (Irwin-Hall): nearly normal, and bounded.
         """
         four = self._bytes(name, 16)
         total = sum(int.from_bytes(four[i : i + 4], "big") for i in (0, 4, 8, 12))
@@ -55,7 +55,7 @@ class Draws:
         return choices[self.bits(name) % len(choices)]
 
     def some(self, name: str, choices: Sequence[T], count: int) -> list[T]:
-        """``count`` of the choices (all, if there are fewer), none twice, in drawn order."""
+        """Draw ``count`` distinct choices (all, if fewer), in random order."""
         left, number = list(choices), self.bits(name)
         taken: list[T] = []
         while left and len(taken) < count:
@@ -89,7 +89,7 @@ _TAILS = (
 
 
 class TypicalLengths(NamedTuple):
-    """Characters of what a simulated model writes, in the mean."""
+    """Mean characters of what a simulated model writes."""
 
     item: float
     reference: float
@@ -102,8 +102,7 @@ _SENTENCE = 62.0
 
 
 def typical_lengths(verbosity: float) -> TypicalLengths:
-    """As many sentences as teachers and students write at this verbosity, with what else stands beside
-    them."""
+    """Return the mean lengths of items and answers at this verbosity."""
 
     def characters(count: float, rest: float) -> float:
         return rest + _SENTENCE * max(1.0, count * verbosity)
@@ -112,12 +111,12 @@ def typical_lengths(verbosity: float) -> TypicalLengths:
 
 
 def sentences(draws: Draws, name: str, count: int) -> str:
-    """``count`` sentences (at least one) on one line."""
+    """Write ``count`` sentences (at least one) on one line."""
     return " ".join(sentence_list(draws, name, count))
 
 
 def sentence_list(draws: Draws, name: str, count: int) -> list[str]:
-    """``count`` sentences (at least one)."""
+    """Write ``count`` sentences (at least one)."""
     return [_sentence(draws.bits(f"{name} {number}")) for number in range(max(1, count))]
 
 
@@ -139,7 +138,7 @@ def _sentence(number: int) -> str:
 # So it travels through any pipeline, over HTTP too, with nothing kept in the process.
 
 REFUSAL = "I'm sorry, but I can't help with this request."
-"""What a simulated model says when it declines; a simulated judge gives it the quality 0."""
+"""Refusal of a simulated model; a simulated judge gives it the quality 0."""
 
 ITEM_MARK = "(simulated item, difficulty "
 ANSWER_MARK = "[simulated answer of "
@@ -156,14 +155,14 @@ _ANSWER = re.compile(
 
 
 class ItemMark(msgspec.Struct, frozen=True):
-    """``difficulty`` is 0 (easy) to 1 (hard)."""
+    """Mark of an item. ``difficulty`` is from 0 (easy) to 1 (hard)."""
 
     difficulty: float
     attributes: dict[str, str] = {}
 
 
 class AnswerMark(msgspec.Struct, frozen=True):
-    """``quality`` is 0 (worthless) to 1 (perfect)."""
+    """Mark of an answer. ``quality`` is from 0 (worthless) to 1 (perfect)."""
 
     model: str
     family: str
@@ -176,7 +175,7 @@ def write_item(item: ItemMark) -> str:
 
 
 def read_item(text: str) -> ItemMark | None:
-    """The last item stated in ``text``, or None."""
+    """Parse the last item mark in ``text``, or None."""
     found = _ITEM.findall(text)
     if not found:
         return None
@@ -186,13 +185,13 @@ def read_item(text: str) -> ItemMark | None:
 
 
 def write_answer(answer: AnswerMark) -> str:
-    """The family is written where the model's name does not tell it."""
+    """Write an answer's mark; the family is included where the model's name does not tell it."""
     family = "" if answer.family == family_of(answer.model) else f" (family {answer.family})"
     return f"{ANSWER_MARK}{answer.model}{family}, quality {answer.quality:.3f}]"
 
 
 def read_answer(text: str) -> AnswerMark | None:
-    """The last answer stated in ``text``, or None."""
+    """Parse the last answer mark in ``text``, or None."""
     found = _ANSWER.findall(text)
     if not found:
         return None
@@ -204,24 +203,24 @@ def read_answer(text: str) -> AnswerMark | None:
 
 
 class Fenced(NamedTuple):
-    """An object to be written as JSON in a Markdown fence."""
+    """An object to write as JSON in a Markdown fence."""
 
     value: dict[str, Any]
 
 
 class OfferedChoice(NamedTuple):
-    """A text of one token, and how likely each token was in its place, the likeliest first or second."""
+    """A one-token text, and the probabilities of all tokens in its place, the likeliest first or second."""
 
     text: str
     chances: dict[str, float]
 
 
 Reply: TypeAlias = str | dict[str, Any] | Fenced | OfferedChoice
-"""A text, or an object to be written as JSON."""
+"""A text, or an object to write as JSON."""
 
 
 class SimulatedAsk(NamedTuple):
-    """One question to ``model``: ``text`` is the last user message, ``labels`` those of the request."""
+    """One request to ``model``: ``text`` is the last user message, ``labels`` those of the request."""
 
     model: str
     traits: Traits
@@ -231,6 +230,6 @@ class SimulatedAsk(NamedTuple):
     labels: dict[str, list[str]]
 
     def properties(self) -> dict[str, Any]:
-        """The properties that the schema names; none without a schema."""
+        """Return the schema's properties; empty without a schema."""
         found = self.schema.body.get("properties") if self.schema else None
         return found if isinstance(found, dict) else {}

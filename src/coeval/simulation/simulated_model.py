@@ -1,4 +1,4 @@
-"""`SimulatedModel`: one coroutine that plays every role."""
+"""Simulated model: one coroutine that plays every role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Spoil: TypeAlias = Callable[[Any], str]
 
 
 def written(reply: Reply) -> str:
-    """The text of a reply: compact JSON for an object."""
+    """Write a reply: compact JSON for an object."""
     match reply:
         case OfferedChoice():
             return reply.text
@@ -36,7 +36,7 @@ def written(reply: Reply) -> str:
 
 
 def spoil(reply: Reply, draws: Draws) -> str:
-    """One of the ways that fit the reply: objects, objects of levels, a bare level, a choice, a text."""
+    """Choose a way to spoil a reply, by its kind: object, levels, bare level, choice or text."""
     if isinstance(reply, OfferedChoice):
         return draws.pick("way to go wrong", _OF_A_CHOICE)(reply)
     if isinstance(reply, Fenced):
@@ -114,7 +114,7 @@ _OF_A_TEXT: tuple[Spoil, ...] = (_refused, _cut)
 # The rule of thumb for English; only usage and cuts depend on it.
 CHARACTERS_PER_TOKEN = 4
 CONTEXT_TOKENS = 500_000
-"""Longer prompts are refused, as hosts refuse them: what is read for marks and demands takes time."""
+"""Longer prompts are refused, as by hosts; searching them for marks and demands would take time."""
 # The logarithm of zero has no place in JSON.
 _LEAST_CHANCE = 1e-300
 _OTHER_TOKENS = (
@@ -124,7 +124,7 @@ _OTHER_TOKENS = (
 
 
 class SimulatedModel(Model):
-    """Answers from its traits (`Traits`), at some 40 µs of CPU a call.
+    """A model that answers according to its `Traits`, in about 40 µs of CPU.
 
     The text depends on the model id (``spec.model``, which is what a server is sent too), the
     messages, ``request.seed``, the schema (none with ``structured_output: false``) and the traits:
@@ -142,7 +142,7 @@ class SimulatedModel(Model):
         self.traits = traits_of(spec)
 
     async def complete(self, request: Request) -> Completion:
-        """Answer, in the time that the traits give it.
+        """Answer after the latency of its traits.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class SimulatedModel(Model):
         return completion
 
     def answer(self, request: Request) -> Completion:
-        """What `complete` answers, at once."""
+        """Answer at once; see `complete`."""
         taken = token_count(sum(len(m.content) for m in request.messages))
         if taken > CONTEXT_TOKENS:
             raise BadRequest(
@@ -193,7 +193,7 @@ class SimulatedModel(Model):
 
 
 def token_count(characters: int) -> int:
-    """Tokens of a text of so many characters, at least one."""
+    """Count the tokens of so many characters, at least one."""
     return max(1, -(-characters // CHARACTERS_PER_TOKEN))
 
 
@@ -226,9 +226,9 @@ def _told(
 
 
 def token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
-    """A log-probability for each token, and for the ``top`` likeliest in its place.
+    """Make a log-probability for each token, and for its ``top`` likeliest alternatives.
 
-    The token itself has between 55 % and 99 %; each alternative has half of what is left.
+    A token has a probability of 55 to 99%; each alternative has half of the remainder.
     """
     told: list[TokenLogprob] = []
     for start in range(0, len(text), CHARACTERS_PER_TOKEN):

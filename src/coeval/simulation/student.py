@@ -1,4 +1,4 @@
-"""The student: answers an item as well as its skill allows, and says how well."""
+"""Simulated student: answers as well as its skill allows, and states the quality."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _answer(text: str) -> Change:
 
 
 def fixed(name: str, cues: str, pattern: str, met: str, missed: str | None = None) -> Demand:
-    """A demand that ``met`` meets whole, and ``missed`` does not, where a plain text would."""
+    """Make a demand that the text ``met`` meets and ``missed`` does not."""
     return demand(name, cues, pattern, _answer(met), None if missed is None else _answer(missed))
 
 
@@ -149,7 +149,7 @@ FIXED_ANSWERS: tuple[Demand, ...] = (
     fixed("reversed letters", "reverse order", r"national symbol of the US\?[^\n]*per letter", "elgae dlab"),
     fixed("dates", "yyyy-mm-dd", r"battles Napoleon fought separated by commas", "1805-12-02, 1815-06-18"),
 )
-"""None of them states a quality: there is no room for it."""
+"""Demands with too little room to state a quality."""
 
 
 DIFFICULTY_WEIGHT = 0.5
@@ -159,7 +159,7 @@ DAILY_FORM = 0.08
 
 
 def answer(ask: SimulatedAsk) -> Reply:
-    """A few sentences that state the answer's quality."""
+    """Write a few sentences that state the answer's quality."""
     item = read_item(ask.text)
     quality = hidden_quality(ask, item.difficulty if item else 0.5)
     mark = write_answer(AnswerMark(ask.model, ask.traits.family, quality))
@@ -170,11 +170,10 @@ def answer(ask: SimulatedAsk) -> Reply:
 
 
 def labelled_answer(ask: SimulatedAsk) -> Reply:
-    """The labels that the request asks for, as a JSON object that states the answer's quality too.
+    """Answer the requested labels as a JSON object that states the quality too.
 
-    The student knows a label that the item states with a probability equal to the quality, and
-    guesses among the declared values otherwise. One label stands under ``label``, several under
-    their own names.
+    The student knows a label of the item with a probability equal to the quality, and otherwise guesses among
+    the declared values. A single label is under ``label``, several under their names.
     """
     item = read_item(ask.text) or ItemMark(0.5)
     quality = hidden_quality(ask, item.difficulty)
@@ -197,7 +196,7 @@ def _shaped(ask: SimulatedAsk, mark: str, count: int, quality: float) -> str | N
 
 
 def hidden_quality(ask: SimulatedAsk, difficulty: float) -> float:
-    """Skill, less what the item's difficulty costs, plus the form of the day; within 0 and 1."""
+    """Return skill, less the cost of difficulty, plus daily form; within 0 and 1."""
     quality = (
         ask.traits.skill - DIFFICULTY_WEIGHT * (difficulty - 0.5) + DAILY_FORM * ask.draws.normal("form")
     )

@@ -1,4 +1,4 @@
-"""The teacher: proposes attributes and rubrics, and writes items of a stated difficulty."""
+"""Simulated teacher: proposes attributes and rubrics, and writes items of a stated difficulty."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _attributes(ask: SimulatedAsk, known: dict[str, tuple[str, ...]]) -> Reply:
 
 
 def rubric(ask: SimulatedAsk) -> Reply:
-    """Four of the known factors; a list of factor and criterion where the schema wants that."""
+    """Propose four of the known factors; as a list of factor and criterion where the schema requires it."""
     proposed = {name: _CRITERIA[name] for name in ask.draws.some("factors", list(_CRITERIA), 4)}
     if "factors" in ask.properties():
         return {"factors": [{"name": name, "criterion": text} for name, text in proposed.items()]}
@@ -59,7 +59,7 @@ def rubric(ask: SimulatedAsk) -> Reply:
 
 
 def benchmark_item(ask: SimulatedAsk) -> Reply:
-    """A prompt that states its difficulty and the attributes asked for, and a reference answer."""
+    """Write a prompt that states its difficulty and attributes, and a reference answer."""
     spread = ask.traits.difficulty_spread * ask.draws.normal("difficulty")
     difficulty = min(1.0, max(0.0, 0.5 + spread))
     attributes = sampled_attributes(ask.text)
@@ -73,10 +73,10 @@ def benchmark_item(ask: SimulatedAsk) -> Reply:
 
 
 def sampled_attributes(prompt: str) -> dict[str, str]:
-    """The target attributes that a prompt asks an item to have.
+    """Parse the target attributes that a prompt requests.
 
-    They stand in the block of the built-in template, or in a user's own after a word such as
-    "attributes:", up to the end of the line or of the sentence: ``name: value; name: value``.
+    They are in the block of the built-in template, or in a user's after a word such as "attributes:", up to
+    the end of the line or sentence: ``name: value; name: value``.
     """
     built_in = _BUILT_IN_LIST.search(prompt)
     if built_in:

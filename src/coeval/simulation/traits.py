@@ -1,4 +1,4 @@
-"""What a simulated model is like: the known truth that a measured ranking is held against."""
+"""Traits of a simulated model: the known truth that a measured ranking is compared with."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from coeval.core.model import ModelSpec
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """A simulated model's character, as its options give it.
+    """Traits of a simulated model, from its options.
 
-    Student: ``skill`` is the mean hidden quality of its answers. Judge: ``severity`` is taken off
-    what it sees, ``noise`` is the standard deviation of its error, ``family_bias`` is added for
-    answers of its own ``family``, ``position_bias`` for the answer shown first in a pair.
-    Teacher: ``difficulty_spread`` is the standard deviation of its items' difficulty around 0.5.
-    Every role: ``verbosity`` scales lengths, ``malformed_rate`` and ``failure_rate`` are the
-    shares of spoiled replies and of failed calls. ``latency_s`` is waited before the first token of
-    a reply, and ``tokens_per_s`` is the pace of the tokens after it; 0 gives them all at once.
+    Student: ``skill`` is the mean hidden quality of its answers. Judge: ``severity`` is subtracted from what
+    it perceives, ``noise`` is the standard deviation of its error, ``family_bias`` is added for answers of
+    its own ``family``, ``position_bias`` for the first answer of a pair. Teacher: ``difficulty_spread`` is
+    the standard deviation of item difficulty around 0.5. Every role: ``verbosity`` scales lengths,
+    ``malformed_rate`` and ``failure_rate`` are the shares of spoiled replies and failed calls. ``latency_s``
+    is the time to the first token, ``tokens_per_s`` the pace afterwards; 0 means at once.
     """
 
     skill: float = 0.6
@@ -65,8 +64,8 @@ SAMPLING = frozenset({
     "repeat_penalty", "repetition_penalty", "seed", "service_tier", "stop", "stop_sequences",
     "temperature", "thinking", "top_a", "top_k", "top_logprobs", "top_p", "typical_p", "user",
 })  # fmt: skip
-"""What providers take beside a prompt. A simulated model takes it too, heeding the limits of length and the
-stop sequences alone: an experiment can be tried on simulated models as it stands."""
+"""Sampling parameters accepted as by providers; only length limits and stop sequences have an effect, so that
+an experiment can be tried unchanged."""
 
 
 def family_of(model: str) -> str:
@@ -80,7 +79,7 @@ def family_of(model: str) -> str:
 
 
 def traits_of(spec: ModelSpec) -> Traits:
-    """Read ``spec.options``.
+    """Parse ``spec.options``.
 
     Raises
     ------
@@ -114,10 +113,10 @@ def _number(model: str, option: str, value: Any) -> float:
 
 
 def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -> ModelSpec:
-    """Read ``NAME`` or ``NAME:option=value,…`` as the command line gives it.
+    """Parse ``NAME`` or ``NAME:option=value,…`` of the command line.
 
-    A name may hold a colon itself (``llama3:8b``): options begin at the first colon that
-    ``word=`` follows. ``defaults`` are options that hold where the text gives no others.
+    A name may contain a colon (``llama3:8b``): options begin at the first colon followed by ``word=``.
+    ``defaults`` are options used where the text sets none.
 
     Raises
     ------

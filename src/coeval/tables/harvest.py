@@ -1,4 +1,4 @@
-"""All items of one's tables, in order: made, counted, and what is wrong with rows told by file and line."""
+"""Items of user tables, in order, with counts and the problems of rows by file and line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINE_BITS = 40
 
 
 class HarvestedItem(NamedTuple):
-    """An item, the row it is made of and that row's place among all rows of all files, from 1."""
+    """An item, its row, and that row's number among all rows of all files, from 1."""
 
     item: MappedItem
     place: int
@@ -29,8 +29,8 @@ class HarvestedItem(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """How many items are wanted: the first ``limit``, or a random ``sample`` of all; with both, as many as
-    the smaller of them says, at random."""
+    """Number of items to take: the first ``limit``, or a random ``sample``; with both, a random sample of the
+    smaller number."""
 
     limit: int | None = None
     sample: int | None = None
@@ -38,19 +38,19 @@ class Selection(NamedTuple):
 
     @property
     def drawn(self) -> int | None:
-        """How many are drawn at random; None where they are the first ones."""
+        """Size of the random sample; None where the first items are taken."""
         return self.sample if self.sample is None or self.limit is None else min(self.sample, self.limit)
 
     @property
     def first(self) -> int | None:
-        """After how many nothing more is read; None where all is."""
+        """Number of items after which reading stops; None to read all."""
         return self.limit if self.sample is None else None
 
 
 @dataclass(slots=True)
 class Harvest:
-    """``items`` goes once over the tables; the counts are whole when it ends. ``flawed`` rows make no item,
-    those ``unwanted`` do not meet the conditions. ``known`` are ids that stand already."""
+    """One pass over the tables. ``items`` yields them; counts are complete afterwards. ``flawed`` rows make
+    no item, ``unwanted`` ones fail a condition. ``known`` are existing ids."""
 
     tables: Iterable[Table]
     wanted: ItemMap
@@ -66,7 +66,8 @@ class Harvest:
     _ids: dict[int, int] = field(default_factory=dict)
 
     def items(self, limit: int | None = None) -> Iterator[HarvestedItem]:
-        """
+        """Yield the items.
+
         Raises
         ------
         ColumnsMissing
@@ -128,7 +129,7 @@ class Harvest:
             raise Misfit(f"the id {own} stood on line {there}{of} already")
 
     def short_of(self, wanted: Selection) -> Iterator[str]:
-        """That a sample is larger than all there is, in a sentence."""
+        """Warn that the sample is larger than the number of items."""
         if wanted.drawn is not None and self.made < wanted.drawn:
             yield f"a sample of {wanted.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
 
@@ -137,8 +138,8 @@ class Harvest:
 
 
 def sampled(items: Iterator[HarvestedItem], wanted: Selection) -> Iterator[HarvestedItem]:
-    """Those of the sample, in their order. It is drawn in one pass (Vitter 1985, algorithm R) and held in
-    memory; every set of items is equally likely, and the same seed draws the same ones."""
+    """Draw the sample in one pass and in memory (Vitter 1985, algorithm R), and yield it in table order.
+    Every subset is equally likely; the same seed draws the same one."""
     size = wanted.drawn
     if size is None:
         yield from items

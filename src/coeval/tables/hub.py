@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, as the Parquet files that it makes of every one of them.
+"""Data sets of the Hugging Face hub, read as the Parquet files that it converts each of them to.
 
 ``{hub}/api/datasets/{repo}`` tells revision and licence, ``{hub}/api/datasets/{repo}/parquet`` the files by
 configuration and split (https://huggingface.co/docs/dataset-viewer/parquet). ``HF_ENDPOINT`` names a mirror.
@@ -39,7 +39,7 @@ _SPLITS = {
 
 
 class FolderTables(NamedTuple):
-    """The files of one split, in order; ``license`` and ``citation`` as the folder says, else empty."""
+    """Files of one split, in order; ``license`` and ``citation`` from the folder, else empty."""
 
     files: list[Path]
     split: str | None
@@ -48,7 +48,8 @@ class FolderTables(NamedTuple):
 
 
 def folder_tables(folder: Path, split: str | None) -> FolderTables:
-    """
+    """Find the tables of a folder's split.
+
     Raises
     ------
     UsageError
@@ -72,7 +73,7 @@ def folder_tables(folder: Path, split: str | None) -> FolderTables:
 
 
 def pick_split(there: Sequence[str], wanted: str | None, where: str) -> str | None:
-    """The split that is wanted; the only one, or ``test``, where nobody says.
+    """Choose the split: the requested one, else the only one or ``test``.
 
     Raises
     ------
@@ -122,11 +123,11 @@ _LARGEST = 16 << 30
 _PATIENCE_S = 30.0
 
 Progress = Callable[[str, int, int | None], None]
-"""Told ``(what, bytes so far, None)`` while something is fetched."""
+"""Called with ``(what, bytes so far, None)`` during a download."""
 
 
 class HubDataset(NamedTuple):
-    """``config`` is what the hub calls a subset; None for the only one, or ``default``."""
+    """A data set. ``config`` is the hub's name of a subset; None for the only one, or ``default``."""
 
     repo: str
     config: str | None = None
@@ -134,7 +135,7 @@ class HubDataset(NamedTuple):
 
 
 class HubTables(NamedTuple):
-    """The files of one split as they lie in the cache, in order."""
+    """Files of one split in the cache, in order."""
 
     files: list[Path]
     url: str
@@ -153,7 +154,7 @@ class _About(msgspec.Struct, rename={"card": "cardData"}):
 
 
 def fetch_dataset(wanted: HubDataset, progress: Progress | None = None) -> HubTables:
-    """Bring the files of a split into the cache, where they are not there yet in this revision.
+    """Download the files of a split, unless this revision is in the cache.
 
     Raises
     ------

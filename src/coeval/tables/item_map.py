@@ -1,4 +1,4 @@
-"""Which columns of a table make an item, and the item that they make of a row."""
+"""Item map: columns of a table to fields of an item."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ Row = Mapping[str, Any]
 
 
 class NamedLabel(int):
-    """A class label as data sets of Hugging Face keep it: its place among the names, and its own ``name``,
-    which is its text."""
+    """A class label of a Hugging Face data set: its index, and its ``name``, which is its text."""
 
     name: str
 
@@ -41,12 +40,12 @@ class NamedLabel(int):
 
 
 class Misfit(ValueError):
-    """A value is not what is wanted there; it says so in words for people."""
+    """A value that does not fit its field; the message is for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """``text`` as somebody wrote it; ``root`` is the column, ``steps`` what follows within its value."""
+    """Path of a value: ``text`` as written, the ``root`` column, and the ``steps`` within its value."""
 
     text: str
     root: str
@@ -54,7 +53,7 @@ class FieldPath:
 
     @classmethod
     def among(cls, text: str, columns: Collection[str]) -> FieldPath:
-        """A column of that very name goes before a place within one. The root need not be among them."""
+        """Parse a path; a column of exactly that name takes precedence. The root may be missing."""
         match = _ROOTED.fullmatch(text) if text not in columns else None
         if match is None:
             return cls(text, text)
@@ -62,7 +61,7 @@ class FieldPath:
         return cls(text, match[1].strip(), steps)
 
     def value(self, row: Row) -> Any:
-        """None where there is nothing; raises Misfit where the value has no such place."""
+        """Look up the value in a row, None if absent; raises Misfit where the row's value has no such place."""
         value = row.get(self.root)
         for step in self.steps:
             match value, step:
@@ -77,7 +76,7 @@ class FieldPath:
         return value
 
     def words(self, row: Row) -> str | None:
-        """The value as text; None where there is none, or only blanks. Raises Misfit for a list."""
+        """Look up the value as text, None if absent or blank; raises Misfit for a list."""
         value = row.get(self.root) if not self.steps else self.value(row)
         if not isinstance(value, str):
             if value is None or value != value:  # a number that is none stands where there is no value
@@ -88,14 +87,14 @@ class FieldPath:
 
 @dataclass(frozen=True, slots=True)
 class RowTemplate:
-    """Text and places in turn, beginning and ending with text."""
+    """Alternating texts and paths, beginning and ending with a text."""
 
     texts: tuple[str, ...]
     places: tuple[FieldPath, ...]
 
     @classmethod
     def among(cls, text: str, columns: Collection[str]) -> RowTemplate:
-        """``{{`` and ``}}`` stand for braces, ``\\n`` and ``\\t`` for what they are in most languages."""
+        """Parse a template; ``{{`` and ``}}`` are braces, ``\n`` and ``\t`` line feed and tab."""
         texts, places, end = [""], [], 0
         for piece in _PIECE.finditer(text):
             texts[-1] += text[end : piece.start()]
@@ -109,7 +108,7 @@ class RowTemplate:
         return cls(tuple(texts), tuple(places))
 
     def words(self, row: Row) -> str | None:
-        """The text, filled. Raises Misfit where a place holds nothing, or no text."""
+        """Fill the template; raises Misfit where a path has no value, or no text."""
         filled = [self.texts[0]]
         for place, text in zip(self.places, self.texts[1:], strict=True):
             if (words := place.words(row)) is None:
@@ -123,7 +122,7 @@ def is_template(text: str) -> bool:
 
 
 def as_text(value: Any, named: str) -> str:
-    """A value that is no text yet; raises Misfit where it is several."""
+    """Convert a value to text; raises Misfit for a collection."""
     match value:
         case str():
             return value
@@ -175,8 +174,8 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``path`` held against ``value`` by ``sign``: numbers as numbers where both are, else text. A value that
-    is not there equals the empty text, and is neither less nor more than anything."""
+    """Comparison of ``path`` with ``value`` by ``sign``: as numbers where both are, else as text. A missing
+    value equals the empty text, and is neither less nor greater than anything."""
 
     path: str
     sign: str
@@ -184,7 +183,8 @@ class Condition:
 
     @classmethod
     def of(cls, text: str) -> Condition:
-        """
+        """Parse a condition.
+
         Raises
         ------
         UsageError
@@ -213,7 +213,7 @@ class Condition:
         return cls(path, "=" if sign == "==" else sign, value)
 
     def among(self, columns: Collection[str]) -> Callable[[Row], bool]:
-        """Whether it holds of a row; of one whose value is a list or a mapping it raises Misfit."""
+        """Test a row; raises Misfit where its value is a list or a mapping."""
         path, value, number = FieldPath.among(self.path, columns), self.value, _number(self.value)
         order = _ORDERS.get(self.sign, _equal)
 
@@ -243,7 +243,7 @@ class Condition:
 
 
 def is_condition(text: str) -> bool:
-    """Whether `Condition.of` takes it."""
+    """Check whether `Condition.of` accepts the text."""
     try:
         Condition.of(text)
     except UsageError:
@@ -269,7 +269,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class ChoiceList(NamedTuple):
-    """The texts of the choices; ``labels`` are the data set's own names of them, if it has some."""
+    """Texts of the choices; ``labels`` are the data set's own, if any."""
 
     texts: list[str]
     labels: list[str]
@@ -279,7 +279,7 @@ class ChoiceList(NamedTuple):
         return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
 
     def right(self, value: Any, named: str) -> int:
-        """The place of the one that a value of the column ``named`` means.
+        """Find the index of the choice that the value of column ``named`` means.
 
         Raises
         ------
@@ -313,7 +313,8 @@ def letter(place: int) -> str:
 
 
 def choices_of(path: FieldPath, row: Row) -> ChoiceList:
-    """
+    """Read the choices from a value.
+
     Raises
     ------
     Misfit
@@ -348,7 +349,7 @@ USUAL = {
     "prompt": ("prompt", "question", "input", "instruction", "text", "query", "review", "sentence"),
     "reference": ("reference", "reference_response", "answer", "target", "output", "response", "completion"),
 }
-"""What the columns of items are usually called, the surest first."""
+"""Usual names of the columns of items, the most certain first."""
 
 
 class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -365,7 +366,7 @@ class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class UnknownColumn(NamedTuple):
-    """A column that a map names and a table does not have. ``key`` is where the map names it."""
+    """A column that the map names and the table lacks. ``key`` is its place in the map."""
 
     key: tuple[str, ...]
     column: str
@@ -381,7 +382,7 @@ class UnknownColumn(NamedTuple):
 
 
 class ColumnsMissing(UsageError):
-    """Told in the words of a command line; ``missing`` for whoever has others."""
+    """Columns are missing; worded for a command line, with ``missing`` for other callers."""
 
     kind = "columns_missing"
 
@@ -394,8 +395,7 @@ class ColumnsMissing(UsageError):
 
 
 class MappedItem(NamedTuple):
-    """What a row gives an item; ``id`` is None where the map names no column of ids. ``lacking`` are the
-    attributes that have no value."""
+    """Fields of an item; ``id`` is None without an id column. ``lacking`` are the attributes without a value."""
 
     id: str | None
     prompt: str
@@ -405,14 +405,14 @@ class MappedItem(NamedTuple):
 
 
 def usual_map(columns: Collection[str]) -> dict[str, str]:
-    """Prompt and reference by the usual names of their columns, as far as there are any."""
+    """Guess prompt and reference columns by their usual names."""
     lower = {name.lower(): name for name in reversed(list(columns))}
     found = {part: next((lower[n] for n in names if n in lower), None) for part, names in USUAL.items()}
     return {part: column for part, column in found.items() if column is not None}
 
 
 def usual_ids(columns: Collection[str]) -> list[str]:
-    """The columns that are called like ids, the surest first."""
+    """List the columns with the usual names of ids, the most certain first."""
     return sorted(filter(_LIKE_AN_ID.fullmatch, columns), key=len)
 
 
@@ -436,7 +436,7 @@ def _named(wanted: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 class ItemMaker:
-    """Makes items of the rows of a table with these columns, all of which the map may name."""
+    """Make items of a table's rows; all columns of the map must exist."""
 
     def __init__(self, wanted: ItemMap, columns: Collection[str]) -> None:
         self._prompt = _words(wanted.prompt, columns)
@@ -452,11 +452,12 @@ class ItemMaker:
         self._conditions = [Condition.of(text).among(columns) for text in wanted.where]
 
     def wants(self, row: Row) -> bool:
-        """Whether all conditions hold; raises Misfit where one cannot be asked of the row."""
+        """Test all conditions; raises Misfit where one cannot be applied to the row."""
         return not self._conditions or all(holds(row) for holds in self._conditions)
 
     def item(self, row: Row) -> MappedItem:
-        """
+        """Make the item of a row.
+
         Raises
         ------
         Misfit

@@ -1,6 +1,6 @@
-"""Where a task's items were taken from: ``sources.json`` in the run's folder, task → teacher → origins.
+"""Origins of supplied items: ``sources.json`` of a run, task → teacher → origins.
 
-Kept beside the items, so that a million of them do not each repeat it.
+One file beside the items, so that a million of them do not each repeat it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class OriginFile(msgspec.Struct, frozen=True):
 
 
 class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One taking in of items. ``files`` are those that were read, with the SHA-256 of each; ``revision`` is
-    the hub's. ``rows`` were read, ``items`` made of them."""
+    """One import of items. ``files`` with their SHA-256; ``revision`` of the hub's data set; ``rows`` read
+    and ``items`` made."""
 
     source: str
     files: list[OriginFile]
@@ -49,7 +49,7 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, source: TableSource, harvest: Harvest, chosen: Selection, items: int) -> ItemOrigin:
-        """Of what was taken just now, to its end."""
+        """Make the origin of a finished harvest."""
         return cls(
             source=source.name,
             files=[OriginFile.of(file) for file in harvest.files],
@@ -73,7 +73,7 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Selection(self.limit, self.sample, self.seed or 0)
 
     def same_as(self, files: Sequence[SourceFile], wanted: ItemMap, chosen: Selection) -> bool:
-        """Whether these files, so used, give the same items again; their names do not matter."""
+        """Check whether the same files, used alike, give the same items; file names do not matter."""
         hashes = [file.sha256 for file in files]
         seeded = chosen if chosen.sample is not None else chosen._replace(seed=0)
         return (
@@ -85,7 +85,7 @@ Origins = dict[str, dict[str, list[ItemOrigin]]]
 
 
 def read_origins(folder: RunDir) -> Origins:
-    """Empty where nothing was taken in; raises StoreError where the file is damaged."""
+    """Read the origins, empty without a file; raises StoreError where it is damaged."""
     try:
         return read_json(folder.sources, Origins)
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def read_origins(folder: RunDir) -> Origins:
 
 
 def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin, *, more: bool) -> None:
-    """Write down where the items of a (task, teacher) are from; ``more``: they join those that were there."""
+    """Store the origin of a (task, teacher)'s items; ``more`` adds to those stored."""
     origins = read_origins(folder)
     task, teacher = place
     before = origins.get(task, {}).get(teacher, [])
@@ -102,7 +102,7 @@ def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin, 
 
 
 def inherit_origins(source: RunDir, target: RunDir) -> None:
-    """Where the items that a run takes over are from, beside what is known of its own."""
+    """Add the origins of another run's items to those stored."""
     theirs, own = read_origins(source), read_origins(target)
     merged = {task: {**theirs.get(task, {}), **own.get(task, {})} for task in theirs | own}
     if merged != own:

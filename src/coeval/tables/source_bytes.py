@@ -1,7 +1,6 @@
-"""The bytes of a file of somebody's, as UTF-8: hashed as they lie, unpacked, recoded, in bounded lines.
+"""Bytes of a user's file as UTF-8: hashed as stored, unpacked, recoded, in bounded lines.
 
-What a file is follows from its first bytes, never from its name alone: a workbook called ``data.csv`` is told
-for what it is.
+The format is detected by the first bytes, not by the name: a workbook called ``data.csv`` is recognised.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ _MOST_KEPT = 1_000
 
 
 class TableRow(NamedTuple):
-    """``line`` is where the row begins, counted from 1 (in Parquet and Arrow files, which have no lines, its
-    number). ``fields`` are its columns by name; a string says why there are none."""
+    """A row. ``line`` is its first line from 1 (its number in Parquet and Arrow files). ``fields`` are its
+    columns by name, or a string that says why there are none."""
 
     line: int
     fields: dict[str, Any] | str
 
 
 class LinesSaid(NamedTuple):
-    """The lines that a sentence is said of: how many, and the first of them."""
+    """The lines that a sentence applies to: their number, and the first few."""
 
     many: int
     first: tuple[int, ...]
 
 
 class Told(dict[str, LinesSaid]):
-    """What is said of a file's lines: each sentence with the lines it is said of, counted from 1."""
+    """Messages on a file's lines: each sentence with its lines, from 1."""
 
     more = 0
-    """Further sentences, which are only counted."""
+    """Number of further sentences, which are not kept."""
 
     def note(self, sentence: str, number: int) -> None:
         known = self.get(sentence)
@@ -60,7 +59,7 @@ class Told(dict[str, LinesSaid]):
         self[sentence] = LinesSaid(count + 1, (*first, number) if len(first) <= _LISTED else first)
 
     def of(self, path: object) -> Iterator[str]:
-        """A sentence a line, the first line before it: ``file:7: … (also on line 9)``."""
+        """Format a line per sentence: ``file:7: … (also on line 9)``."""
         for sentence, (count, (first, *others)) in islice(self.items(), _MOST_SHOWN):
             listed = ", ".join(map(str, others)) + (", …" if count - 1 > len(others) else "")
             lines = f"line {listed}" if count == 2 else f"{count - 1:,} more lines: {listed}"
@@ -70,7 +69,7 @@ class Told(dict[str, LinesSaid]):
 
 
 LONGEST_LINE = 64 << 20
-"""Bytes. No prompt is that long: a longer line is a file of another kind, or a quote that nobody closed."""
+"""Bytes. No prompt is as long: a longer line is another kind of file, or an unclosed quote."""
 
 PARQUET, ARROW = b"PAR1", (b"\xff\xff\xff\xff", b"ARROW1")
 
@@ -96,7 +95,7 @@ _OTHERS = {
 
 
 class SourceFile(NamedTuple):
-    """A file as it was read: its size in bytes and the SHA-256 of all of it, in hex."""
+    """A file that was read: size in bytes, and SHA-256 in hex."""
 
     path: Path
     size: int
@@ -128,8 +127,7 @@ class _Hashed(io.RawIOBase):
 
 
 class SourceBytes:
-    """A text file open for reading once, from a pipe too. ``encoding``: None for UTF-8, or what its byte
-    order mark says.
+    """A text file, or a pipe, open for reading once. ``encoding``: None for UTF-8 or the byte order mark's.
 
     Raises
     ------
@@ -181,7 +179,7 @@ class SourceBytes:
         return lambda data: decoder.decode(data, not data)
 
     def read(self) -> bytes:
-        """The next part, UTF-8 unless nothing was said of it; empty at the end."""
+        """Read the next part as UTF-8; empty at the end."""
         while True:
             data = self._guarded(self._plain.read, _CHUNK)
             if self._decode is None:
@@ -203,7 +201,8 @@ class SourceBytes:
             raise unreadable(self.path, error) from error
 
     def groups_of_lines(self) -> Iterator[list[bytes | None]]:
-        """All lines without their ``\\n``, about a megabyte at a time; None is one beyond `LONGEST_LINE`."""
+        """Yield all lines without their ``\n``, about a megabyte at a time; None for one beyond
+        `LONGEST_LINE`."""
         held: list[bytes] = []
         size = 0
         while data := self.read():
@@ -219,7 +218,7 @@ class SourceBytes:
             yield [b"".join(held) if size <= LONGEST_LINE else None]
 
     def finish(self) -> SourceFile:
-        """What the file is, once the rest of it has been read too; it is closed then."""
+        """Read the rest, close the file, and return its size and hash."""
         while self._guarded(self._packed.read, _CHUNK):
             pass
         found = SourceFile(self.path, self._hashed.size, self._hashed.digest.hexdigest())
@@ -241,7 +240,7 @@ def _marked(start: bytes) -> str | None:
 
 
 def file_of(path: Path) -> SourceFile:
-    """Size and hash of a file that is read in another way; raises UsageError as `SourceBytes`."""
+    """Return size and hash of a file that is read in another way; raises UsageError as `SourceBytes`."""
     try:
         with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256")
@@ -251,7 +250,7 @@ def file_of(path: Path) -> SourceFile:
 
 
 def unreadable(path: Path, error: Exception) -> UsageError:
-    """Why a file cannot be read, in a sentence that names it."""
+    """Make a UsageError that names the file and the reason."""
     match error:
         case FileNotFoundError():
             return UsageError(f"there is no file {path}")

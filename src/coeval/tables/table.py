@@ -1,4 +1,4 @@
-"""A table of somebody's, whatever its format: its columns, its rows one by one, and what it was."""
+"""Tables of any format: columns, rows and the file they came from."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _OF_CSV = (".csv", ".tsv", ".tab")
 
 @dataclass(slots=True)
 class Table:
-    """``rows`` can be read once. ``finish`` says what the file was, when they have been; ``close`` lets go of
-    it."""
+    """An open table. ``rows`` can be read once; ``finish`` then returns the file's hash; ``close`` closes it."""
 
     path: Path
     columns: tuple[str, ...]
@@ -33,7 +32,8 @@ class Table:
 
 
 def open_table(path: Path, encoding: str | None = None, delimiter: str | None = None) -> Table:
-    """
+    """Open a table.
+
     Raises
     ------
     UsageError

@@ -1,4 +1,4 @@
-"""What somebody names as the source of items: a file, a folder, a named benchmark, a data set of the hub."""
+"""Sources of items: a file, a folder, a named benchmark, a data set of the hub."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKAGED_BENCHMARKS = Path(__file__).with_name("benchmarks.yaml")
 
 
 class NamedBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A split of a data set of the hub, and what its columns are to an item."""
+    """A split of a hub data set, and its map to items."""
 
     about: str
     repo: str
@@ -49,7 +49,7 @@ _HUB_PREFIX = re.compile(r"(hf://datasets/|https://huggingface\.co/datasets/)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChoice:
-    """What is asked for: ``name`` as somebody wrote it, ``local`` a copy of a benchmark's data on disk."""
+    """A requested source: ``name`` as written, ``local`` a copy of a benchmark's data on disk."""
 
     name: str
     local: Path | None = None
@@ -61,7 +61,7 @@ class SourceChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource:
-    """The files that were found. ``map`` is that of a named benchmark, else None."""
+    """The files of a source. ``map`` is a named benchmark's, else None."""
 
     name: str
     files: list[Path]
@@ -76,13 +76,14 @@ class TableSource:
     map: ItemMap | None = None
 
     def tables(self) -> Iterator[Table]:
-        """The files opened one after the other; raises UsageError as `open_table`."""
+        """Open the files one after the other; raises UsageError as `open_table`."""
         for path in self.files:
             yield open_table(path, self.encoding, self.delimiter)
 
 
 def find_source(choice: SourceChoice, progress: Progress | None = None) -> TableSource:
-    """
+    """Find the source of a name.
+
     Raises
     ------
     UsageError
@@ -111,7 +112,7 @@ def find_source(choice: SourceChoice, progress: Progress | None = None) -> Table
 
 
 def local_source(choice: SourceChoice) -> TableSource:
-    """A file or a folder; raises UsageError where there is none, and names what may be meant."""
+    """Find a file or folder; the UsageError for a missing one suggests similar names."""
     if _ADDRESS.match(choice.name):
         raise UsageError(
             f"{choice.name} is an address, which is not fetched: download it, and name the file. Data sets "

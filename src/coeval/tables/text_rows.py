@@ -1,7 +1,7 @@
-"""Rows out of text: JSON lines, a JSON list, CSV and what is like it.
+"""Rows of text files: JSON lines, a JSON array, CSV and similar.
 
-A row that cannot be read is told by its line, and the next one is read; only what leaves nothing to go on
-from (an unknown encoding, a line of CSV beyond `LONGEST_LINE`) ends it.
+A bad row is reported by its line and skipped; only what leaves nothing to read (an unknown encoding, a line
+of CSV beyond `LONGEST_LINE`) raises.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writ
 
 
 def json_rows(source: SourceBytes) -> Iterator[TableRow]:
-    """An object a line; blank lines are passed over. Fractions stay as they are written."""
+    """Read an object per line; blank lines are skipped. Fractions keep their spelling."""
     read = lines_decoder(dict[str, Any], fractions=str)
     number = 0
     for group in source.groups_of_lines():
@@ -57,7 +57,7 @@ def _no_object(line: bytes, error: Undecodable) -> str:
 
 
 def listed_rows(source: SourceBytes) -> Iterator[TableRow]:
-    """The objects of one JSON list, numbered from 1.
+    """Read the objects of one JSON array, numbered from 1.
 
     Raises
     ------
@@ -110,15 +110,15 @@ class _TextLines(Iterator[str]):
 
 
 class CsvRows(NamedTuple):
-    """The names of the columns, whatever is wrong with the rows below; the rows can be read once."""
+    """Column names, and rows that can be read once."""
 
     header: tuple[str, ...]
     rows: Iterator[TableRow]
 
 
 def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
-    """The header, and the rows below it; cells are text, empty ones None. ``delimiter``: None for the one
-    that the header has most of.
+    """Read a header and the rows below; cells are text, empty ones None. ``delimiter``: None for the one most
+    frequent in the header.
 
     Raises
     ------
@@ -196,7 +196,7 @@ _AT_ONCE = 1_000
 
 
 class ParquetRows:
-    """A Parquet file's rows, in order and in bounded memory.
+    """Rows of a Parquet file, in order and in bounded memory.
 
     Raises
     ------
@@ -241,7 +241,7 @@ class ParquetRows:
 
 
 def arrow_rows(path: Path) -> Iterator[TableRow]:
-    """The rows of an Arrow file or stream.
+    """Read the rows of an Arrow file or stream.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The simulated models behind OpenAI's HTTP interface, for any client and no GPU."""
+"""HTTP server of simulated models with OpenAI's interface."""
 
 from coeval.simulation.server.app import make_app, serve
 

@@ -1,4 +1,4 @@
-"""The routes of the simulated server, who may use them, and how long an answer takes."""
+"""Routes, access and timing of the simulated server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 def make_app(
     models: Iterable[SimulatedModel], *, api_key: str | None = None, rate_limit_every: int | None = None
 ) -> web.Application:
-    """An application that serves the models under their ids.
+    """Make an application that serves the models under their ids.
 
     With ``api_key``, requests without ``Authorization: Bearer KEY`` get 401. With
     ``rate_limit_every=N``, each Nth request for an answer gets 429 with ``Retry-After: 1``. A request
@@ -59,9 +59,9 @@ def make_app(
 
 
 async def serve(app: web.Application, host: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``ready`` is called with the port once requests are taken.
+    """Serve until SIGINT or SIGTERM; ``ready`` is called with the port once it listens.
 
-    Raises OSError where the port cannot be had.
+    Raises OSError where the port is not available.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -37,7 +37,7 @@ ROLES: dict[str, ModelRole] = {
     "tool": "user",
     "function": "user",
 }
-"""OpenAI's roles → ours; what a tool gave back is read as the user's."""
+"""OpenAI's roles → ours; a tool's result is read as the user's."""
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=128)]
 Limit = Annotated[int, msgspec.Meta(ge=1)]
@@ -47,7 +47,7 @@ JSON_MODE = Schema("json_object", {"type": "object"})
 
 
 class TextPart(msgspec.Struct):
-    """A piece of content: text, under any of the types that the interfaces give it; nothing else is read."""
+    """A content part with text, of any type name; others are ignored."""
 
     type: Literal["text", "input_text", "output_text", "refusal"]
     text: str = ""
@@ -62,7 +62,7 @@ class Function(msgspec.Struct):
 
 
 def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
-    """The labels that a request's metadata tells of.
+    """Parse the labels of a request's metadata.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def text_of(content: Content) -> str:
 
 
 def seeded(request: Request, count: int) -> list[Request]:
-    """The request ``count`` times; all but the first with a seed of its own, so that the answers differ."""
+    """Repeat the request ``count`` times; all but the first get their own seed, so that answers differ."""
     return [request, *(_another(request, number) for number in range(1, count))]
 
 
@@ -96,10 +96,9 @@ def _another(request: Request, number: int) -> Request:
 
 
 def called_function(functions: Iterable[Function], choice: Any) -> Function | None:
-    """The function that must be called; None where an answer in words will do.
+    """Return the function that must be called; None where a text will do.
 
-    Simulated models call a function where the client insists (``required``, or one by name), and
-    never of their own accord.
+    Simulated models call a function only where the client requires it (``required``, or by name).
 
     Raises
     ------
@@ -126,7 +125,7 @@ def arguments_schema(function: Function) -> Schema:
 
 
 def usage_body(completions: list[Completion]) -> dict[str, int]:
-    """One prompt, and the answers to it."""
+    """Make the usage of one prompt and its answers."""
     taken = completions[0].usage.input_tokens
     given = sum(completion.usage.output_tokens for completion in completions)
     return {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
@@ -180,7 +179,7 @@ class Tool(msgspec.Struct):
 
 
 class ChatBody(msgspec.Struct):
-    """The fields of the body that are heeded."""
+    """Request body; other fields are ignored."""
 
     model: str
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
@@ -203,11 +202,11 @@ class ChatBody(msgspec.Struct):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def called(self) -> Function | None:
-        """The function to be called, where the client insists on one."""
+        """The function to call, where the client requires one."""
         return called_function((tool.function for tool in self.tools or ()), self.tool_choice)
 
     def request(self) -> Request:
-        """The request that a client of ours would have made of the body."""
+        """Convert the body to a Request."""
         sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
         schema = self.response_format.schema() if self.response_format else None
         function = self.called()
@@ -225,7 +224,7 @@ read_chat = decoder(ChatBody)
 
 
 def chat_body(body: ChatBody, completions: list[Completion]) -> dict[str, Any]:
-    """The whole answer, ``object: chat.completion``."""
+    """Make the whole answer, ``object: chat.completion``."""
     function = body.called()
     choices = [
         {
@@ -240,7 +239,7 @@ def chat_body(body: ChatBody, completions: list[Completion]) -> dict[str, Any]:
 
 
 def chat_events(body: ChatBody, completions: list[Completion]) -> Iterator[Timed]:
-    """The answer as events: of each choice a role, the text in pieces, the end; then the usage if asked."""
+    """Yield the answer as events: per choice a role, the text in pieces, the end; then usage if requested."""
     head = _head(body.model, "chat.completion.chunk")
     usage = {"usage": None} if body.with_usage else {}
     function = body.called()

@@ -1,4 +1,4 @@
-"""POST /v1/completions, the older interface, which serves the tools that score texts by likelihood."""
+"""POST /v1/completions, the older interface, used by tools that score texts by likelihood."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from coeval.simulation.server.events import Refusal, Timed, tokens
 from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN, token_logprobs
 
 DEFAULT_LIMIT = 16
-"""Tokens, where the body gives no limit: OpenAI's own default."""
+"""OpenAI's default of max_tokens."""
 # A bound on what one request makes the server write; clients batch some dozens of prompts.
 MOST_ANSWERS = 2048
 
 
 class CompletionsBody(msgspec.Struct):
-    """The fields of the body that are heeded."""
+    """Request body; other fields are ignored."""
 
     model: str
     prompt: str | list[str | int | list[int]] = ""
@@ -36,7 +36,7 @@ class CompletionsBody(msgspec.Struct):
     stream: bool | None = None
 
     def requests(self) -> list[Request]:
-        """One for each prompt.
+        """Make a Request per prompt.
 
         Raises
         ------
@@ -69,7 +69,7 @@ read_completions = decoder(CompletionsBody)
 def completions_body(
     body: CompletionsBody, requests: list[Request], answers: list[Completion]
 ) -> dict[str, Any]:
-    """The whole answer, ``object: text_completion``; the answers to a prompt stand together."""
+    """Make the whole answer, ``object: text_completion``; choices are grouped by prompt."""
     choices = [_choice(body, index, *pair) for index, pair in enumerate(zip(requests, answers, strict=True))]
     usage = usage_body(answers)
     usage["prompt_tokens"] = sum(answer.usage.input_tokens for answer in answers[:: body.n or 1])

@@ -1,4 +1,4 @@
-"""Server-sent events, at the pace that a model's tokens come."""
+"""Server-sent events at the pace of a model's tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HELD_BYTES = 1 << 14
 
 
 class Timed(NamedTuple):
-    """An event: its body, and how many characters of text it brings."""
+    """An event: its body, and the characters of text in it."""
 
     body: dict[str, Any]
     characters: int = 0
@@ -27,14 +27,14 @@ class Timed(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[str]:
-    """The text token by token."""
+    """Split a text into tokens."""
     return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
 
 
 async def stream(
     request: web.Request, events: Iterable[Timed], tokens_per_s: float, *, done: bytes = b""
 ) -> web.StreamResponse:
-    """Send the events, each as soon as its token is there; 0 tokens a second is without waiting."""
+    """Send the events at this pace; 0 tokens a second means without waiting."""
     with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
         return await _sent(request, events, tokens_per_s, done)
     return web.StreamResponse()
@@ -69,7 +69,7 @@ INVALID = "invalid_request_error"
 
 
 class Refusal(Exception):
-    """A request that is not served; ``response`` says why."""
+    """A request that is refused; ``response`` says why."""
 
     def __init__(
         self,
