@@ -61,7 +61,7 @@ class FieldPath:
         return cls(text, match[1].strip(), steps)
 
     def value(self, row: Row) -> Any:
-        """Look up the value in a row, None if absent; raises Misfit where the row's value has no such place."""
+        """Look up the value in a row, None if absent; raises Misfit where the path does not fit the value."""
         value = row.get(self.root)
         for step in self.steps:
             match value, step:
@@ -395,7 +395,7 @@ class ColumnsMissing(UsageError):
 
 
 class MappedItem(NamedTuple):
-    """Fields of an item; ``id`` is None without an id column. ``lacking`` are the attributes without a value."""
+    """Fields of an item; ``id`` is None without an id column. ``lacking``: attributes without a value."""
 
     id: str | None
     prompt: str

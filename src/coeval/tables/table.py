@@ -22,7 +22,7 @@ _OF_CSV = (".csv", ".tsv", ".tab")
 
 @dataclass(slots=True)
 class Table:
-    """An open table. ``rows`` can be read once; ``finish`` then returns the file's hash; ``close`` closes it."""
+    """An open table. ``rows`` can be read once; ``finish`` then returns the file's hash."""
 
     path: Path
     columns: tuple[str, ...]
