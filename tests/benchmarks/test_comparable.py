@@ -275,7 +275,7 @@ async def test_an_answer_that_comes_while_it_stops_still_lacks_its_judgment(stop
     assert again.tasks[0].summary is not None
 
 
-def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> Outcome:
+def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> None:
     async def asked() -> tuple[Prepared, EndOfAsking]:
         async with fake(reply=says_good) as server:
             tasks = ("invented", "stopped", "broken")
@@ -286,28 +286,14 @@ def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> Outcome:
 
     prepared, ended = asyncio.run(asked())
     with held(prepared):
-        return conclude(prepared, EndOfAsking(ended.begun, interrupted, ended.stopped))
+        conclude(prepared, EndOfAsking(ended.begun, interrupted, ended.stopped))
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_while_a_task_is_scored_shows_those_that_are(stopping_bench: Bench) -> None:
-    outcome = stopped_while_scored(stopping_bench, interrupted=False)
-    assert outcome.exit_code == 130
-    done, stopped, left = outcome.tasks
-    assert done.summary is not None
-    assert (stopped.summary, stopped.left_at) == (None, RecordCounts(3, 3, 3, 3))
-    assert (left.summary, left.problem, left.left_at) == (None, None, RecordCounts(3, 3, 3, 3))
-    console = Console(width=80, record=True)
-    show(outcome, console, console)
-    shown = console.export_text()
-    assert "stopped was stopped: 3 of 3 answers and 3 of 3 judgments are there" in shown
-    assert "share_good" in shown
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_a_second_ctrl_c_does_not_wait_for_scores(stopping_bench: Bench) -> None:
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_ctrl_c_while_a_task_is_scored_ends_at_once(stopping_bench: Bench, interrupted: bool) -> None:
     with pytest.raises(KeyboardInterrupt):
-        stopped_while_scored(stopping_bench, interrupted=True)
+        stopped_while_scored(stopping_bench, interrupted)
     assert (stopping_bench.output / "invented" / "summary.json").exists()
     assert not (stopping_bench.output / "stopped" / "summary.json").exists()
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from types import FrameType
@@ -180,52 +180,29 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
         at the second Ctrl-C, when the work has ended.
     """
     need_files()
-    stopping = _Stopping(interrupt)
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def stoppable() -> T:
+        running.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work()
+
+    def stop(*, again: bool = True) -> None:
+        """Ask the work to end; where that was asked before, end it now."""
+        loop, task = running.result()
+        ends = task.cancel if again and task is not None and interrupt.is_set() else interrupt.set
+        with suppress(RuntimeError):  # the loop is closed: all is done
+            loop.call_soon_threadsafe(ends)
+
     context = copy_context()
-    with _answered(stopping.again), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:
-        done = executor.submit(context.run, asyncio.run, stopping.stoppable(work))
+    with _answered(stop), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:
+        done = executor.submit(context.run, asyncio.run, stoppable())
         try:
             return done.result()
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
             if not done.done():  # an exception from elsewhere ends the waiting, so it ends the work too
-                stopping.once()
-
-
-class _Stopping:
-    """Reaches into the loop of the work, from the thread that waits for it or a signal there."""
-
-    def __init__(self, interrupt: asyncio.Event) -> None:
-        self._interrupt = interrupt
-        self._times = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Any] | None = None
-
-    async def stoppable(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        self._task = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
-        self._stop()  # as may have been asked for before there was a loop
-        return await work()
-
-    def once(self) -> None:
-        self._times = max(self._times, 1)
-        self._tell()
-
-    def again(self) -> None:
-        self._times += 1
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: all is done
-                self._loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
-        if self._times > 0:
-            self._interrupt.set()
-        if self._times > 1 and self._task is not None:
-            self._task.cancel()
+                stop(again=False)
 
 
 @contextmanager

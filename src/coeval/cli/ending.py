@@ -10,10 +10,16 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from coeval.cli.starting import INTERRUPTED, UNAVAILABLE
 from coeval.core.errors import CoevalError, ModelUnavailable, UsageError, named
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
+
+# --- The exit codes that have a name
+
+UNAVAILABLE = 2
+GAPS = 3
+WORSE = 4
+INTERRUPTED = 130
 
 # --- Warnings without a log
 

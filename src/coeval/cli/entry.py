@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-
-from coeval.cli.starting import INTERRUPTED
+from importlib import import_module
 
 
 def coeval() -> None:
@@ -21,15 +20,7 @@ def eval_framework() -> None:
 def _enter(module: str) -> None:
     gc.set_threshold(50_000, 20, 100)  # at the usual one collecting is a fifth of all work, and finds nothing
     try:
-        from coeval.cli.starting import end_quietly, nothing_begun
-
-        with nothing_begun():
-            from importlib import import_module
-
-            try:
-                import_module(module).main()
-            finally:
-                end_quietly()
-    except KeyboardInterrupt:  # before there was a handler that says more, or after all was said
-        print("Interrupted.", file=sys.stderr)
-        raise SystemExit(INTERRUPTED) from None
+        import_module(module).main()
+    except KeyboardInterrupt:  # while the command is loaded, or after its last word
+        print("Interrupted; what was finished is on disk.", file=sys.stderr)
+        raise SystemExit(130) from None

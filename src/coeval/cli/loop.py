@@ -7,9 +7,9 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any, TypeVar
 
-from coeval.cli.starting import nothing_begun
 from coeval.core.options import CONTINUE
 from coeval.core.process_limits import need_files
 from coeval.engine.progress import STOPPING
@@ -19,6 +19,14 @@ T = TypeVar("T")
 # Comes each second from the soft limit of CPU time on (`ulimit -St`); the hard one ends the process.
 _OUT_OF_TIME = [signal.SIGXCPU] if sys.platform != "win32" else []
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_OUT_OF_TIME)
+
+
+_held: list[int] = []
+
+
+def _hold(number: int, _: FrameType | None) -> None:
+    """Keep a Ctrl-C until the loop is closed: an exception would leave it half closed."""
+    _held.append(number)
 
 
 async def interruptible(
@@ -51,6 +59,8 @@ async def interruptible(
     finally:
         for number in answered:  # uvloop would leave handlers that do nothing, and results may take a while
             loop.remove_signal_handler(number)
+        if signal.SIGINT in answered:
+            signal.signal(signal.SIGINT, _hold)
         for number in _OUT_OF_TIME:  # what is left to do is to show what there is
             signal.signal(number, signal.SIG_IGN)
 
@@ -58,16 +68,21 @@ async def interruptible(
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine as this process's only business: on uvloop where there is one, and with the
     garbage collector off what start-up made (a fifth of all CPU at a thousand requests in flight)."""
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
         need_files()
-        with nothing_begun():  # until the loop runs, and `interruptible` answers
-            gc.collect()
-            gc.freeze()
-            try:
-                import uvloop
-            except ImportError:
-                return asyncio.run(work)
-            return uvloop.run(work)
+        gc.collect()
+        gc.freeze()
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.run(work)
+        return uvloop.run(work)
     finally:
         gc.unfreeze()  # else what is frozen outlives the exit, and DuckDB calls its own modules leaked
         work.close()  # it was never begun where somebody stopped us before that
+        if signal.getsignal(signal.SIGINT) is _hold:
+            signal.signal(signal.SIGINT, on_ctrl_c)
+        if _held:
+            _held.clear()
+            raise KeyboardInterrupt

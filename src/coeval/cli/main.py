@@ -27,7 +27,6 @@ from coeval.cli.commands.sweep import sweep_group
 from coeval.cli.commands.view_command import view
 from coeval.cli.commands.wizard_command import wizard
 from coeval.cli.ending import run_to_exit
-from coeval.cli.starting import begin
 from coeval.core.options import Face
 
 app = typer.Typer(
@@ -69,12 +68,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[  # noqa: ARG001  its callback has done it
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Your own benchmark, with error bars: models write it, answer it and judge it."""
-    begin()
 
 
 def main() -> None:

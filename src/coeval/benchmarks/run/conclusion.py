@@ -92,8 +92,6 @@ def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """Score what is all there, write its files, and count the rest, while the folders are `held`.
 
-    A first Ctrl-C meanwhile leaves the tasks that are not scored yet; a second one ends it.
-
     Raises
     ------
     StoreError
@@ -105,16 +103,8 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
         [], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs, ended.batches
     )
     for task_run in prepared.task_runs if ended.begun else ():
-        # Stopped while models were asked: what is whole is scored. Stopped here: nothing more is.
-        whole = task_run.is_all_there() if ended.interrupted else not outcome.interrupted
-        try:
-            concluded = _scored(task_run, prepared) if whole else _left(task_run)
-        except KeyboardInterrupt:
-            if outcome.interrupted:
-                raise
-            outcome.interrupted = True
-            concluded = _left(task_run)
-        outcome.tasks.append(concluded)
+        whole = not ended.interrupted or task_run.is_all_there()
+        outcome.tasks.append(_scored(task_run, prepared) if whole else _left(task_run))
     return outcome
 
 

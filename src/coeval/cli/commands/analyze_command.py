@@ -17,7 +17,7 @@ from coeval.cli.commands.analysis_names import (
     ReportFormat,
     usual_format,
 )
-from coeval.cli.starting import GAPS
+from coeval.cli.ending import GAPS
 from coeval.core.errors import UsageError
 
 if TYPE_CHECKING:

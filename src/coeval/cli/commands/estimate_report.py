@@ -12,8 +12,8 @@ from rich.console import Console
 
 from coeval.api import find_keys
 from coeval.cli import streams
+from coeval.cli.ending import INTERRUPTED
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.starting import INTERRUPTED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.progress_view import Terminal

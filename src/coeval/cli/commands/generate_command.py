@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.command_names import ExperimentFile, KeyFile, OnFail, ProbeMode
-from coeval.cli.starting import GAPS, INTERRUPTED, nothing_begun
+from coeval.cli.ending import GAPS, INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,6 @@ NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
 """Tables that are left out of what is shown: they say nothing of what was proposed."""
 
 
-@nothing_begun()
 def generate(
     config: ExperimentFile,
     out: Annotated[Path, typer.Option("--out", help="The file to write. Example: --out designed.yaml")],

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.command_names import KeyFile
-from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from coeval.pricing.price_book import PriceBook
 
 
-@nothing_begun()
 def models(
     config: Annotated[
         Path | None,

@@ -7,10 +7,8 @@ from typing import Annotated
 import typer
 
 from coeval.cli.command_names import ExperimentFile, KeyFile, OnlyModels
-from coeval.cli.starting import nothing_begun
 
 
-@nothing_begun()
 def plan(
     config: ExperimentFile,
     estimate_samples: Annotated[

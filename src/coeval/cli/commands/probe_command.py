@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.command_names import OnFail, ProbeMode
-from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from coeval.pipeline.config.schema import Config
 
 
-@nothing_begun()
 def probe(
     config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
     mode: Annotated[

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.command_names import ExperimentFile, KeyFile, LogLevel, OnFail, OnlyModels, ProbeMode
-from coeval.cli.starting import nothing_begun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from coeval.pipeline.run_options import RunOptions, Stance
 
 
-@nothing_begun()
 def run(
     config: ExperimentFile,
     dry_run: Annotated[

@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 
 from coeval.cli.command_names import KeyFile
-from coeval.cli.starting import nothing_begun
 
 
-@nothing_begun()
 def wizard(
     out: Annotated[
         Path | None,

@@ -11,7 +11,6 @@ from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.cli.command_names import LogLevel
 from coeval.cli.ending import run_to_exit
 from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
-from coeval.cli.starting import nothing_begun
 from coeval.core.options import Face
 
 
@@ -40,7 +39,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@nothing_begun()
 def evaluate(
     context: typer.Context,
     estimate_only: Annotated[

@@ -32,7 +32,6 @@ from coeval.benchmarks.run.task_summary import OF_INFERENCE, TaskSummary
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.starting import begin
 from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.name_table import (
@@ -207,7 +206,6 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     with Terminal(messages) as terminal:
         if said := idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(said)
-        begin()  # files may be fetched now, and are not to be left in pieces
         with _bars(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
         if shown.estimate_only:

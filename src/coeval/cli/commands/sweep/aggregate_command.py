@@ -60,7 +60,7 @@ def aggregate(
       coeval sweep aggregate --out outputs/run_a --n-samples ifeval=8,healthbench=8,arena-hard=1
     """
     from coeval.cli import streams
-    from coeval.cli.starting import GAPS
+    from coeval.cli.ending import GAPS
     from coeval.cli.streams import say, warn
     from coeval.core.text import numbered
     from coeval.sweeps import sweep_settings

@@ -9,12 +9,10 @@ import typer
 
 from coeval.cli.command_names import LogLevel
 from coeval.cli.settings_flags import set_flags, with_settings
-from coeval.cli.starting import nothing_begun
 from coeval.sweeps.sweep_settings import SweepSettings
 
 
 @with_settings(SweepSettings)
-@nothing_begun()
 def sweep(
     context: typer.Context,
     config: Annotated[

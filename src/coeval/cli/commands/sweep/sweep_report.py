@@ -10,7 +10,6 @@ from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.commands.sweep.sweep_view import SweepView, tell_end, tell_plan, tell_status
 from coeval.cli.loop import interruptible, run_async
-from coeval.cli.starting import begin
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.sweeps.sweep_choice import absent_program, asked_for
 from coeval.sweeps.sweep_settings import SweepSettings
@@ -46,7 +45,6 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     checkpoints = checkpoints_of(asked, view.warn)
     if dry_run:
         return tell_plan(asked.sweep, asked.phases, checkpoints, results, absent_program(asked))
-    begin()
     with under_way(asked, checkpoints, view) as sweeping:
         try:
             with view:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.starting import GAPS, INTERRUPTED, UNAVAILABLE
+from coeval.cli.ending import GAPS, INTERRUPTED, UNAVAILABLE
 from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress_view import Terminal
