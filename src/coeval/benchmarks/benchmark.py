@@ -1,8 +1,8 @@
-"""What a benchmark is: items to ask a model, judgments to ask of a judge, and scores made of them.
+"""Benchmark interface: items for a model, judgments for a judge, and scores.
 
-A task is one `Benchmark`; `benchmarks.run.runner` asks, keeps and resumes for all of them. The records
-that pass between the two are frozen and stand in the files of a task's folder: `Answer` in
-``responses.jsonl``, `Judgment` in ``judgments.*.jsonl``, `Scored` in ``summary.json``.
+A task is one `Benchmark`; `benchmarks.run.runner` asks, records and resumes for all of them. The records
+between the two are frozen and stored in a task's folder: `Answer` in ``responses.jsonl``, `Judgment` in
+``judgments.*.jsonl``, `Scored` in ``summary.json``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Unit: TypeAlias = Literal["share", "percent", "points", ""]
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One prompt of a benchmark; ``fields`` is the benchmark's own record, ``labels``: see `Request`."""
+    """A prompt of a benchmark; ``fields`` is the benchmark's own record, ``labels``: see `Request`."""
 
     id: str
     messages: tuple[Message, ...]
@@ -45,11 +45,11 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Answer(Kept, frozen=True, kw_only=True, omit_defaults=True):
-    """What the tested model said to an item (``id`` is the item's); one line of ``responses.jsonl``.
+    """The tested model's answer to an item (``id`` is the item's); a line of ``responses.jsonl``.
 
-    An empty ``response`` is an answer; a failed record has none. ``sampling`` is what was sent for it,
-    so that stored answers can be judged and reported later by themselves. ``source`` is the file of a
-    given one, which is also its ``model`` where nobody names another.
+    An empty ``response`` is an answer; a failed record has none. ``sampling`` is what was sent, so that
+    stored answers can be judged and reported later on their own. ``source`` is the file of a supplied answer,
+    and its ``model`` unless the user names one.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Answer(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Judgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
-    """What a judge said to an `Ask` (``id`` is the ask's); ``value`` is None where it failed."""
+    """A judge's reply to an `Ask` (``id`` is the ask's); ``value`` is None where it failed."""
 
     id: str
     item: str = ""
@@ -75,12 +75,12 @@ class Judgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Ask(NamedTuple):
-    """One judgment to be made.
+    """A judgment to make.
 
-    ``id`` is ``{item}__{what}``, unique in the task. ``request()`` builds the messages and what else the
-    judge needs (``top_logprobs``, ``schema``; ``shared`` with the item's other judgments); the runner sets
-    purpose, rank, seed and the judge's sampling. ``parse`` gives the judgment's JSON-able value, or raises a
-    `ReplyError` for the judge to be asked again: never a default.
+    ``id`` is ``{item}__{what}``, unique in the task. ``request()`` builds the messages and the judge's other
+    needs (``top_logprobs``, ``schema``; ``shared`` with the item's other judgments); the runner sets purpose,
+    rank, seed and the judge's sampling. ``parse`` returns the judgment's JSON-able value, or raises a
+    `ReplyError` for a retry: never a default.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Ask(NamedTuple):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A figure with what it is made of; ``value`` is None where nothing could be scored."""
+    """A figure and its ingredients; ``value`` is None where nothing could be scored."""
 
     value: float | None
     standard_error: float | None = None
@@ -122,7 +122,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgeSettings(msgspec.Struct, frozen=True):
-    """Who judges. ``sampling`` holds the user's own settings, which go over the official ones."""
+    """The judge. ``sampling`` are the user's settings, which override the official ones."""
 
     model: str
     sampling: SamplingParameters = SamplingParameters()
@@ -130,12 +130,11 @@ class JudgeSettings(msgspec.Struct, frozen=True):
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task is built from.
+    """Settings of a task.
 
-    ``assets`` names the file or folder of each asset that is there: all of ``Benchmark.assets``,
-    and those of ``Benchmark.optional_assets`` that could be had. ``options`` are the values of
-    the task's own options by name (``writingbench-write-excel``, …). ``judge`` is None where nothing is
-    to be judged.
+    ``assets`` maps each available asset to its file or folder: all of ``Benchmark.assets``, and the available
+    ones of ``Benchmark.optional_assets``. ``options`` are the task's own options by name
+    (``writingbench-write-excel``, …). ``judge`` is None where nothing is judged.
     """
 
     model: str
@@ -146,12 +145,12 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Benchmark(ABC):
-    """One benchmark with its settings; building it reads its assets and asks nothing.
+    """A benchmark with its settings; construction reads its assets and asks nothing.
 
-    ``official_judge`` is the judge model of the published numbers (another one is a reason why figures
-    cannot be compared); ``optional_assets`` are used where they can be had. ``compared_with`` are the
-    figures that its own would be held against. ``answer_characters`` and ``judgment_characters`` are
-    about how long an answer and what a judge says are, for estimates."""
+    ``official_judge`` is the judge model of the published numbers; another one makes figures incomparable.
+    ``optional_assets`` are used where available. ``compared_with`` names the published figures.
+    ``answer_characters`` and ``judgment_characters`` are typical lengths, for estimates.
+    """
 
     name: ClassVar[str]
     needs_judge: ClassVar[bool] = False
@@ -167,8 +166,8 @@ class Benchmark(ABC):
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
-        """Files by asset that are in no cache and that no option names one by one: those of a checkout, of
-        another dataset. ``values`` are those of the task's options by name.
+        """Find files that are neither cached nor given by an option of their own: those of a checkout, or of
+        another dataset. ``values`` are the task's options by name.
 
         Raises
         ------
@@ -179,53 +178,52 @@ class Benchmark(ABC):
 
     @property
     def label(self) -> str:
-        """What its folder and its line in a table are called."""
+        """Name of its folder and its row in tables."""
         return self.name
 
     @property
     def is_judged(self) -> bool:
-        """Whether a judge has anything to score in it."""
+        """Whether a judge scores any of it."""
         return self.needs_judge
 
     @property
     def counted(self) -> str:
-        """What ``n_expected``, ``n_scored`` and ``n_failed`` of its `Scored` count."""
+        """Unit of ``n_expected``, ``n_scored`` and ``n_failed`` in its `Scored`."""
         return "judgments" if self.is_judged else "prompts"
 
     @abstractmethod
     def items(self) -> Sequence[Item]:
-        """All prompts, in the benchmark's order."""
+        """Return all prompts, in the benchmark's order."""
 
     def judge_sampling(self) -> SamplingParameters:
-        """The official sampling of the judge."""
+        """Return the judge's official sampling."""
         return SamplingParameters()
 
     def judged_with(self) -> SamplingParameters:
-        """What the judge is asked with: the user's own settings over the official ones."""
+        """Return the judge's sampling: the user's settings over the official ones."""
         judge = self.settings.judge
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
     def droppable_for_judge(self) -> tuple[str, ...]:
-        """What of `judged_with` is the benchmark's and not the user's wish: a judge that does not take it is
-        asked without, which its judgments say."""
+        """Name the parameters of `judged_with` that the user did not set: they are dropped, and the drop
+        recorded, where a judge refuses them."""
         judge = self.settings.judge
         own = judge.sampling.named() if judge is not None else {}
         return tuple(name for name in self.judge_sampling().named() if name not in own)
 
     def judge_template(self) -> str:
-        """Everything of the judge's prompt that is the same for all items: part of its recipe."""
+        """Return the parts of the judge's prompt that all items share, for its recipe."""
         return ""
 
     async def meet_judge(self, judge: Model) -> None:  # noqa: B027 - most need not know
-        """Find out what the judge can do, once, before it is asked for the first judgment."""
+        """Probe the judge's capabilities once, before the first judgment."""
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """How many calls of the judge so many judgments take, at the least and at the most, as far as can be
-        told before `meet_judge`."""
+        """Return the least and most judge calls for so many judgments, before `meet_judge`."""
         return judgments, judgments
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:  # noqa: ARG002 - for those that are judged
-        """The judgments that an answer needs; none where rules score it."""
+        """Return the judgments an answer needs; none where rules score it."""
         return ()
 
     @abstractmethod
@@ -235,7 +233,7 @@ class Benchmark(ABC):
         answers: Mapping[str, Answer],
         judgments: Mapping[str, Judgment],
     ) -> Scored:
-        """The figures. ``answers`` by item and ``judgments`` by ask hold failed records too."""
+        """Compute the figures. ``answers`` by item and ``judgments`` by ask include failed records."""
 
     def write_extra(  # noqa: B027 - most have none
         self,
@@ -245,16 +243,16 @@ class Benchmark(ABC):
         judgments: Mapping[str, Judgment],
         scored: Scored,
     ) -> None:
-        """Write the benchmark's own files beside those that every task has."""
+        """Write the benchmark's own files beside the common ones."""
 
 
 def response_of(answer: Answer | None) -> str | None:
-    """What a good answer says, be it nothing; None where there is none."""
+    """Return the text of a good answer, even if empty; None otherwise."""
     return answer.response if answer is not None and is_good(answer) else None
 
 
 def why_missing(record: Kept | None) -> str | None:
-    """Why there is no value: ``missing``, or the kind of the failure; None where there is one."""
+    """Return why a value is missing: ``missing``, or the failure's kind; None where it is there."""
     if record is None:
         return "missing"
     if is_good(record):
@@ -265,7 +263,7 @@ def why_missing(record: Kept | None) -> str | None:
 
 
 def count_failures(records: Iterable[Kept | None]) -> dict[str, int]:
-    """How many records hold no value, by reason."""
+    """Count records without a value, by reason."""
     counts: dict[str, int] = {}
     for record in records:
         if (reason := why_missing(record)) is not None:

@@ -1,4 +1,4 @@
-"""The tasks by name, in the order in which they are shown: one row each, loaded when it is asked for.
+"""Task registry: a row per task, in display order, loaded on demand.
 
 `coeval_run` serves ``coeval:PATH``.
 """
@@ -18,15 +18,15 @@ from coeval.core.errors import UsageError
 # --- Task rows: name, flags, where its code is
 
 RESPONSES = "responses"
-"""What an option fills whose file holds the answers to score, so that nobody is asked."""
+"""Target of an option whose file holds the answers to score, so that no model is asked."""
 
 
 class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
-    """The flag ``--{name}``; a name begins with that of its task, so that no other task has it.
+    """The flag ``--{name}``; it begins with its task's name, so that no other task has it.
 
     ``kind`` is ``Path``, ``str``, ``int``, ``float`` or ``bool`` (a switch). ``fills`` is the asset that the
-    file is read in place of, or `RESPONSES`; empty: the task finds the value in ``TaskSettings.options``.
-    ``shown_default`` says in words what happens without it; ``metavar`` stands for the value in ``--help``.
+    file replaces, or `RESPONSES`; empty: the task reads the value from ``TaskSettings.options``.
+    ``shown_default`` describes what happens without it; ``metavar`` stands for the value in ``--help``.
     """
 
     name: str
@@ -43,11 +43,11 @@ class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parameter(self) -> str:
-        """Its name among the parameters of the command."""
+        """Its name among the command's parameters."""
         return self.name.replace("-", "_")
 
     def existing(self, path: Path) -> Path:
-        """The file that the user named for it.
+        """Return the file that the user named.
 
         Raises
         ------
@@ -70,11 +70,11 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def responses(self) -> TaskOption | None:
-        """Its option for answers that are there already."""
+        """Its option for existing answers."""
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
     def given_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
-        """The user's own files by asset, from the options' values by name.
+        """Return the user's own files by asset, from the options' values by name.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PREFIX = "coeval:"
-"""What begins the name of a task that is a run of our own, as in ``coeval:PATH``."""
+"""Name prefix of a task that is a run of our own: ``coeval:PATH``."""
 
 IFBENCH_FOLDER = TaskOption(name="ifbench-dir", kind=Path, help="A checkout of IFBench, for its prompts.")
 WRITE_EXCEL = TaskOption(
@@ -186,11 +186,11 @@ TASKS: Registry[TaskRow] = Registry(
     wanted="a coeval.benchmarks.task_registry.TaskRow",
     accepts=lambda name, found: isinstance(found, TaskRow) and found.name == name,
 )
-"""Other packages bring theirs in the entry point group ``coeval.benchmarks``."""
+"""Built-in tasks; other packages add theirs in the entry point group ``coeval.benchmarks``."""
 
 
 def kind_of(name: str) -> type[Benchmark]:
-    """The benchmark that a task is.
+    """Return the benchmark class of a task.
 
     Raises
     ------

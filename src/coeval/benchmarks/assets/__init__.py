@@ -1,8 +1,8 @@
-"""Benchmark data and judges' prompts: what they are, where they come from, getting and reading them.
+"""Benchmark assets: data and judge prompts, fetched on demand and verified.
 
-Nothing of them is kept in the repository. `ensure` has everything that a task needs there before
-a model is asked anything; `load_asset`, `records` and `template` give one asset, fetching it first
-if need be. All of them raise `AssetMissing` with the ways out where no source gives it.
+None is kept in the repository. `ensure` fetches everything a task needs before a model is called;
+`load_asset`, `records` and `template` return one asset, fetching it if missing. All raise `AssetMissing` with
+the ways out where no source has it.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ __all__ = [
 def ensure(
     names: Iterable[str], progress: Progress | None = None, *, given: Mapping[str, Path | str] | None = None
 ) -> dict[str, Path]:
-    """Where each asset is, after fetching what is not there; see `Library.ensure`."""
+    """Fetch missing assets and return the place of each; see `Library.ensure`."""
     return Library().ensure(names, progress, given=given)
 
 
 def load_asset(name: str, path: Path | str | None = None, progress: Progress | None = None) -> Path:
-    """The asset's file, or its folder (NLTK data: the one to name in ``NLTK_DATA``).
+    """Return the asset's file, or its folder (NLTK data: the one to name in ``NLTK_DATA``).
 
-    ``path`` is the user's own copy, which is used as it is.
+    ``path`` is the user's own copy, used unchanged.
     """
     return ensure([name], progress, given=None if path is None else {name: path})[name]
 
 
 def records(name: str, path: Path | str | None = None) -> Iterator[dict[str, Any]]:
-    """The records of a data asset, one at a time; see `read_records`."""
+    """Read the records of a data asset, one at a time; see `read_records`."""
     return read_records(load_asset(name, path))
 
 
 def template(name: str, path: Path | str | None = None) -> str:
-    """The text of a judge's prompt, exactly as published."""
+    """Read a judge's prompt, exactly as published."""
     return load_asset(name, path).read_text(encoding="utf-8")
 
 
 def verify(names: Iterable[str] = ("all",)) -> list[Check]:
-    """What is there, held against the manifest's SHA-256; names as `Manifest.select` takes them."""
+    """Compare present assets with the manifest's SHA-256; names as in `Manifest.select`."""
     library = Library()
     return list(library.verify(library.manifest.select(names)))

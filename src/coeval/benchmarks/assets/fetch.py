@@ -1,6 +1,6 @@
-"""Getting files: out of a local copy, a parcel in the cache, a package index or a hub.
+"""Fetch files from a local copy, a cached parcel, a package index or a hub.
 
-A file or parcel counts only with the SHA-256 that the manifest pins; what has another is not kept.
+Content with another SHA-256 than the manifest's is rejected.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from coeval.store.jsonl import store_error
 
 
 def string_constant(source: str, path: str) -> str:
-    """The text that a module-level name is bound to; ``NAME/key/key`` goes into a dictionary.
+    """Read the text bound to a module-level name of Python source, without running it; ``NAME/key/key`` reads
+    from a dictionary.
 
-    Literals, their concatenation, ``.strip()`` without arguments, and other names of the module are
-    followed; anything else is refused.
+    Literals, their concatenation, ``.strip()`` without arguments, and other names of the module are resolved;
+    anything else is refused.
 
     Raises
     ------
@@ -87,11 +88,11 @@ def _text(node: ast.expr, names: dict[str, ast.expr], seen: frozenset[str]) -> s
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Told ``(what, bytes so far, bytes in all or None)`` while something is fetched."""
+"""Called with ``(what, bytes so far, bytes in all or None)`` during a download."""
 
 
 class Hub(NamedTuple):
-    """A host of files by repository and revision; ``variable`` names a mirror in the environment."""
+    """A host of files by repository and revision; ``variable`` is the environment variable of a mirror."""
 
     variable: str
     url: str
@@ -105,11 +106,11 @@ HUBS = {
 
 
 class Fetcher:
-    """Brings files into the cache; a parcel that failed once is not asked for again.
+    """Fetch files into the cache; a failed parcel is not tried again.
 
-    ``failed`` holds those by the reason; what stands in it beforehand is not asked for at all.
-    With ``local``, a file or folder, nothing is fetched: what the cache lacks is looked for there.
-    With ``patience_s`` a source is given up that is silent for so long, and is not tried twice.
+    ``failed`` maps those to the reason; entries set beforehand are not tried at all. With ``local``, a file
+    or folder, missing files are taken from there and nothing is downloaded. With ``patience_s`` a source
+    silent for so long is given up at once.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class Fetcher:
         self.failed: dict[str, str] = {}
 
     def bring(self, asset: Asset, *, anew: bool = False) -> None:
-        """Put every file of an asset into the cache that does not hold it as pinned.
+        """Fetch every file of an asset that the cache lacks.
 
-        What is there counts by its size and time where these are recorded; ``anew`` reads it again.
+        Present files count by recorded size and time; ``anew`` hashes them again.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""Wheels from a package index: by pip where there is one, else off the index's own list of files.
+"""Download wheels from a package index: by pip where available, else from the index's file list.
 
-Nothing is installed, and nothing of a wheel is run. Which index is asked is the environment's
-business (pip's configuration, ``PIP_INDEX_URL``, ``PIP_EXTRA_INDEX_URL``); none is named here.
+Nothing is installed or run. The index is configured in the environment (pip's configuration,
+``PIP_INDEX_URL``, ``PIP_EXTRA_INDEX_URL``).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class _Page(msgspec.Struct):
 def download_wheel(
     parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None = None
 ) -> Path:
-    """The wheel ``parcel`` as a file in ``folder``, which holds nothing else.
+    """Download the wheel ``parcel`` into the empty ``folder``.
 
-    With ``patience_s`` an index that is silent for so long is given up at once; pip waits for as long as
-    its own variables in the environment say, where they are set.
+    With ``patience_s`` an index silent for so long is given up; pip's own environment variables take
+    precedence.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def download_wheel(
 
 
 def pip_command() -> list[str] | None:
-    """How to call pip: this interpreter's own, or the one on the path; None where there is none."""
+    """Return the command of pip: this interpreter's, or the one on the path; None for neither."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     found = shutil.which("pip") or shutil.which("pip3")

@@ -1,4 +1,4 @@
-"""The assets as tasks and commands see them: there or not, brought, read, verified."""
+"""Asset library: presence, fetching, reading and verification."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class Unreachable:
-    """``unreachable.json`` in the cache: parcel → its last failure. A lost file costs one more try."""
+    """Parcels that recently failed, in the cache's ``unreachable.json``. Losing the file costs one more
+    try."""
 
     def __init__(self, cache: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = cache / "unreachable.json"
         self._clock = clock
 
     def lately(self) -> dict[str, str]:
-        """The parcels that are not to be asked for now, each with the reason of its last failure."""
+        """Return the parcels not to try now, each with its last failure."""
         now = self._clock()
         return {
             parcel: failure.reason
@@ -67,7 +68,7 @@ class Unreachable:
         }
 
     def remember(self, failed: Mapping[str, str]) -> None:
-        """Take in failures of just now; where the cache cannot be written, they are tried again next time."""
+        """Store new failures; silently skipped where the cache cannot be written."""
         if failed:
             now = self._clock()
             known = self._read() | {parcel: _Failure(now, reason) for parcel, reason in failed.items()}
@@ -83,11 +84,11 @@ class Unreachable:
 
 
 SOON_S = 3.0
-"""How long a source of what can be done without may be silent."""
+"""Seconds of silence after which a source of optional assets is given up: starts must not hang on them."""
 
 
 class Presence(StrEnum):
-    """Where an asset is. ``PACKED`` is in a parcel of the cache: no network is needed for it."""
+    """Presence of an asset. ``PACKED``: in a cached parcel, so no network is needed."""
 
     READY = "yes"
     PACKED = "yes, packed"
@@ -95,7 +96,8 @@ class Presence(StrEnum):
 
 
 class AssetOrigin(StrEnum):
-    """Whose content was read. ``UNVERIFIED``: a file of the cache is not, or did not stay, the pinned one."""
+    """Origin of the content that was read. ``UNVERIFIED``: a cached file is not, or did not stay, the pinned
+    one."""
 
     OFFICIAL = "official"
     GIVEN = "given by the user"
@@ -103,7 +105,7 @@ class AssetOrigin(StrEnum):
 
 
 class Check(NamedTuple):
-    """What `Library.verify` found of one asset; ``problem`` is empty where all is well."""
+    """Result of `Library.verify` for one asset; ``problem`` is empty if it passed."""
 
     name: str
     presence: Presence
@@ -112,7 +114,7 @@ class Check(NamedTuple):
 
 
 class Library:
-    """The assets of a manifest, in a cache and in the user's folders of NLTK data."""
+    """Assets of a manifest, in a cache and the user's NLTK folders."""
 
     def __init__(self, manifest: Manifest | None = None, root: Path | None = None) -> None:
         self.manifest = manifest or read_manifest()
@@ -127,11 +129,10 @@ class Library:
         local: Path | None = None,
         anew: bool = False,
     ) -> dict[str, Path]:
-        """Where each asset is, after fetching what is not there, or is not what the manifest pins.
+        """Fetch missing or unpinned assets and return the place of each.
 
-        ``given`` holds the user's own files by asset, used as they are. ``local`` is a file or
-        folder to take copies from instead of fetching. A file of the cache is read for it where size or
-        time differ from those recorded; with ``anew`` each one is.
+        ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to copy
+        from instead of downloading. Cached files are hashed where size or time changed; with ``anew`` always.
 
         Raises
         ------
@@ -154,10 +155,10 @@ class Library:
         given: Mapping[str, Path | str] | None = None,
         failed: Callable[[str, str], None] | None = None,
     ) -> dict[str, Path]:
-        """As `ensure`, of what can be done without: one short try, and what does not come is left out;
-        ``failed`` is told its name and the reason.
+        """Fetch optional assets as `ensure` does, with one short try; missing ones are left out, and
+        ``failed`` is called with the name and reason.
 
-        What did not come is not asked for again for an hour, except by `ensure`.
+        They are tried again after an hour, or by `ensure`.
         """
         fetcher = Fetcher(self.manifest, self.cache, progress, patience_s=SOON_S)
         unreachable = Unreachable(self.cache.root)
@@ -195,7 +196,7 @@ class Library:
         return found, failed
 
     def presence(self, name: str) -> tuple[Presence, Path]:
-        """Whether an asset can be had without network, and where it is or will be."""
+        """Return whether an asset is available offline, and its place."""
         asset = self.manifest.asset(name)
         if (path := self._ready(asset)) is not None:
             return Presence.READY, path
@@ -204,13 +205,13 @@ class Library:
         return (Presence.PACKED if packed else Presence.ABSENT), self.cache.place(asset)
 
     def verify(self, names: Iterable[str]) -> Iterator[Check]:
-        """Compare every file that is there with the manifest's SHA-256."""
+        """Compare every present file with the manifest's SHA-256."""
         for name in names:
             presence, path = self.presence(name)
             yield Check(name, presence, path, self._problem(name, presence, path))
 
     def is_official(self, name: str, path: Path) -> bool:
-        """Whether the file or folder ``path`` holds exactly what the manifest pins for the asset."""
+        """Check whether ``path`` holds exactly the asset's pinned content."""
         pinned = [file.sha256 for file in self.manifest.asset(name).files]
         places = self.files(name, path)
         return all(
@@ -219,16 +220,16 @@ class Library:
         )
 
     def files(self, name: str, path: Path) -> list[Path]:
-        """The files of the asset where it is at ``path``."""
+        """List the files of the asset at ``path``."""
         asset = self.manifest.asset(name)
         return [path / file.path if asset.folder else path for file in asset.files]
 
     def stamps(self, name: str, path: Path) -> list[Stamp | None]:
-        """Size and time of each file of the asset."""
+        """Return size and time of each file of the asset."""
         return [stamp_of(place) for place in self.files(name, path)]
 
     def origin(self, name: str, path: Path, before: Sequence[Stamp | None]) -> AssetOrigin:
-        """Whose content was read at ``path`` since the files had the stamps ``before``."""
+        """Return the origin of the content read at ``path`` since its files had the stamps ``before``."""
         if self.stamps(name, path) != before:
             return AssetOrigin.UNVERIFIED
         if self.is_official(name, path):
@@ -237,7 +238,7 @@ class Library:
         return AssetOrigin.UNVERIFIED if mine else AssetOrigin.GIVEN
 
     def sha256(self, name: str, path: Path) -> str:
-        """The SHA-256 of the asset's file; of a folder, that of what ``sha256sum`` prints of its files."""
+        """Hash the asset's file; for a folder, the lines that ``sha256sum`` prints of its files."""
         if not self.manifest.asset(name).folder:
             return sha256_of(path)
         lines = (
@@ -311,7 +312,7 @@ class Library:
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a data file: JSONL, or by its ending a JSON list (or one object), or CSV.
+    """Read the records of a data file: JSONL or, by extension, JSON (array or object) or CSV.
 
     Raises
     ------
@@ -354,8 +355,8 @@ def _record(value: Any, where: str) -> dict[str, Any]:
 
 
 def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
-    """Of ``files`` (asset → where it lies in the checkout ``folder``), those that the cache lacks and that
-    lie there: what is taken where nobody names a checkout."""
+    """Return those of ``files`` (asset → path in the checkout ``folder``) that exist there and the cache
+    lacks."""
     library = Library()
     return {
         asset: folder / path
@@ -365,7 +366,7 @@ def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
 
 
 def fetched_from_hub(repository: str, file: str) -> Path:
-    """A file of a dataset on the hub, fetched into the cache at its newest revision.
+    """Fetch a file of a hub dataset into the cache at its newest revision.
 
     Raises
     ------

@@ -1,9 +1,8 @@
-"""Sentences: the decisions of Punkt (Kiss and Strunk 2006), from NLTK's model data or without it.
+"""Sentence splitting with the decisions of Punkt (Kiss and Strunk 2006), with or without NLTK's model data.
 
-The algorithm looks at every ``.``, ``?`` and ``!`` that could end a sentence, with the word before
-it and the token after it, and asks whether the pair breaks there. A model answers from word lists
-learned from newspapers; `plain_break` answers from a short list of abbreviations. Both take time
-linear in the text. Splits equal those of NLTK 3.10 (a test holds them against it).
+For every ``.``, ``?`` and ``!`` that could end a sentence the algorithm looks at the word before and the
+token after it. A model decides by word lists learned from newspapers; `plain_break` by a short list of
+abbreviations. Both are linear in the text. Splits equal those of NLTK 3.10 (tested).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ANY_LOWER = _BEGIN_LOWER | _MIDDLE_LOWER | _UNKNOWN_LOWER
 
 
 class PunktModel(msgspec.Struct, frozen=True):
-    """What Punkt learned: ``contexts`` maps a word to the bit set of places and cases it was seen in."""
+    """Punkt's learned data: ``contexts`` maps a word to the bit set of positions and cases seen."""
 
     abbreviations: frozenset[str]
     collocations: frozenset[tuple[str, str]]
@@ -48,7 +47,8 @@ class PunktModel(msgspec.Struct, frozen=True):
 
 
 def read_punkt_model(folder: Path) -> PunktModel:
-    """The English model from the four files of NLTK's ``punkt_tab``; OSError where one is missing."""
+    """Read the English model from the four files of NLTK's ``punkt_tab``; raises OSError where one is
+    missing."""
 
     def lines(name: str) -> list[str]:
         return [line for line in (folder / name).read_text(encoding="utf-8").split("\n") if line]
@@ -71,7 +71,7 @@ class _Piece(NamedTuple):
 
 
 class PunktSplitter:
-    """`sentences` of texts by a model."""
+    """Split texts into sentences by a model."""
 
     def __init__(self, model: PunktModel) -> None:
         self._model = model
@@ -138,7 +138,7 @@ class PunktSplitter:
 
 
 def split_sentences(text: str, breaks: Callable[[str], bool]) -> list[str]:
-    """Cut ``text`` where ``breaks`` says so of a context: the word with its end mark, and what follows.
+    """Split ``text`` where ``breaks`` is true of a context: the word with its end mark, and what follows.
 
     Closing quotes and brackets go with the sentence they close; trailing whitespace is dropped.
     """
@@ -221,10 +221,10 @@ _STARTER_SET = frozenset(_STARTERS.split())
 
 
 def plain_break(context: str) -> bool:
-    """Punkt's question answered without a model.
+    """Decide without a model whether a mark ends a sentence.
 
-    A mark ends a sentence except the period of an initial, of an abbreviation whose next word is
-    no usual beginning, and of a number before a small letter.
+    It does, except the period of an initial, of an abbreviation whose next word is no usual beginning, and of
+    a number before a lower-case letter.
     """
     words = context.split()
     if len(words) < 2 or not words[0].endswith("."):
@@ -238,5 +238,5 @@ def plain_break(context: str) -> bool:
 
 
 def plain_sentences(text: str) -> list[str]:
-    """Sentences by `plain_break`: no data needed, and fast enough for a text of any length."""
+    """Split into sentences by `plain_break`: no data needed, and fast for any length."""
     return split_sentences(text, plain_break)

@@ -1,8 +1,8 @@
-"""What the verifiers ask of a text: sentences, words, the first word's tag, stop words, the language.
+"""Text analysis for verifiers: sentences, words, the first word's tag, stop words, language.
 
-English resources are NLTK's data files; where one is missing a rule of our own stands in, and
-`Language.missing` names it. Answers are remembered by text, so that the strict and the loose
-reading of a response, and several instructions on it, do the work once.
+English resources are NLTK's data files; a missing one is replaced by a rule, and `Language.missing` names it.
+Results are cached by text, so that the strict and loose readings of a response, and several instructions,
+share the work.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LETTERS_READ = 10_000
 _TEXT_READ = 300_000
 
 Frequencies: TypeAlias = NDArray[np.float64]
-"""How frequent one n-gram is in each language."""
+"""Frequency of an n-gram in each language."""
 
 
 class _NormalLetters(dict[int, str]):
@@ -64,7 +64,7 @@ class _NormalLetters(dict[int, str]):
 
 
 class LanguageDetector:
-    """`detect` answers with the ISO 639-1 code; profiles are read when it is made."""
+    """Language detector with ISO 639-1 codes; loads its profiles on construction."""
 
     def __init__(self, seed: int = 0) -> None:
         from langdetect.detector import Detector
@@ -83,7 +83,7 @@ class LanguageDetector:
         self._seed = seed
 
     def detect(self, text: str) -> str | None:
-        """The most probable language, "unknown" where none is likely, None where there are no letters."""
+        """Return the most probable language, "unknown" where none is likely, None without letters."""
         ngrams = self._ngrams(self._readable(text))
         if not ngrams:
             return None
@@ -166,11 +166,11 @@ _CONTRACTED = (
 )
 
 CLOSED_CLASSES = frozenset(f"{_PRONOUNS} {_AUXILIARIES} {_JOINING} {_ADVERBS} {_CONTRACTED}".split())
-"""With what is left of a contraction when its apostrophe parts it."""
+"""Stop words, with the pieces of contractions split at the apostrophe."""
 
 
 def read_stopwords(path: Path) -> frozenset[str]:
-    """NLTK's ``corpora/stopwords/english``, a word a line; OSError where it is missing."""
+    """Read NLTK's ``corpora/stopwords/english``, a word per line; raises OSError where it is missing."""
     return frozenset(path.read_text(encoding="utf-8").split())
 
 
@@ -184,7 +184,7 @@ VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 
 
 class FirstWordTagger:
-    """`tag` by the averaged perceptron: a linear model over the word, its ends and its neighbours.
+    """Averaged perceptron tagger: a linear model over the word, its ends and its neighbours.
 
     Raises OSError where a file of the model is missing.
     """
@@ -197,7 +197,7 @@ class FirstWordTagger:
         self._weights = decode(weights, dict[str, dict[str, float]])
 
     def tag(self, words: Sequence[str]) -> str:
-        """The Penn Treebank tag of ``words[0]``; there must be one."""
+        """Return the Penn Treebank tag of ``words[0]``, which must exist."""
         if sure := self._sure.get(words[0]):
             return sure
         scores = dict.fromkeys(self._tags, 0.0)
@@ -263,20 +263,20 @@ _VERBS = frozenset(_COMMON_VERBS.split())
 
 
 def looks_like_verb(word: str) -> bool:
-    """A guess without a model: a common verb in its plain form or with -s, or a word in -ing or -ed."""
+    """Guess without a model: a common verb in its plain form or with -s, or a word in -ing or -ed."""
     plain = word.lower()
     stems = {plain, plain.removesuffix("s"), plain.removesuffix("es")}
     return bool(stems & _VERBS) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
 
 
 LONG_TEXT = 300_000
-"""Characters above which sentences are found by rule even where the model is there."""
+"""Characters above which sentences are split by rule even with the model."""
 
 PUNKT = "tokenizers/punkt_tab/english"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
 STOP_WORDS = "corpora/stopwords/english"
 RESOURCES = (PUNKT, TAGGER, STOP_WORDS)
-"""The paths that are looked for below each folder of NLTK data."""
+"""Paths of the resources below a folder of NLTK data."""
 
 # All checks of one response ask for the same texts one after the other; a few responses are in work at once.
 _REMEMBERED_TEXTS = 16
@@ -284,17 +284,17 @@ _Resource = TypeVar("_Resource")
 
 
 def nltk_folders(given: Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where NLTK data may lie: the folder given, those of ``NLTK_DATA``, and the user's."""
+    """List possible folders of NLTK data: the given one, those of ``NLTK_DATA``, the user's."""
     named = [Path(entry) for entry in environment.get("NLTK_DATA", "").split(os.pathsep) if entry]
     home = environment.get("HOME")
     return (*([given] if given else []), *named, *([Path(home) / "nltk_data"] if home else []))
 
 
 class Language:
-    """English as the verifiers see it; resources are read when first asked for.
+    """English analysis for verifiers; resources are loaded on first use.
 
-    ``folders`` are searched in order (see `nltk_folders`); with none of them holding a resource its
-    stand-in answers. ``simplified`` counts the long texts whose sentences were found by rule.
+    ``folders`` are searched in order (see `nltk_folders`); a missing resource is replaced by a rule.
+    ``simplified`` counts the long texts whose sentences were split by rule.
     """
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
@@ -307,7 +307,7 @@ class Language:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """The resources that are in none of the folders."""
+        """Name the resources that no folder has."""
         present = {
             PUNKT: self._punkt is not None,
             TAGGER: self._tagger is not None,
@@ -316,11 +316,11 @@ class Language:
         return tuple(name for name, there in present.items() if not there)
 
     def words(self, text: str) -> Iterator[str]:
-        """The Treebank tokens, found as they are asked for."""
+        """Yield the Treebank tokens lazily."""
         return (word for sentence in self.sentences(text) for word in treebank_words(sentence))
 
     def last_words(self, text: str, n: int) -> list[str]:
-        """The last ``n`` tokens, fewer where there are no more."""
+        """Return the last ``n`` tokens, or fewer if there are no more."""
         words: list[str] = []
         for sentence in reversed(self.sentences(text)):
             words = [*treebank_words(sentence), *words]
@@ -329,7 +329,7 @@ class Language:
         return words[-n:]
 
     def first_word_is_verb(self, text: str) -> bool:
-        """Whether the first token is tagged as a verb, read with the two tokens after it."""
+        """Check whether the first token is tagged as a verb, given the two tokens after it."""
         words = list(islice(self.words(text), 3))
         if not words:
             return False

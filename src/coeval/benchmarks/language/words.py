@@ -1,9 +1,9 @@
-"""Words, in the two senses the verifiers know.
+"""Word tokens, in the two senses that verifiers use.
 
-`word_runs` are the maximal runs of word characters. `treebank_words` are Penn Treebank tokens:
-punctuation stands alone, contractions are cut (``do|n't``), and only the last period of a sentence
-is cut off. Tokens equal those of NLTK 3.10 (a test holds them against it), but each chunk between
-blanks is cut on its own and remembered, so the time is linear in the text.
+`word_runs` are the maximal runs of word characters. `treebank_words` are Penn Treebank tokens: punctuation
+stands alone, contractions are cut (``do|n't``), and only the last period of a sentence is cut off. Tokens
+equal those of NLTK 3.10 (tested), but each chunk between blanks is cut on its own and cached, so the time is
+linear in the text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 
 
 def word_runs(text: str) -> list[str]:
-    r"""The matches of Unicode's ``\w+`` (UTS #18).
+    r"""Find the matches of Unicode's ``\w+`` (UTS #18).
 
     Python's own ``\w`` cuts a Hindi word at each vowel sign, and takes ½ for a word.
     """
@@ -28,7 +28,7 @@ def word_runs(text: str) -> list[str]:
 
 
 def treebank_words(sentence: str) -> list[str]:
-    """The tokens of one sentence."""
+    """Tokenise one sentence."""
     if sentence.startswith('"'):
         sentence = "`` " + sentence[1:]
     body, tail = _cut_last_period(sentence)

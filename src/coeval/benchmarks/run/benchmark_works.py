@@ -1,4 +1,4 @@
-"""Asking for one answer, or for one judgment of it: the two kinds of work of a benchmark."""
+"""Works of a benchmark: one answer, or one judgment of it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
 from coeval.engine.work import Tally
 
 RETRIES = 2
-"""How often an item is asked anew, beside the transport's own attempts (the pipeline's default)."""
+"""Retries per item beyond the transport's (the pipeline's default)."""
 JUDGMENTS_EACH = 12
-"""About how many judgments an answer brings about, to bound what is begun ahead."""
+"""Typical judgments per answer, to bound what is begun ahead."""
 
 
 def asked_hash(messages: Sequence[Message]) -> str:
-    """``input_hash`` of an answer or a judgment: all that the model was shown."""
+    """Hash all that the model is shown: the ``input_hash`` of an answer or a judgment."""
     return digest(*(part for message in messages for part in (message.role, message.content)))
 
 
 @dataclass(slots=True)
 class AnswerWork(ModelWork[Answer]):
-    """Ask the tested model for one item. An empty answer is an answer, a declined one too."""
+    """Ask the tested model for one item. Empty and declined answers count as answers."""
 
     phase: str
     role_model: RoleModel
@@ -63,7 +63,8 @@ class AnswerWork(ModelWork[Answer]):
 
 @dataclass(slots=True)
 class JudgmentWork(ModelWork[Judgment]):
-    """Ask the judge for one judgment, until it can be read; ``alone`` where no other is owed of its item."""
+    """Ask the judge for one judgment until it can be parsed; ``alone`` where no other of its item is
+    missing."""
 
     phase: str
     role_model: RoleModel
@@ -99,7 +100,7 @@ class JudgmentWork(ModelWork[Judgment]):
 
 
 def prompt_of(item: Item) -> str:
-    """The item's last message, which is the prompt of a benchmark of one turn."""
+    """Return the item's last message: the prompt of a single-turn benchmark."""
     return item.messages[-1].content
 
 
@@ -107,10 +108,10 @@ def prompt_of(item: Item) -> str:
 
 
 class GivenCounts(msgspec.Struct, frozen=True):
-    """How a file of responses fits the prompts.
+    """Coverage of a file of responses.
 
-    ``doubled`` counts its ``records`` that a later one of the same prompt replaces, ``unknown`` those
-    about no prompt of the task, ``missing`` the prompts to be scored that have no response.
+    ``doubled`` counts ``records`` that a later one of the same prompt replaces, ``unknown`` those of no
+    prompt of the task, ``missing`` the prompts without a response.
     """
 
     records: int
@@ -120,21 +121,22 @@ class GivenCounts(msgspec.Struct, frozen=True):
 
 
 class Given(NamedTuple):
-    """Answers by item, and how the file that they are from fits the prompts."""
+    """Answers by item, and the coverage of their file."""
 
     answers: dict[str, Answer]
     counts: GivenCounts
 
 
 def source_of(path: Path) -> str:
-    """How a file of responses is named in records: its path as given, in one spelling."""
+    """Name a file of responses as in records: its path as given, normalised."""
     return Path(os.path.normpath(path)).as_posix()
 
 
 def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], tested: RoleModel) -> Given:
-    """The answers to ``items`` in a JSONL file of ``{key or prompt, response}``; the last of an item wins.
+    """Read the answers to ``items`` from a JSONL file of ``{key or prompt, response}``; an item's last line
+    wins.
 
-    A null response is an empty one. ``prompts`` are all of the task, ``items`` those to be scored.
+    A null response is an empty one. ``prompts`` are all of the task, ``items`` those to score.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an evaluation came to: every task scored and written, or how far it got; figures over samples."""
+"""Outcome of an evaluation: scored tasks, or their progress; figures over samples."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from coeval.models.batch.waiting.job_list import PendingJob
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What became of a task: its summary, the problem that left it without one, or how far it got before
-    the evaluation was interrupted."""
+    """Outcome of a task: its summary, the problem that prevented one, or its progress when the evaluation was
+    interrupted."""
 
     label: str
     folder: Path
@@ -34,10 +34,10 @@ class TaskOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """An evaluation's end; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
+    """Outcome of an evaluation; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
 
-    Without tasks it was interrupted before anything was asked. ``errors`` is the file that lists what failed,
-    if there is one; ``costs`` what the models of the folder cost so far; ``batches`` the jobs that go on.
+    Without tasks it was interrupted before the first request. ``errors`` is the file of failures, if any;
+    ``costs`` the cost of the folder's models so far; ``batches`` the jobs still running.
     """
 
     tasks: list[TaskOutcome] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 3 with gaps or a task that came to nothing, 130 interrupted."""
+        """0 complete, 3 with gaps or a failed task, 130 interrupted."""
         if self.interrupted:
             return 130
         gaps = (task.problem or (task.summary is not None and task.summary.missing) for task in self.tasks)
@@ -57,7 +57,7 @@ class Outcome:
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A metric over the samples of a task: mean and standard deviation (ddof 1; None of a single one)."""
+    """A metric over a task's samples: mean and standard deviation (ddof 1; None for one sample)."""
 
     mean: float
     std: float | None
@@ -68,8 +68,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 @contextmanager
 def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
-    """Make the output folder, write its log and hold its tasks; a folder that was made now and stays empty is
-    removed.
+    """Create the output folder, write its log and hold its tasks; a new folder that stays empty is removed.
 
     Raises
     ------
@@ -90,7 +89,7 @@ def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
 
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
-    """Score what is all there, write its files, and count the rest, while the folders are `held`.
+    """Score complete tasks, write their files, and count what the others miss, while the folders are `held`.
 
     Raises
     ------
@@ -124,7 +123,7 @@ def _scored(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
 
 
 def over_runs(tasks: Iterable[TaskOutcome]) -> dict[str, dict[str, Spread]]:
-    """Task → metric → its figures over the samples that have one; empty where each task has one sample."""
+    """Return task → metric → its figures over samples; empty where each task has one sample."""
     found: dict[str, list[TaskSummary]] = {}
     for task in tasks:
         if task.summary is not None and task.summary.run is not None:

@@ -1,4 +1,4 @@
-"""From the settings of an evaluation to the evaluation: tasks looked up, models placed, mistakes refused."""
+"""From settings to an evaluation: look up tasks, place models, refuse mistakes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"}
 
 
 class Address(NamedTuple):
-    """Who serves a model, and where."""
+    """Server of a model."""
 
     interface: str
     base_url: str | None
@@ -75,14 +75,14 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
 
 
 def listed_names(given: Iterable[str] | str) -> list[str]:
-    """``a,b``, or several such texts, as a list, each name once."""
+    """Split ``a,b``, or several such texts, into a list, each name once."""
     parts = [given] if isinstance(given, str) else given
     names = (name.strip() for part in parts for name in part.split(","))
     return list(dict.fromkeys(filter(None, names)))
 
 
 def task_name(name: str) -> str:
-    """``arena_hard`` is ``arena-hard``; paths of runs stay as they are."""
+    """Normalise a task's name: ``arena_hard`` to ``arena-hard``; paths of runs are unchanged."""
     return name if name.startswith(PREFIX) else name.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation that starts now will cost and take: nothing is asked or written."""
+"""Cost and time estimate of an evaluation, without requests or writes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Prompts(NamedTuple):
 
 
 def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
-    """What is owed of an evaluation, by what its folders hold."""
+    """Estimate the missing records of an evaluation, given its folders."""
     for task_run in prepared.task_runs:
         if task_run.given is None:
             task_run.read_answers()
@@ -255,8 +255,8 @@ def _add_records(evidence: Evidence, task_run: TaskRun, facts: ModelFacts) -> No
 
 
 def refuse_too_dear(prepared: Prepared) -> None:
-    """While the folders are `held`. What goes on in a folder is not refused, as of a run: it goes as far as
-    the money carries.
+    """Check the estimate against the budget, while the folders are `held`. A resumed folder is not refused,
+    as with runs: it continues until the budget is spent.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""An evaluation under way: models met, owed records made, kept and counted."""
+"""Session of an evaluation: probe models, make missing records, count."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EvalSession:
         self._owner = owners(task_runs)
 
     def read_recorded(self) -> None:
-        """Take in what the folders hold, and tell what of it cannot be read."""
+        """Read the folders' records, and report unreadable lines."""
         for task_run in self._task_runs:
             if task_run.given is None:
                 task_run.read_answers()
@@ -42,7 +42,7 @@ class EvalSession:
                 self._session.context.watcher.warn(remark)
 
     def take_up_folders(self, note: Callable[[str], None]) -> None:
-        """Make each folder's files those of this evaluation; given responses are kept there as answers."""
+        """Switch each folder's files to this evaluation's recipe; store supplied responses as answers."""
         for task_run in self._task_runs:
             if task_run.tested is None:
                 continue
@@ -55,7 +55,7 @@ class EvalSession:
                         self._session.journal.append(task_run.folder.responses, answer)
 
     async def meet(self) -> None:
-        """Try the models, and let tasks get to know their judge.
+        """Probe the models, and let tasks probe their judge.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class EvalSession:
             task_run.read_judgments()
 
     async def carry_out(self) -> None:
-        """Make every record that is owed, as far as it goes, in as many rounds as batch jobs take."""
+        """Make all missing records possible, in as many rounds as batch jobs need."""
         self._foretell()
         await self._round()
         while await self._session.another_round():
@@ -163,7 +163,7 @@ class EvalSession:
 
 
 class Owed(NamedTuple):
-    """What a task has to ask for now; judgments of answers to come are not among it."""
+    """Works that a task misses now, without judgments of future answers."""
 
     task_run: TaskRun
     answers: Sequence[AnswerWork]
@@ -171,7 +171,7 @@ class Owed(NamedTuple):
 
 
 def work_counts(owed: Iterable[Owed]) -> WorkCounts:
-    """What is planned and owed of each task, by model, judgments of answers to come among it."""
+    """Count planned and missing records of each task by model, judgments of future answers included."""
     counts = WorkCounts()
     for task_run, answers, judgments in owed:
         tested = task_run.tested.name if task_run.tested is not None else ""
@@ -186,7 +186,7 @@ def work_counts(owed: Iterable[Owed]) -> WorkCounts:
 
 
 def owners(task_runs: Iterable[TaskRun]) -> dict[str, TaskRun]:
-    """The phases of an evaluation, in order: each task's answers and its judgments."""
+    """Return the phases of an evaluation, in order: each task's answers and its judgments."""
     return {label: task_run for task_run in task_runs for label in (task_run.label, task_run.judging)}
 
 

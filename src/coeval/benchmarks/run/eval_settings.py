@@ -16,7 +16,7 @@ from coeval.core.settings import Setting
 
 
 class Group(StrEnum):
-    """The sections of ``--help``, in their order."""
+    """Sections of ``--help``, in order."""
 
     CHECKPOINTS = "Checkpoints"
     TASKS = "What is evaluated"
@@ -33,7 +33,7 @@ AtLeastZero: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that an evaluation and a sweep have in common. None: nobody has said."""
+    """Settings that an evaluation and a sweep share. None: not set."""
 
     max_examples: Annotated[
         Count | None, Setting("Take only the first N prompts of each task, as a smoke test.", Group.TASKS)
@@ -91,7 +91,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvalSettings(SharedSettings, frozen=True, kw_only=True):
-    """Everything that may be set of an evaluation."""
+    """All settings of an evaluation."""
 
     tasks: Annotated[
         Sequence[str] | str,

@@ -1,4 +1,4 @@
-"""What an evaluation asks for, and its task_runs: assets found, benchmarks built, folders taken up."""
+"""Specification of an evaluation, and its task runs: assets, benchmarks, folders."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Mode: TypeAlias = Literal["all", "inference", "judge", "conclude"]
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One task as asked for.
+    """A requested task.
 
     ``given`` are the user's own files by asset; ``options`` the task's flags without their dashes;
     ``responses`` a file of answers to score instead of asking a model; ``runs`` the samples of each prompt,
-    each in its folder ``run_<k>``, or a single one in none; ``max_examples`` the first prompts alone.
+    each in a folder ``run_<k>``, or a single one without; ``max_examples`` limits it to the first prompts.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """Each ``count``-th prompt from the one at ``index`` on, whose answers lie in a folder of their own."""
+    """Every ``count``-th prompt from ``index`` on, with its own folder for answers."""
 
     index: int
     count: int
@@ -94,7 +94,8 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch_mode: BatchMode = BatchMode.WAIT
 
     def batching(self) -> Batching:
-        """
+        """Return the batching of the models.
+
         Raises
         ------
         UsageError
@@ -126,18 +127,18 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tested_as(self) -> str:
-        """Whose answers they are; empty where nobody is asked."""
+        """Name of the tested model; empty where none is asked."""
         return self.checkpoint or (self.tested.model if self.tested is not None else "")
 
     def folder(self, task: str, run: int | None) -> TaskFolder:
-        """``<output>/<task>``, or ``<output>/run_<k>/<task>`` of a numbered sample."""
+        """Return ``<output>/<task>``, or ``<output>/run_<k>/<task>`` for a numbered sample."""
         return TaskFolder(self.output / (task if run is None else f"run_{run}/{task}"))
 
 
 class AssetUsed(msgspec.Struct, frozen=True):
-    """What a score depends on: the ``sha256`` of what was read, and whose it is.
+    """An asset that a score depends on: the ``sha256`` of what was read, and its origin.
 
-    A folder's is that of the lines that ``sha256sum`` prints of its files.
+    A folder's hash is that of the lines that ``sha256sum`` prints of its files.
     """
 
     path: str
@@ -148,7 +149,7 @@ class AssetUsed(msgspec.Struct, frozen=True):
 def find_assets(
     requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
 ) -> list[dict[str, Path]]:
-    """Every asset of each task, fetched where need be; of the optional ones, those that are soon had.
+    """Find each task's assets, fetching missing ones; optional ones only where quickly available.
 
     Raises
     ------
@@ -187,7 +188,7 @@ def stamps_of(assets: Mapping[str, Path]) -> Stamps:
 
 
 def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUsed]:
-    """What `find_assets` found and was read since it had the stamps ``before``."""
+    """Return what was read of the assets found, since they had the stamps ``before``."""
     library = Library()
     return {
         name: AssetUsed(str(path), library.sha256(name, path), library.origin(name, path, before[name]))
@@ -196,7 +197,7 @@ def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUs
 
 
 def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[TaskRun]:
-    """The task's task_runs, one per sample."""
+    """Make the task runs of a task, one per sample."""
     kind, judging = kind_of(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
@@ -239,7 +240,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
 
 
 def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
-    """The judge as the task asks it now: its recipe may change with what the judge can do."""
+    """Make the judge of a task; its recipe may depend on the judge's capabilities."""
     sampling = task_run.benchmark.judged_with()
     template = task_run.benchmark.judge_template()
     parts = {"template": digest(template)} if template else {}
@@ -269,7 +270,7 @@ def _role_model(
 
 
 def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
-    """Whose answers the task is about; those of a file are known by its path where nobody names a model."""
+    """Name the model whose answers are scored; for those of a file without a name, its path."""
     if evaluation.tested is not None:
         return evaluation.tested_as
     if request.responses is not None:
@@ -297,7 +298,7 @@ class _Claim(NamedTuple):
 
 
 def refuse_another_model(evaluation: EvalSpec) -> None:
-    """Look through the output folder for answers of another model. Touches nothing.
+    """Check that the output folder has no answers of another model. Changes nothing.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What became of the judgments that a task's items need: which hold a value, and why the others do not."""
+"""Outcomes of the judgments that a task's items need: values, and reasons of the missing ones."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Value = dict[str, Any]
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """Counted in judgments. An item without an answer lacks all of its judgments.
+    """Judgments by outcome. An item without an answer lacks all of its judgments.
 
-    ``values`` holds, of every item, its judgments' values in the order in which they are asked for;
-    None is one that is not there. ``judges`` names who gave them.
+    ``values`` holds each item's judgment values in the order of its asks, None where missing. ``judges``
+    names the judges.
     """
 
     values: dict[str, tuple[Value | None, ...]]
@@ -47,7 +47,7 @@ class Outcomes(msgspec.Struct, frozen=True):
         return self.expected - sum(self.failed.values())
 
     def whole(self, item: str) -> tuple[Value, ...] | None:
-        """The item's values, if it has them all."""
+        """Return the item's values if complete."""
         values = tuple(value for value in self.values[item] if value is not None)
         return values if len(values) == len(self.values[item]) else None
 
@@ -58,10 +58,10 @@ def settle(
     answers: Mapping[str, Answer],
     judgments: Mapping[str, Judgment],
 ) -> Outcomes:
-    """Look up what each ask of each item came to.
+    """Look up the outcome of each ask of each item.
 
-    ``failed`` counts by the judgment's failure (``unparsable``, ``content_filter``, ``missing``), or
-    by the answer's, as ``answer missing``, ``answer timeout`` and so on.
+    ``failed`` counts by the judgment's failure (``unparsable``, ``content_filter``, ``missing``), or the
+    answer's, as ``answer missing``, ``answer timeout`` and so on.
     """
     values: dict[str, tuple[Value | None, ...]] = {}
     failed: Counter[str] = Counter()
@@ -85,7 +85,7 @@ def settle(
 
 
 def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
-    """The items that have a response, an empty one included, each with it."""
+    """Return the items with a response, even an empty one, and their responses."""
     return [(item, response) for item in items if (response := response_of(answers.get(item.id))) is not None]
 
 
@@ -93,14 +93,14 @@ SCALES: dict[Unit, Scale] = {"share": SHARE, "percent": PERCENT, "points": POINT
 
 
 def mean_metric(values: Sequence[float], unit: Unit) -> Metric:
-    """Mean of independent items with its standard error ``sd / √n`` and 95 % interval."""
+    """Return the mean of independent items, its standard error ``sd / √n`` and 95% interval."""
     n = len(values)
     error = stdev(values) / math.sqrt(n) if n > 1 else None
     return metric_of(clustered_mean(list(values), list(range(n)), SCALES[unit]), unit, error)
 
 
 def metric_of(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:
-    """A mean as a metric; ``n`` counts its clusters, that is prompts."""
+    """Make a metric of a mean; ``n`` counts its clusters, that is prompts."""
     both = interval.low is not None and interval.high is not None
     return Metric(
         value=interval.mean,
@@ -112,7 +112,7 @@ def metric_of(interval: Interval, unit: Unit, standard_error: float | None = Non
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Replace a JSONL file; its folder is made. Raises StoreError."""
+    """Replace a JSONL file, creating its folder. Raises StoreError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,8 +1,7 @@
-"""One evaluation from its tasks to the records that its scores are made of: prepare, ask, judge.
+"""Run an evaluation up to its records: prepare, ask, judge.
 
-All tasks and samples are one flow, so the tested model is kept busy from the first prompt to the
-last and judging overlaps with answering. Every record is journalled as it is made, and what is
-asked for is always what is not there yet.
+All tasks and samples are one flow, so the tested model is busy from the first prompt to the last and judging
+overlaps with answering. Every record is journalled as it is made, and only missing ones are requested.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from coeval.store.record_usage import usage_on_record
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An evaluation of which every asset is there and every prompt is read."""
+    """An evaluation with all assets found and all prompts read."""
 
     evaluation: EvalSpec
     task_runs: list[TaskRun]
@@ -52,10 +51,10 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class EndOfAsking:
-    """How the asking ended. ``begun``: the models were found to answer, and were asked what is owed.
+    """How asking ended. ``begun``: the probes passed and missing records were requested.
 
-    ``stopped`` says which models were given up, and why; ``interrupted``: somebody ended it; ``batches``:
-    jobs that go on at their providers.
+    ``stopped`` names the models given up, with reasons; ``interrupted``: by the user; ``batches``: jobs still
+    running.
     """
 
     begun: bool
@@ -65,7 +64,7 @@ class EndOfAsking:
 
 
 def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
-    """Everything that can be wrong before a model is asked.
+    """Prepare an evaluation: everything that can fail before a model is asked.
 
     Raises
     ------
@@ -94,7 +93,7 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
 
 @contextmanager
 def held(prepared: Prepared) -> Iterator[None]:
-    """Be the only writer of every task's folder, and take in what was answered part by part.
+    """Hold the lock of every task's folder, and merge answers made in shards.
 
     Raises
     ------
@@ -117,11 +116,11 @@ async def ask_owed(
     interrupt: asyncio.Event | None = None,
     hosts: SharedHosts | None = None,
 ) -> EndOfAsking:
-    """Ask for everything that is owed, and record it, while the folders are `held`.
+    """Request and record everything that is missing, while the folders are `held`.
 
-    Failures and gaps do not raise; they stand in the records, and are counted when it is concluded.
-    Evaluations of one event loop that are given the same ``hosts`` share connections and every limit of a
-    host; each ends, and is interrupted, by itself.
+    Failures and gaps do not raise; they are in the records, and counted at the conclusion. Evaluations of one
+    event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is
+    interrupted, on its own.
 
     Raises
     ------
@@ -174,7 +173,7 @@ async def ask_alone(
     interrupt: asyncio.Event,
     throttle: Throttle | None,
 ) -> EndOfAsking:
-    """`ask_owed` as the only evaluation of its event loop."""
+    """Run `ask_owed` as the only evaluation of its event loop."""
     async with SharedHosts(throttle=throttle) as hosts:
         return await ask_owed(prepared, keys, watcher, interrupt, hosts)
 
@@ -207,17 +206,17 @@ def _asked_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> It
 
 
 def error_file(evaluation: EvalSpec) -> Path:
-    """Lists what failed, and what was cut off, of all tasks."""
+    """Return the file of failures and torn lines of all tasks."""
     return evaluation.accounts_folder / "run_errors.jsonl"
 
 
 def usage_file(evaluation: EvalSpec) -> Path:
-    """Counts what the models of the output folder were sent, and what that took."""
+    """Return the file of the models' usage in the output folder."""
     return evaluation.accounts_folder / "usage.json"
 
 
 def specs_of(prepared: Prepared) -> list[ModelSpec]:
-    """The models that some task may ask, each once."""
+    """List the models that some task may ask, each once."""
     evaluation = prepared.evaluation
     labels = {
         role_model.name

@@ -1,8 +1,8 @@
-"""A task's folder on disk: what it holds by recipe, and where new records go.
+"""Files of a task: its records by recipe, and where new ones go.
 
-``responses.jsonl`` holds the answers of the current recipe (`RoleModel`, with the seed); those of
-another are set aside as ``responses.<model>-<recipe>.jsonl`` and taken up again when their settings
-return. Judgments lie in one ``judgments.<judge>-<recipe>.jsonl`` for each judge's recipe.
+``responses.jsonl`` holds the answers of the current recipe (`RoleModel`, with the seed); those of another are
+set aside as ``responses.<model>-<recipe>.jsonl`` and restored with their settings. Judgments are in one
+``judgments.<judge>-<recipe>.jsonl`` per recipe.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_NAME = 100
 
 
 def file_name(name: str) -> str:
-    """``name`` as a part of a file's name: never a path, never hidden, its end where it is very long."""
+    """Make a safe file name: no path, not hidden, the end of a very long name."""
     return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
 
 
@@ -45,7 +45,7 @@ class _MadeBy(msgspec.Struct):
 
 
 class Summarised(msgspec.Struct):
-    """What is read again of a ``summary.json``."""
+    """The part of a ``summary.json`` that is read again."""
 
     model: str = ""
     given: GivenCounts | None = None
@@ -53,9 +53,9 @@ class Summarised(msgspec.Struct):
 
 
 class TaskFolder:
-    """The files of one task (of one sample, where there are several).
+    """Files of one task (of one sample, where there are several).
 
-    With ``whole`` it is that of a part of the prompts, which may be answered in the whole folder already.
+    With ``whole`` it is a shard's folder; prompts may be answered in the whole folder already.
     """
 
     def __init__(self, path: Path, whole: TaskFolder | None = None) -> None:
@@ -79,21 +79,21 @@ class TaskFolder:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
     def answer_files(self) -> list[Path]:
-        """All answers, those of other settings included."""
+        """List all answer files, those of other settings included."""
         return sorted(self.path.glob("responses*.jsonl"))
 
     def judgment_files(self) -> list[Path]:
-        """All judgments, those of other judges and settings included."""
+        """List all judgment files, those of other judges and settings included."""
         return sorted(self.path.glob("judgments.*.jsonl"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the folder's only writer; raises UsageError naming the process that is."""
+        """Hold the folder's lock; the UsageError names the process that has it."""
         with RunDir(self.path).locked():
             yield
 
     def take_up(self, tested: RoleModel) -> str | None:
-        """Make ``responses.jsonl`` the file of this recipe; a sentence if another's was set aside."""
+        """Make ``responses.jsonl`` the file of this recipe; return a sentence if another's was set aside."""
         aside = self._aside(tested.model, tested.recipe.hash)
         first = first_answer(self.responses)
         said = None
@@ -116,12 +116,12 @@ class TaskFolder:
         return f"other settings ({listed(shown)})" if shown else "other settings"
 
     def parts_of(self, recipe: str) -> dict[str, str]:
-        """What the recipe of the answers here stands for, as the last summary knows it; else nothing."""
+        """Return the recipe's parts from the last summary, if known."""
         made = self.summarised().inference
         return made.parts if made is not None and made.recipe == recipe else {}
 
     def summarised(self) -> Summarised:
-        """The last summary; empty where there is none, or a damaged one, or another program's."""
+        """Read the last summary; empty where it is missing, damaged or another program's."""
         try:
             return decode(file_bytes(self.summary), Summarised)
         except (FileNotFoundError, Undecodable):
@@ -133,8 +133,8 @@ class TaskFolder:
         return self.responses.exists() or any(self.path.glob(f"{SHARDS}/*/{RESPONSES}"))
 
     def take_in_shards(self) -> None:
-        """Take in the answers that were made part by part, while the folder is `locked`, and remove the
-        parts' folders. A part that somebody works on is left. Cut short, it is done by the next one.
+        """Merge the answers made in shards, while the folder is `locked`, and remove the shards' folders. A
+        shard in use is left; an interrupted merge is completed by the next.
 
         Raises
         ------
@@ -178,14 +178,14 @@ class TaskFolder:
             appender.close()
 
     def answered_by(self) -> str:
-        """The model whose answers lie here; empty if there are none."""
+        """Return the model whose answers are here; empty if there are none."""
         first = first_answer(self.responses)
         return first.model if first is not None else ""
 
     def answers(self, tested: RoleModel | None) -> dict[str, Answer]:
-        """The recorded answers by item, failed ones included where no good one is there.
+        """Read the answers by item, failed ones where no good one exists.
 
-        Those of ``tested``, also while they are set aside; None: those that ``responses.jsonl`` holds.
+        Those of ``tested``, also while set aside; None: those of ``responses.jsonl``.
         """
         mine = self._read(self.responses if tested is None else self._holding(tested), Answer)
         if self.whole is None:
@@ -199,7 +199,7 @@ class TaskFolder:
         return self._aside(tested.model, tested.recipe.hash) if others else self.responses
 
     def judgments_of(self, judge: RoleModel) -> dict[str, Judgment]:
-        """The recorded judgments of this judge's recipe by ask, failed ones as among `answers`."""
+        """Read the judgments of this judge's recipe by ask, failed ones as in `answers`."""
         return self._read(self.judgments(judge), Judgment)
 
     def _read(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
@@ -208,7 +208,7 @@ class TaskFolder:
         return by_id(record for record in records if record is not None)
 
     def remarks(self) -> Iterator[str]:
-        """A sentence on each file that was read and has lines that are no records."""
+        """Return a sentence on each file with damaged lines."""
         for path, lines in self._damaged.items():
             if lines:
                 said = numbered(lines, "damaged line")
@@ -219,12 +219,12 @@ class TaskFolder:
 
 
 def first_answer(path: Path) -> Answer | None:
-    """The first whole record of a file of answers, which are all of one recipe."""
+    """Return the first whole record of an answer file, which has one recipe."""
     return next((answer for answer in _records(path, Answer) if answer is not None), None)
 
 
 def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
-    """Whether a record is there, good, and what would be made now."""
+    """Check whether a record is there, good, and up to date."""
     return (
         record is not None and is_good(record) and record.recipe == recipe and record.input_hash == input_hash
     )

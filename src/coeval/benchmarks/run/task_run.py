@@ -1,4 +1,4 @@
-"""One task of one sample: what stands on disk, what is owed, and the works that make it."""
+"""One task of one sample: its records, what is missing, and the works that make it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger("coeval")
 
 
 class RecordCounts(msgspec.Struct, frozen=True):
-    """Good answers of so many prompts, and good judgments of so many that these answers need."""
+    """Good answers of all prompts, and good judgments of those these answers need."""
 
     answers: int
     prompts: int
@@ -48,11 +48,10 @@ class RecordCounts(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class TaskRun:
-    """A task with its records. ``n_prompts`` is how many the benchmark has, ``items`` those to be scored.
+    """A task with its records. ``n_prompts`` is the benchmark's size, ``items`` those to score.
 
-    ``tested`` is None where stored answers are judged as they are, ``judge`` where nothing is
-    judged. ``given``: the answers come from a file, and so it fits the prompts.
-    ``problem`` says why the task came to nothing; the others go on.
+    ``tested`` is None where stored answers are judged, ``judge`` where nothing is judged. ``given``: the
+    coverage of the file that the answers come from. ``problem`` is why the task failed; the others go on.
     """
 
     label: str
@@ -72,11 +71,11 @@ class TaskRun:
 
     @property
     def judging(self) -> str:
-        """What the judgments are called among the phases of a progress display."""
+        """Name of the judgments' phase in a progress display."""
         return f"{self.label} judging"
 
     def read_answers(self) -> None:
-        """Take in the recorded answers that stand, and the failed ones."""
+        """Read the recorded answers that are up to date, and the failed ones."""
         recorded = self.folder.answers(self.tested)
         for item in self.items:
             record = recorded.get(item.id)
@@ -89,7 +88,7 @@ class TaskRun:
         return stands(record, self.tested.recipe.hash, asked_hash(item.messages))
 
     def answer_works(self, asking: Asking) -> list[AnswerWork]:
-        """The answers that are owed."""
+        """Yield the works of missing answers."""
         if self.tested is None:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
@@ -104,7 +103,7 @@ class TaskRun:
         self.wanted = {}
 
     def judgment_works(self, asking: Asking, items: Sequence[Item]) -> list[JudgmentWork]:
-        """The judgments of these items' answers that are owed; what does not stand is forgotten."""
+        """Yield the works of missing judgments of these items; outdated ones are forgotten."""
         if self.judge is None:
             return []
         owed = self._owed_judgments(self.judge, items)
@@ -145,7 +144,7 @@ class TaskRun:
         return owed
 
     def judgments_to_come(self, item: Item) -> int:
-        """How many judgments an answer that is not there yet will need, as far as can be told without it."""
+        """Estimate the judgments of an answer not there yet."""
         if self.judge is None or self.problem is not None:
             return 0
         return len(self._asks(item, Answer(id=item.id)))
@@ -161,20 +160,20 @@ class TaskRun:
         return record.attempts if record is not None else 0
 
     def recorded_answers(self) -> list[Answer]:
-        """The records of the items to be scored, failed ones included, in the items' order."""
+        """Return the records of the items to score, failed ones included, in order."""
         return [record for item in self.items if (record := self.answers.get(item.id)) is not None]
 
     def recorded_judgments(self) -> list[Judgment]:
-        """The records of the judgments that are wanted, failed ones included."""
+        """Return the records of the required judgments, failed ones included."""
         return [record for key in self.wanted if (record := self.judgments.get(key)) is not None]
 
     def cut_off(self) -> CutOffAnswers:
-        """How many of the good answers the limit on tokens cut off."""
+        """Number of good answers cut off by max_tokens."""
         good = self._good_answers()
         return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good))
 
     def empty_answers(self) -> EmptyAnswers:
-        """How many of the good answers hold nothing."""
+        """Number of good answers that are empty."""
         good = self._good_answers()
         empty = [record for record in good if not (record.response or "").strip()]
         cut = sum(record.truncated for record in empty)
@@ -184,7 +183,7 @@ class TaskRun:
         return [record for record in self.recorded_answers() if is_good(record)]
 
     def is_all_there(self) -> bool:
-        """Whether every record that is to be made stands on disk, good or failed."""
+        """Whether every planned record is on disk, good or failed."""
         answers = self.items if self.tested is not None and self.given is None else ()
         if any(item.id not in self.answers for item in answers):
             return False
@@ -193,7 +192,7 @@ class TaskRun:
         return self.problem is not None or self.judgments.keys() >= self.wanted.keys()
 
     def counts(self) -> RecordCounts:
-        """How far the task has come."""
+        """Progress of the task."""
         owed = [] if self.judge is None else self._owed_judgments(self.judge, self.items)
         unanswered = [item for item in self.items if why_missing(self.answers.get(item.id)) is not None]
         return RecordCounts(
@@ -204,12 +203,12 @@ class TaskRun:
         )
 
     def missing(self) -> dict[str, int]:
-        """Records without a value, by reason: answers, and judgments that are known to be wanted."""
+        """Count records without a value by reason: answers, and judgments known to be required."""
         answers = (self.answers.get(item.id) for item in self.items)
         return count_failures(chain(answers, map(self.judgments.get, self.wanted)))
 
     def score(self) -> Scored | None:
-        """The figures, with the benchmark's own files written; None where there is a ``problem``."""
+        """Compute the figures and write the benchmark's own files; None where there is a ``problem``."""
         judgments: Mapping[str, Judgment] = {
             key: self.judgments[key] for key in self.wanted if key in self.judgments
         }
@@ -221,7 +220,7 @@ class TaskRun:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Keep what goes wrong in the benchmark's own code to this task, as its ``problem``."""
+        """Turn an error of the benchmark's own code into this task's ``problem``."""
         try:
             yield
         except CoevalError as error:

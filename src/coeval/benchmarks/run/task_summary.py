@@ -1,4 +1,4 @@
-"""``summary.json`` and ``scores.jsonl``: what a task came to, with all it takes to judge the figures."""
+"""``summary.json`` and ``scores.jsonl``: a task's figures, and all that is needed to judge them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ OF_INFERENCE = "only responses were asked for (--inference-only); judge them wit
 def reasons(
     task_run: TaskRun, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOffAnswers
 ) -> tuple[str, ...]:
-    """Sentences without an end, for a list; none where the figures can be compared.
+    """List why figures are not comparable, as clauses; empty if they are.
 
-    First what every task has in common, then what the benchmark has to say of its own.
+    Common reasons come first, then the benchmark's own.
     """
     found = [] if scored is not None else [task_run.problem or OF_INFERENCE]
     found += [*_of_data(task_run, assets), *_of_judge(task_run), *_of_records(task_run, cut)]
@@ -38,7 +38,7 @@ def reasons(
 
 
 def count_dropped(records: Iterable[Kept]) -> Counter[str]:
-    """By sampling parameter that the host refused: how many of the good records were made without it."""
+    """Count good records by the sampling parameter that the host refused."""
     return Counter(name for record in records if is_good(record) for name in record.dropped)
 
 
@@ -91,11 +91,10 @@ def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Itera
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A model in one role: what it was sent, and what that took; ``calls`` counts askings.
+    """A model in one role: what was sent, and its usage; ``calls`` counts requests.
 
-    ``recipe`` is the hash of all that shaped it, and ``parts`` what it stands for, where that is known.
-    ``dropped`` counts the good records that were made without a sampling parameter, by its name, since
-    the host refused it; ``sampling`` holds what was sent for all of them.
+    ``recipe`` is the hash of its settings, and ``parts`` their values, where known. ``dropped`` counts good
+    records by a sampling parameter that the host refused; ``sampling`` was sent for all of them.
     """
 
     model: str
@@ -111,7 +110,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Truncated(msgspec.Struct, frozen=True):
-    """Answers cut off by the limit on tokens, of so many good ones."""
+    """Number of answers cut off by max_tokens, of all good ones."""
 
     n: int
     answers: int
@@ -119,8 +118,8 @@ class Truncated(msgspec.Struct, frozen=True):
 
 
 class Empty(msgspec.Struct, frozen=True):
-    """Answers without any text, of so many good ones; ``truncated`` of them were cut off by the limit on
-    tokens. They count like all others."""
+    """Number of empty answers, of all good ones; ``truncated`` of them were cut off by max_tokens. They are
+    scored like all others."""
 
     n: int
     answers: int
@@ -132,10 +131,9 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A task's ``summary.json``.
 
     ``counted`` is the unit of ``n_expected``, ``n_scored`` and ``n_failed``; the ``n`` of a metric counts
-    prompts. ``complete`` says that nothing is owed any more; ``missing`` counts records without a value by
-    reason. ``given`` is there where the responses come from a file. ``comparable`` is false where
-    ``reasons`` say why the figures cannot be held against those that ``compared_with`` names; ``remarks``
-    say what else to know of them.
+    prompts. ``complete``: nothing is missing; ``missing`` counts records without a value by reason. ``given``
+    exists where responses come from a file. ``comparable`` is false where ``reasons`` say why the figures
+    cannot be compared with those that ``compared_with`` names; ``remarks`` are other notes.
     """
 
     task: str
@@ -167,7 +165,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(
     task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]
 ) -> TaskSummary:
-    """The task's summary; ``scored`` is None where its answers are still to be judged."""
+    """Make the task's summary; ``scored`` is None where answers are still to be judged."""
     missing = task_run.missing()
     answers = task_run.recorded_answers()
     cut, empty = task_run.cut_off(), task_run.empty_answers()
@@ -205,7 +203,7 @@ def _share(count: int, of: int) -> float | None:
 
 
 def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> None:
-    """``scores.jsonl`` (one line per item, with its judgments) and ``summary.json``, each replaced whole."""
+    """Write ``scores.jsonl`` (a line per item, with its judgments) and ``summary.json``, each atomically."""
     if scored is not None:
         judgments: dict[str, list[dict[str, Any]]] = {}
         for key in task_run.wanted:

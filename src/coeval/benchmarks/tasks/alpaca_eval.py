@@ -51,14 +51,15 @@ BASELINE, DIFFICULTY, GAMED = "alpaca-eval/baseline", "alpaca-eval/difficulty", 
 
 
 class PublishedLengths(NamedTuple):
-    """``difficulties`` are by the instruction's number in the benchmark, from 0; empty without a table."""
+    """Published data for length control. ``difficulties`` by instruction number from 0; empty without a
+    table."""
 
     gamed: GamedAnnotations | None
     difficulties: dict[int, float]
 
 
 def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
-    """What is there of it; nothing with other instructions than the official ones, which it is about.
+    """Load the published data; nothing for other instructions than the official ones.
 
     The table of gamed baselines holds the difficulties too; the other one has a row per instruction,
     in the benchmark's order.
@@ -91,7 +92,7 @@ made to write 68 characters, one writes 296, where the baseline writes 2,000."""
 
 
 def remarks_on(control: LengthControl | None, win_rate: float | None) -> tuple[str, ...]:
-    """Sentences without an end; none where there is no length-controlled rate, or nothing to say.
+    """Return remarks, as clauses, on a length-controlled rate.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ class AlpacaEval(Benchmark):
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """The reference of another dataset than the official one."""
+        """Find the reference of another dataset than the official one."""
         repository = values[ALPACA_DATASET.name]
         if repository in (None, ALPACA_DATASET.shown_default):
             return {}
@@ -182,10 +183,10 @@ class AlpacaEval(Benchmark):
         return f"{self.manner}\0{self._template}"
 
     async def meet_judge(self, judge: Model) -> None:
-        """Settle for the whole task how preferences are read, by asking for one comparison.
+        """Decide for the whole task how preferences are read, by one test comparison.
 
-        A host that has no log-probabilities says so in a 400, or leaves them out. Any other failure
-        is raised: every judgment would meet it too.
+        A host without log-probabilities answers 400, or leaves them out. Any other failure is raised: every
+        judgment would meet it too.
         """
         request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
         asked = msgspec.structs.replace(
@@ -208,11 +209,11 @@ class AlpacaEval(Benchmark):
             self.manner = "logprobs after reasoning"
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """One to meet the judge, and both orders where it has no log-probabilities."""
+        """One call to probe the judge, and both orders where it has no log-probabilities."""
         return (judgments + 1, 2 * judgments + 1) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
-        """One comparison, or two in words; none where the outputs are equal, which is a draw."""
+        """Return one comparison, or two in words; none where the outputs are equal, which is a draw."""
         response, baseline = answer.response or "", item.fields["output"]
         if answer.response == baseline:
             return ()
@@ -310,7 +311,7 @@ class AlpacaEval(Benchmark):
         judgments: Mapping[str, Judgment],
         scored: Scored,  # noqa: ARG002 - other tasks write them
     ) -> None:
-        """``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
+        """Write ``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
         model = self.settings.model
         given = with_responses(items, answers)
         outputs = [
@@ -347,7 +348,7 @@ class AlpacaEval(Benchmark):
 
 
 def chatml(template: str) -> tuple[Message, ...]:
-    """The messages of a template in ChatML, each without blanks around it."""
+    """Format the messages of a template as ChatML, each trimmed."""
     messages = []
     for part in template.split(_MARK)[1:]:
         role, _, content = part.partition("\n")

@@ -84,7 +84,7 @@ class ArenaHard(Benchmark):
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Those of a checkout; where none is named, what the cache lacks is taken from ``.external/``."""
+        """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
             if not _CHECKOUT.is_dir():
@@ -102,7 +102,7 @@ class ArenaHard(Benchmark):
         return self.settings.assets[asset].read_text(encoding="utf-8")
 
     def items(self) -> Sequence[Item]:
-        """The questions, each with its baseline's answer.
+        """Return the questions, each with its baseline's answer.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class ArenaHard(Benchmark):
         return f"{self._system}\0{self._creative}\0{self._prompt}"
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
-        """Both games; an empty answer is compared like any other."""
+        """Return both games; an empty answer is compared like any other."""
         return [self._game(item, order, answer.response or "") for order in ORDERS]
 
     def _game(self, item: Item, order: Order, response: str) -> Ask:
@@ -152,7 +152,7 @@ class ArenaHard(Benchmark):
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
-        """A prompt counts where both games have a verdict."""
+        """Score the prompts with verdicts of both games."""
         outcomes = settle(self, items, answers, judgments)
         games = [_games(item, outcomes, self._judge) for item in items]
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
@@ -181,7 +181,7 @@ class ArenaHard(Benchmark):
         judgments: Mapping[str, Judgment],
         scored: Scored,  # noqa: ARG002 - other tasks write them
     ) -> None:
-        """``model_answer/`` and ``model_judgment/`` in the shape of the official repository."""
+        """Write ``model_answer/`` and ``model_judgment/`` in the official repository's shape."""
         model = self.settings.model
         given = with_responses(items, answers)
         write_lines(

@@ -1,9 +1,9 @@
-"""A teacher-made benchmark as a task: ``coeval:PATH`` asks a model for the datapoints of a run.
+"""A run as a task: ``coeval:PATH`` evaluates a model on the items of a teacher-made benchmark.
 
-Each datapoint is put to the model with the run's own ``test`` template; the given judge scores the
-answer by the run's rubric, with the run's own ``evaluate_*`` template: High 1, Medium ½, Low 0. The
-headline is the mean over tasks of the item-first mean. Labels are compared, never judged, and
-reported beside it; where a run has nothing else, no judge is asked, and their accuracies are the headline.
+Each item is put to the model with the run's own ``test`` template; the judge scores the answer by the run's
+rubric, with the run's own ``evaluate_*`` template: High 1, Medium ½, Low 0. The headline is the mean over
+tasks of the item-first mean. Labels are compared, never judged, and reported beside it; where a run has
+nothing else, no judge is asked, and their accuracies are the headline.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ONLY_LABELS = "its answers are compared with labels; no judge was asked"
 
 
 class LabelledItem(NamedTuple):
-    """A datapoint with its task, the factors that a judge scores, and the template variables it fills."""
+    """An item with its task, the factors to judge, and its template variables."""
 
     task: TaskConfig
     item: Datapoint
@@ -77,14 +77,13 @@ class LabelledItem(NamedTuple):
 
 
 def posed_as(item: Item) -> LabelledItem:
-    """What an item of a teacher-made benchmark is made of."""
+    """Make a benchmark item of a run's item."""
     found: LabelledItem = item.fields["posed"]
     return found
 
 
 class Compared(NamedTuple):
-    """Comparisons by task and label attribute, then item; ``failed`` counts those without an answer, by
-    reason."""
+    """Comparisons by task and label, then item; ``failed`` counts those without an answer, by reason."""
 
     scores: dict[tuple[str, str], dict[str, LabelScore]]
     failed: Counter[str]
@@ -98,11 +97,11 @@ class Compared(NamedTuple):
         return self.compared + self.failed.total()
 
     def metrics(self) -> dict[str, Metric]:
-        """The share of right answers of each label, with its Wilson interval."""
+        """Return each label's accuracy with its Wilson interval."""
         return {_metric_name(*place): _accuracy(scores) for place, scores in self.scores.items()}
 
     def of_item(self, item: str) -> dict[str, float | None]:
-        """1 for each label that is right, 0 for each that is not, by metric."""
+        """Return 1 for each right label and 0 for each wrong one, by metric."""
         return {
             _metric_name(*place): float(scores[item].match)
             for place, scores in self.scores.items()
@@ -110,7 +109,7 @@ class Compared(NamedTuple):
         }
 
     def tables(self) -> dict[str, Any]:
-        """Accuracies, and how many answers are none of the labels, by task and label."""
+        """Return accuracies, and answers that are none of the labels, by task and label."""
         accuracies: dict[str, dict[str, Metric]] = {}
         none: dict[str, dict[str, int]] = {}
         for (task, label), scores in self.scores.items():
@@ -120,7 +119,7 @@ class Compared(NamedTuple):
 
 
 def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Compared:
-    """Hold every answer against the values of its datapoint."""
+    """Compare every answer with its item's labels."""
     compared = Compared({}, Counter())
     for item in items:
         task, datapoint, *_ = posed_as(item)
@@ -136,7 +135,7 @@ def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Comp
 
 
 def declared_labels(config: Config, run: RunDir, task: TaskConfig) -> dict[str, list[str]]:
-    """Each label attribute with its values, those that teachers proposed among them."""
+    """Return each label with its values, those that teachers proposed included."""
     if not task.label_attributes:
         return {}
     target = Blueprint(config, run, follow_file=False).known_part(task, "target") or {}
@@ -153,11 +152,11 @@ def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
 
 
 TASK_OPTION = "task"
-"""The option that holds the task as it was asked for, ``coeval:PATH``."""
+"""Option with the task as requested, ``coeval:PATH``."""
 
 
 class CoevalRun(Benchmark):
-    """The datapoints of the run folder that ``options["task"]`` names, tasks and teachers in order."""
+    """The items of the run folder ``options["task"]``, tasks and teachers in order."""
 
     name: ClassVar[str] = "coeval"
     needs_judge: ClassVar[bool] = True
@@ -183,7 +182,7 @@ class CoevalRun(Benchmark):
 
     @property
     def counted(self) -> str:
-        """A judgment may give several: one for each factor. A comparison gives one for each label."""
+        """Scores: a judgment gives one per factor, a comparison one per label."""
         return "scores"
 
     def items(self) -> Sequence[Item]:
@@ -222,7 +221,7 @@ class CoevalRun(Benchmark):
         return {name: text for name, text in rubric.items() if name in planned}
 
     def judge_sampling(self) -> SamplingParameters:
-        """No scatter, and room for every factor."""
+        """Temperature 0, and room for every factor."""
         return SamplingParameters(temperature=0.0, max_tokens=1024)
 
     def judge_template(self) -> str:
@@ -233,7 +232,7 @@ class CoevalRun(Benchmark):
         return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", judge)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
-        """One judgment of all factors, or one of each, as the run's ``evaluation_mode`` has it."""
+        """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
         task, _, rubric, shown = posed_as(item)
         values = {
             **task_fields(task),

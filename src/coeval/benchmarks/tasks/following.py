@@ -1,8 +1,8 @@
-"""Did the response follow its instructions: strict and loose verdicts, and the official accuracies.
+"""Instruction following: strict and loose verdicts, and the official accuracies.
 
-Strict reads the response as it is. Loose accepts any of eight readings: with or without the first
-line, with or without the last, and each of these with or without its asterisks, since models wrap
-answers in a greeting and in Markdown (Zhou et al. 2023, section 4.1; IFBench likewise).
+Strict reads the response unchanged. Loose accepts any of eight readings: with or without the first line, with
+or without the last, and each with or without its asterisks, since models wrap answers in a greeting and in
+Markdown (Zhou et al. 2023, section 4.1; IFBench likewise).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
 
 
 class FollowingItem(msgspec.Struct, frozen=True):
-    """A prompt with its instructions, as the data files of both benchmarks have them."""
+    """A prompt with its instructions, as in the data files of both benchmarks."""
 
     key: int | str
     prompt: str
@@ -48,7 +48,7 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
-    """The instruction with its arguments; those that are None do not belong to it and are left out.
+    """Make the instruction from its arguments; those that are None are left out.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _whole(value: object) -> object:
 
 
 def check(instruction_id: str, kwargs: Mapping[str, Any], response: str, language: Language) -> bool:
-    """The strict verdict on one instruction; a blank response follows none."""
+    """Check one instruction strictly; a blank response follows none."""
     return _follows(instruction(instruction_id, kwargs), response, language)
 
 
@@ -80,14 +80,14 @@ def _follows(wanted: Instruction, response: str, language: Language) -> bool:
 
 
 def readings(response: str) -> list[str]:
-    """The different ones of the eight loose readings, the response itself first."""
+    """Return the distinct ones of the eight loose readings, the response itself first."""
     lines = response.split("\n")
     plain = [response, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
     return list(dict.fromkeys([*plain, *(text.replace("*", "") for text in plain)]))
 
 
 def score_prompt(item: FollowingItem, response: str, language: Language) -> Followed:
-    """Both verdicts on every instruction of ``item``; raises UsageError as `instruction` does."""
+    """Check every instruction of ``item`` strictly and loosely; raises UsageError as `instruction` does."""
     if len(item.instruction_id_list) != len(item.kwargs):
         raise UsageError(f"item {item.key}: as many kwargs as instructions are needed")
     simplified = language.simplified
@@ -109,7 +109,7 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
 
 
 class Accuracy(NamedTuple):
-    """A share with what it is made of; None where there is nothing to count."""
+    """A share with its counts; None where there is nothing to count."""
 
     followed: int
     n: int
@@ -133,7 +133,7 @@ class FollowingSummary(msgspec.Struct, frozen=True):
 
 
 def summarise(scored: Iterable[tuple[FollowingItem, Followed]]) -> FollowingSummary:
-    """Accuracies over prompts (all instructions followed) and over instructions."""
+    """Compute accuracies over prompts (all instructions followed) and over instructions."""
     metrics: dict[str, list[bool]] = {}
     by_type: dict[str, dict[str, list[bool]]] = {}
     raised: Counter[str] = Counter()

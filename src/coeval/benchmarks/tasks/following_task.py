@@ -1,4 +1,4 @@
-"""IFEval and IFBench as tasks: prompts with verifiable instructions, scored by rules and no judge."""
+"""IFEval and IFBench as tasks: prompts with verifiable instructions, scored by rules without a judge."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class FollowingTask(Benchmark):
         judgments: Mapping[str, Judgment],  # noqa: ARG002
         scored: Scored,  # noqa: ARG002 - the verdicts behind it are what is written
     ) -> None:
-        """``eval_results_{strict,loose}.jsonl``, in the form that the official scripts write and read."""
+        """Write ``eval_results_{strict,loose}.jsonl`` in the official scripts' form."""
         for reading in ("strict", "loose"):
             lines = bytearray()
             for item in items:

@@ -1,10 +1,10 @@
-"""HealthBench: conversations about health, each answer held against a physician's rubric.
+"""HealthBench: health conversations, each answer graded by a physician's rubric.
 
-Arora et al. 2025, "HealthBench: Evaluating Large Language Models Towards Improved Human Health". Each
-rubric item is graded by itself, on the whole conversation and shown with its points; an example's
-score is the points met as a share of the points that can be gained. ``overall_score`` is the mean,
-clipped to 0 … 1, with the standard deviation of its bootstrap; likewise for every tag: a theme's
-over its examples, an axis's over the examples' scores on the rubric items of that axis.
+Arora et al. 2025, "HealthBench: Evaluating Large Language Models Towards Improved Human Health". Each rubric
+item is graded on its own, on the whole conversation and shown with its points; an example's score is the
+points met as a share of the points that can be gained. ``overall_score`` is the mean, clipped to 0 … 1, with
+the standard deviation of its bootstrap; likewise for every tag: a theme's over its examples, an axis's over
+the examples' scores on the rubric items of that axis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.judging.verdict import parse_criteria_met
 
 PUBLISHED_EXAMPLES = 5000
-"""What the published scores are means of; HealthBench Hard and Consensus are other selections."""
+"""Examples behind the published scores; HealthBench Hard and Consensus are other selections."""
 
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
 # Tags by their prefix; the others stand together in ``tags``.
@@ -89,7 +89,7 @@ class HealthBench(Benchmark):
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
-        """An example counts where all of its rubric items were graded."""
+        """Score the examples all of whose rubric items were graded."""
         outcomes = settle(self, items, answers, judgments)
         by_item: dict[str, float | None] = {}
         of_name: dict[str, list[_Score]] = {"overall_score": []}
@@ -138,7 +138,7 @@ def _item(record: dict[str, Any]) -> Item:
 
 
 def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:
-    """``overall_score``, and a score for each tag of the example or of its rubric items.
+    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items.
 
     A tag of the example has its overall score. A tag of rubric items has the score on these alone;
     None where no points can be gained on them.

@@ -28,7 +28,7 @@ class IFBench(FollowingTask):
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Those of a checkout; where none is named, what the cache lacks is taken from ``.external/``."""
+        """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
         if (folder := values[IFBENCH_FOLDER.name]) is None:
             return checked_out(_CHECKOUT, _FILES)
         return {asset: IFBENCH_FOLDER.existing(folder / path) for asset, path in _FILES.items()}

@@ -169,7 +169,7 @@ class WordsJapanese(PlainInstruction, frozen=True):
 
 
 def bare_words(text: str) -> list[str]:
-    """The words between blanks once all punctuation is taken out: "well-known" is one."""
+    """Return the words between blanks once all punctuation is removed: "well-known" is one."""
     return text.translate(WITHOUT_PUNCTUATION).split()
 
 

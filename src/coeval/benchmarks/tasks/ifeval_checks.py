@@ -184,7 +184,7 @@ class Title(PlainInstruction, frozen=True):
 
 
 def occurrences(keyword: str, text: str) -> int:
-    """How often ``keyword`` stands in ``text`` in any case, inside other words too, without overlap."""
+    """Count ``keyword`` in ``text`` in any case, inside other words too, without overlap."""
     return len(re.findall(re.escape(keyword), text, re.IGNORECASE))
 
 

@@ -29,21 +29,21 @@ class _AbstractStruct(msgspec.StructMeta, ABCMeta):
 class Instruction(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=_AbstractStruct
 ):
-    """One verifiable instruction; its fields are the arguments the data gives under these names."""
+    """A verifiable instruction; its fields are the arguments, by the names in the data."""
 
     id: ClassVar[str] = ""
 
     @abstractmethod
     def follows(self, response: str, language: Language) -> bool:
-        """Whether ``response``, which is not blank, follows the instruction."""
+        """Check whether a non-blank ``response`` follows the instruction."""
 
 
 class PlainInstruction(Instruction, frozen=True):
-    """One that takes no knowledge of English."""
+    """An instruction that needs no English analysis."""
 
     @abstractmethod
     def holds(self, response: str) -> bool:
-        """Whether a response that is not blank follows the instruction."""
+        """Check whether a non-blank response follows the instruction."""
 
     def follows(self, response: str, _: Language) -> bool:
         return self.holds(response)

@@ -99,7 +99,7 @@ class WritingBench(Benchmark):
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
-        """As officially, a query counts with the criteria that were scored, if any was."""
+        """Score queries, as officially, with those of their criteria that were scored."""
         outcomes = settle(self, items, answers, judgments)
         scored = _scored(items, outcomes)
         overall = _pooled([list(one.by_criterion.values()) for one in scored])
@@ -165,7 +165,7 @@ class WritingBench(Benchmark):
         judgments: Mapping[str, Judgment],
         scored: Scored,
     ) -> None:
-        """``scores.xlsx`` where ``--writingbench-write-excel`` asks for it."""
+        """Write ``scores.xlsx`` where ``--writingbench-write-excel`` is set."""
         if self.settings.options.get(WRITE_EXCEL.name):
             outcomes = settle(self, items, answers, judgments)
             write_workbook(folder / "scores.xlsx", self._row(scored), _criteria_lines(items, outcomes))
@@ -234,7 +234,7 @@ def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[tuple[str
 def write_workbook(
     path: Path, row: Mapping[str, str | float | None], lines: Sequence[tuple[str, str, int | None]]
 ) -> None:
-    """A sheet with the model's row of scores, and one with every criterion.
+    """Write a sheet with the model's row of scores, and one with every criterion.
 
     Every text is written as text: what begins with ``=`` is no formula.
     """
