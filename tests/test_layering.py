@@ -74,6 +74,8 @@ LATE_IMPORTS = {
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
     "benchmarks/language/text_analysis.py": {"langdetect": "its profiles are read where they are needed"},
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
+    "models/open.py": {"coeval.simulation": "a fiftieth of a second, for runs with simulated models alone"},
+    "models/batch/job_canceller.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
     "models/transport/shared_hosts.py": {
         "coeval.models.transport.proxied": "aiohttp is slow to load, and only proxies need it"
     },
@@ -89,7 +91,6 @@ MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6
 SHORTEST_FILE = 40
 SHORT_FILES = {
-    "cli/entry.py": "loads next to nothing, so that Ctrl-C is heard from the first moment",
     "cli/commands/sweep/sweep_group.py": "imports all commands of the group, which none of them may",
     "cli/commands/sweep/plot_phase.py": "loaded at the end of a sweep alone, with what draws",
     "benchmarks/tasks/ifeval_task.py": "a task's name, assets and data; its engine is shared",

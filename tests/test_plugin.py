@@ -22,7 +22,7 @@ from fakes.openai_chat import Answer, fake
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.simulation import SimulatedModel
+from coeval.simulation.simulated_model import SimulatedModel
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion
 from coeval.engine.model_work import Asking, Recipe, RoleModel
-from coeval.simulation import SimulatedModel, parse_model_option
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 
 def run_of(folder: Path, *tasks: dict[str, Any]) -> Path:

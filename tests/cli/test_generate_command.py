@@ -16,7 +16,7 @@ from pipeline.experiments import Lab, listen, model, task
 
 from coeval.core.records import Completion, Request
 from coeval.pipeline.config.load_file import load_config
-from coeval.simulation import SimulatedModel
+from coeval.simulation.simulated_model import SimulatedModel
 
 KEY = "sk-" + "Zq9" * 12
 

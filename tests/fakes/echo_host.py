@@ -13,8 +13,8 @@ from typing import Any
 from aiohttp import web
 
 from coeval.core.model import ModelSpec
-from coeval.simulation import SimulatedModel
 from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
 
 __all__ = ["EchoHost", "echo_host"]
 

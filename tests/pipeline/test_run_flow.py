@@ -9,7 +9,7 @@ import pytest
 from pipeline.experiments import PHASES, Lab, content, listen, model, quiz, task
 
 from coeval.core.records import Completion, Request
-from coeval.simulation import SimulatedModel
+from coeval.simulation.simulated_model import SimulatedModel
 
 ONE_EACH = [model("tea", "teacher"), model("stu", "student"), model("jay", "judge")]
 

@@ -15,7 +15,7 @@ from coeval.core.text import dollars, dollars_beyond, limit_in_dollars, listed
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, perhaps
 from coeval.models.metering.answer_bound import most_answer_tokens
-from coeval.pricing.price_book import Offer, PriceBook
+from coeval.pricing.price_book import FREE_HERE, Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff, discounted, pricer, upper_price
 
@@ -51,7 +51,11 @@ def terms_of(
         own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
         if tariff is not None:
             own = own._replace(price=pricer(tariff), priced_by=tariff.source, most=upper_price(tariff))
-            if HOSTS[spec.interface].batch:
+            if HOSTS[spec.interface].batch and tariff is FREE_HERE:
+                own = own._replace(
+                    batch_price=own.price, batch_most=own.most
+                )  # the prices are not read for it
+            elif HOSTS[spec.interface].batch:
                 share = prices.table.batch_multipliers.get(spec.interface, 1.0)
                 in_batch = discounted(tariff, share)
                 own = own._replace(batch_price=pricer(in_batch), batch_most=upper_price(in_batch))

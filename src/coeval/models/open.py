@@ -26,7 +26,6 @@ from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
 from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import throttle_of
 from coeval.models.transport.http import Endpoint, Http, draining
-from coeval.simulation import SimulatedModel
 
 __all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle", "obstacle_to"]
 
@@ -133,6 +132,8 @@ class Models(Mapping[str, Model]):
             model.drain()
 
     def _open_simulated(self, spec: ModelSpec) -> Model:
+        from coeval.simulation.simulated_model import SimulatedModel
+
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
         return self._here(spec, SimulatedModel(spec), None if free else EndpointLimits.of([spec]).limiter())

@@ -16,8 +16,8 @@ from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.simulation import SimulatedModel
 from coeval.simulation.prose import read_answer
+from coeval.simulation.simulated_model import SimulatedModel
 
 
 class Asked(NamedTuple):

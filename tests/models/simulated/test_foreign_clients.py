@@ -15,8 +15,9 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 from pydantic import BaseModel, Field
 
-from coeval.simulation import SimulatedModel, parse_model_option
 from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 KEY = "test-key"
 HELLO: Any = [{"role": "user", "content": "Hello"}]

@@ -15,9 +15,9 @@ from coeval.core.errors import ServerFault, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request, SamplingParameters
 from coeval.pipeline import prompts
-from coeval.simulation import SimulatedModel, Traits, parse_model_option, traits_of
 from coeval.simulation.prose import REFUSAL, Draws, read_answer
-from coeval.simulation.traits import family_of
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import Traits, family_of, parse_model_option, traits_of
 
 JUDGE_PROMPT = "Judge the answer by the rubric. [simulated answer of {model}, quality {quality}] Text."
 

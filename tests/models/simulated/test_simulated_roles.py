@@ -16,7 +16,6 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LEVELS, Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.text import fill
 from coeval.pipeline import prompts
-from coeval.simulation import SimulatedModel
 from coeval.simulation.prose import (
     REFUSAL,
     AnswerMark,
@@ -26,6 +25,7 @@ from coeval.simulation.prose import (
     write_answer,
     write_item,
 )
+from coeval.simulation.simulated_model import SimulatedModel
 
 ATTRIBUTES = {"sentiment": "positive", "product category": "food (fresh)"}
 RUBRIC = {"accuracy": "It is right.", "tone": "It is kind: always."}

@@ -19,8 +19,9 @@ from coeval.cli.commands.simulate import simulate
 from coeval.core.errors import UsageError
 from coeval.core.records import Message, Request, Schema
 from coeval.pipeline import prompts
-from coeval.simulation import SimulatedModel, parse_model_option
 from coeval.simulation.server import make_app
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 KEY = "test-key"
 MODEL = SimulatedModel(parse_model_option("sim-large:malformed_rate=0.2"))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from coeval.core.errors import ModelError, NotFound, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.text import numbered
-from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.batch_of_host import batch_maker
 from coeval.models.batch.waiting.batch_index import BatchIndex
 from coeval.models.batch.waiting.job_list import PendingJob
@@ -103,6 +102,8 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
     address = address_of(spec, host, keys)
     endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, host.headers)
+    from coeval.models.batch.batch_http import BatchHttp
+
     http = BatchHttp(endpoint)
     try:
         await batch_maker(host)(http, spec, address.settings).cancel(job.id)
