@@ -107,8 +107,8 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
 
 # --- Answers cut off by max_tokens
 
+# The share of cut answers above which a score is no longer that of the model.
 TOO_MANY = 0.01
-"""The share of cut answers above which a score is no longer that of the model."""
 _ABOVE = "more than 1 %"
 
 

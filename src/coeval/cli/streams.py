@@ -18,8 +18,8 @@ from rich.text import Text
 
 from coeval.core.plain import plain
 
+# Cells. A file or pipe has no width, whatever ``COLUMNS`` says: names, paths and ids stay in one piece.
 UNBOUNDED = 100_000
-"""Cells. A file or pipe has no width, whatever ``COLUMNS`` says: names, paths and ids stay in one piece."""
 
 
 def results() -> Console:

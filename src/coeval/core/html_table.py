@@ -118,8 +118,8 @@ def forest_plot(title: str, rows: Sequence[ForestRow]) -> str:
     return "".join([*parts, "</svg>"])
 
 
+# Pixels: row height, width of names, width of the scale; and the letters shown of a name.
 _ROW, _NAMES, _SCALE, _LETTERS = 22, 180, 360, 24
-"""Pixels: row height, width of names, width of the scale; and the letters shown of a name."""
 
 
 def _x(share: float) -> float:

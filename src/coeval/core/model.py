@@ -17,8 +17,8 @@ import msgspec
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.shown_url import HIDDEN, shown_url
 
+# A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
 MAX_ANSWER_BYTES = 1 << 20
-"""A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show."""
 
 Price: TypeAlias = Callable[[Usage], float | None]
 """Price an answer by its usage: US dollars, or None where unknown."""

@@ -26,8 +26,8 @@ from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
 # A host may repeat a credential in any of them, and so may a model that was shown one. `spellings` are
 # literal texts; `VIEWS` undo what is done to a text character by character.
 
+# Characters: shorter parts of a secret are harmless; as many in a row, left over by a cut, are redacted.
 PART = 8
-"""Characters: shorter parts of a secret are harmless; as many in a row, left over by a cut, are redacted."""
 
 # Placeholders in place of a key ("not-needed") are shorter.
 _LONGEST_WORDS = 20

@@ -12,10 +12,10 @@ from coeval.core.errors import Gap
 from coeval.core.records import Purpose, Usage
 from coeval.core.text import dollars
 
+# Seconds over which the pace is measured: hosts speed up, slow down and come back within minutes.
 PACE_S = 60
-"""Seconds over which the pace is measured: hosts speed up, slow down and come back within minutes."""
+# Records needed for a pace.
 LEAST_MADE = 3
-"""Records needed for a pace."""
 
 
 @dataclass(frozen=True, slots=True)

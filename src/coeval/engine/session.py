@@ -76,8 +76,8 @@ T = TypeVar("T")
 
 # A person waits for the sentence; hosts change over seconds.
 LOOK_S = 1.0
+# Seconds between two messages about the same troubled host.
 AGAIN_AFTER_S = 60.0
-"""Seconds between two messages about the same troubled host."""
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event, message: str) -> T:
@@ -134,10 +134,10 @@ async def _tell(
                 note(sentence)
 
 
+# Delay before requests without a ceiling are counted on disk.
 USAGE_INTERVAL_S = 1.0
-"""Delay before requests without a ceiling are counted on disk."""
+# Seconds for requests in flight to finish after an interruption.
 DRAIN_S = 5.0
-"""Seconds for requests in flight to finish after an interruption."""
 
 
 @dataclass(slots=True)

@@ -141,11 +141,11 @@ def _parsed(parse: Callable[[Completion], ValueT], completion: Completion, reque
 # begins at once what follows from it, so stages overlap without queues between them. How many requests are on
 # the wire is not decided here but by the endpoints' limiters, which serve downstream work first.
 
+# Records begun ahead of being finished: enough to keep thousands of requests in flight, and at some 3 KB each
+# no burden on memory.
 ROOM = 16_384
-"""Records begun ahead of being finished: enough to keep thousands of requests in flight, and at some 3 KB
-each no burden on memory."""
+# Works begun whatever their weight, so that a huge fan-out does not starve the first stage.
 MIN_STARTED = 8
-"""Works begun whatever their weight, so that a huge fan-out does not starve the first stage."""
 
 
 class Done(NamedTuple):

@@ -27,8 +27,8 @@ from coeval.models.transport.http import Endpoint, Http
 
 # --- Cutting overlong answers
 
+# Characters of a finish reason; the longest that hosts document has 24.
 LONGEST_REASON = 200
-"""Characters of a finish reason; the longest that hosts document has 24."""
 
 
 def bounded(completion: Completion, most: int) -> Completion:

@@ -14,8 +14,8 @@ from coeval.models.transport.http import Http
 
 __all__ = ["HostModels", "list_models"]
 
+# Of a list; the longest that are known have some ten.
 MOST_PAGES = 100
-"""Of a list; the longest that are known have some ten."""
 # Lists may be a megabyte; nothing is generated for them, so seconds suffice.
 _TIMEOUT_S = 30.0
 # How long whoever could ask the model itself waits for a list.

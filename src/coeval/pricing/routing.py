@@ -13,9 +13,9 @@ from coeval.pricing.tariff import Tariff, list_rates
 
 __all__ = ["Choice", "blended_usd", "choose_route", "shown_rates"]
 
+# Tokens of input per token of output when hosts are compared by price: prompts of tasks and judges are longer
+# than answers.
 INPUT_PER_OUTPUT = 3
-"""Tokens of input per token of output when hosts are compared by price: prompts of tasks and judges are
-longer than answers."""
 
 
 class Choice(NamedTuple):

@@ -21,10 +21,10 @@ from coeval.core.plain import plain, short_names
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
+# Characters of a name beside a picture: some 200 pixels.
 LONGEST_NAME = 30
-"""Characters of a name beside a picture: some 200 pixels."""
+# Pixels of a picture's place below which names have fewer characters: they take a third of a telephone.
 _NARROW, _LONGEST_NARROW = 480, 16
-"""Pixels of a picture's place below which names have fewer characters: they take a third of a telephone."""
 
 _OF_EVERY_OBJECT = frozenset(
     ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString",

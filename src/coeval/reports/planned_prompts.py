@@ -24,8 +24,8 @@ from coeval.reports.content import PassagePart
 
 # --- Planned attribute coverage of a task
 
+# Items of a teacher that are drawn; what so many cover says how the rest is spread.
 MOST_DRAWN = 20_000
-"""Items of a teacher that are drawn; what so many cover says how the rest is spread."""
 
 
 class PlannedCoverage(NamedTuple):

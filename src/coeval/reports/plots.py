@@ -119,20 +119,20 @@ def forest_plot(
 
 # --- Heat map
 
+# Of a score: where all differences are smaller, none has the strongest colour.
 NOTEWORTHY = 0.1
-"""Of a score: where all differences are smaller, none has the strongest colour."""
 
 # Pixels per row: a figure of 11 pixels with air around it.
 _HEAT_STEP = 26
+# Pixels of a column: the most that it makes good use of, the least with a number, and without.
 _COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
-"""Pixels of a column: the most that it makes good use of, the least with a number, and without."""
+# Pixels of names beside rows, and of a letter.
 _LABELS, _LETTER = 220, 8
-"""Pixels of names beside rows, and of a letter."""
 # Characters of a name above a column that has room.
 _LONGEST_LEVEL = _COLUMN // _LETTER
 _DOTTED = len("● +0.123") + 1
+# Up to so many columns have their names above them level, if these are short, and numbers in their cells.
 _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
-"""Up to so many columns have their names above them level, if these are short, and numbers in their cells."""
 
 
 class HeatMap(NamedTuple):

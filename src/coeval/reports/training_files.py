@@ -25,8 +25,8 @@ from coeval.store.jsonl import store_error, write_bytes_atomic
 
 # --- Items behind a training curve
 
+# Of a run and task: more columns nobody reads side by side.
 MOST_CHECKPOINTS = 8
-"""Of a run and task: more columns nobody reads side by side."""
 # Of a task.
 _MOST_ITEMS = 60
 

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeAlias
 
 from coeval.simulation.prose import Draws, sentence_list
 
+# Below the mean of our sentences, so that enough of them are written.
 WORDS_PER_SENTENCE = 8
-"""Below the mean of our sentences, so that enough of them are written."""
+# Words: above the longest of our sentences.
 LONGEST_SENTENCE = 14
-"""Words: above the longest of our sentences."""
 
 
 class AnswerDraft:

@@ -12,8 +12,8 @@ from coeval.simulation.student import hidden_quality
 
 # Schemas that people write nest some five deep.
 DEEPEST = 12
+# Values (and, above, levels) after which optional parts are omitted, so that a recursive schema ends.
 MANY = 200
-"""Values (and, above, levels) after which optional parts are omitted, so that a recursive schema ends."""
 # Recursion must end before Python's own limit; each level takes some frames.
 _DEEPEST_SCHEMA = 64
 # What a client's schema can make the server write is bounded: by values, …

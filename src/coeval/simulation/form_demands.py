@@ -19,8 +19,8 @@ _ORDINALS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
 )  # fmt: skip
 
+# Largest number that a simulated answer meets; more is cut to it.
 LARGEST = 2000
-"""Largest number that a simulated answer meets; more is cut to it."""
 
 NUMBER = rf"(\d{{1,6}}|\b(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})\b)"
 """Pattern of a number, as a group."""

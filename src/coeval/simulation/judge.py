@@ -21,8 +21,8 @@ from coeval.simulation.prose import (
 HIGH_FROM = 2 / 3
 # … and its middle third.
 MEDIUM_FROM = 1 / 3
+# Standard deviation of a factor's quality around the answer's.
 FACTOR_SPREAD = 0.05
-"""Standard deviation of a factor's quality around the answer's."""
 
 _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0,2}:[ \t]")
 
@@ -90,16 +90,16 @@ def _level(ask: SimulatedAsk, seen: float, factor: str) -> Level:
 # A prompt is recognised by the form of answer it demands. What is judged is read out of the place that the
 # prompt gives it, so that an answer that speaks of other answers is still only itself.
 
+# Standard deviation of the quality by one criterion around the answer's.
 CRITERION_SPREAD = 0.05
-"""Standard deviation of the quality by one criterion around the answer's."""
+# Quality gaps from which a verdict is strong, and from which it is no tie.
 STRONGLY_FROM, SLIGHTLY_FROM = 0.3, 0.06
-"""Quality gaps from which a verdict is strong, and from which it is no tie."""
+# Log-odds of preferring an answer per unit of quality.
 PREFERENCE_STEEPNESS = 8.0
-"""Log-odds of preferring an answer per unit of quality."""
+# Probability that a worthless answer meets a rubric item of negative points.
 BAD_SHARE = 0.5
-"""Probability that a worthless answer meets a rubric item of negative points."""
+# Probability of a first token that is neither identifier, at most, as a share of the less likely one.
 MOST_ASTRAY = 0.1
-"""Probability of a first token that is neither identifier, at most, as a share of the less likely one."""
 QUOTES = '"""'
 _ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
 

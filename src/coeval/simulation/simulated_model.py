@@ -113,8 +113,8 @@ _OF_A_TEXT: tuple[Spoil, ...] = (_refused, _cut)
 
 # The rule of thumb for English; only usage and cuts depend on it.
 CHARACTERS_PER_TOKEN = 4
+# Longer prompts are refused, as by hosts; searching them for marks and demands would take time.
 CONTEXT_TOKENS = 500_000
-"""Longer prompts are refused, as by hosts; searching them for marks and demands would take time."""
 # The logarithm of zero has no place in JSON.
 _LEAST_CHANCE = 1e-300
 _OTHER_TOKENS = (

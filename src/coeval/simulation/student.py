@@ -152,10 +152,10 @@ FIXED_ANSWERS: tuple[Demand, ...] = (
 """Demands with too little room to state a quality."""
 
 
+# Quality lost per unit of difficulty above 0.5, and gained below.
 DIFFICULTY_WEIGHT = 0.5
-"""Quality lost per unit of difficulty above 0.5, and gained below."""
+# Standard deviation of quality between answers of one student at one difficulty.
 DAILY_FORM = 0.08
-"""Standard deviation of quality between answers of one student at one difficulty."""
 
 
 def answer(ask: SimulatedAsk) -> Reply:

@@ -13,10 +13,10 @@ from coeval.core.foreign import decoder
 from coeval.core.records import Record, is_good
 from coeval.store.jsonl import Appender, Line, cut_torn_tail, is_torn, line_at, torn_tail, whole_lines
 
+# Unsynced lines after which a file is synced: a power cut costs a few hundred records at most, …
 SYNC_RECORDS = 256
-"""Unsynced lines after which a file is synced: a power cut costs a few hundred records at most, …"""
+# … or a second's worth.
 SYNC_INTERVAL_S = 1.0
-"""… or a second's worth."""
 # Linux lets a process hold 1,024 by default; connections need some of them.
 _OPEN_FILES = 256
 

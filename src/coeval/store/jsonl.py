@@ -64,8 +64,8 @@ def started(pid: int) -> str | None:
 
 T = TypeVar("T")
 
+# Bytes of a torn line that its note keeps: the record's id is at its beginning.
 MOST_KEPT = 1 << 20
-"""Bytes of a torn line that its note keeps: the record's id is at its beginning."""
 
 _ENCODER = msgspec.json.Encoder(enc_hook=os.fspath)
 # Bytes per read: most files' last line lies in the first one.

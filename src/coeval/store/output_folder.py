@@ -58,8 +58,8 @@ def _answers(folder: Path) -> Iterator[Path]:
 # --- Cache folder and safe file names
 
 _QUOTED = re.compile(rb"[^a-z0-9_.-]|^\.")
+# File systems take 255 bytes, and writers append suffixes.
 _LONGEST_NAME, _HEAD = 200, 120
-"""File systems take 255 bytes, and writers append suffixes."""
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:

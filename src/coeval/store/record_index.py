@@ -262,8 +262,8 @@ class Index(Generic[EntryT]):
         return self._files.load(self._column.position(key), key, kind)
 
 
+# Row of an unknown item: no column has an entry there.
 NO_ROW = -1
-"""Row of an unknown item: no column has an entry there."""
 
 
 class ItemRows(dict[str, int]):

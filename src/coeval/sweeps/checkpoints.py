@@ -177,8 +177,8 @@ USUAL_PATTERNS = (
     "checkpoint-{step}",
 )
 """Tried in turn where nobody names a pattern; the first that finds any holds."""
+# Between the first two looks: what is there at the start need not wait long.
 FIRST_WAIT_S = 2.0
-"""Between the first two looks: what is there at the start need not wait long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,10 @@ def silent_end(worker: Worker, how: str) -> WorkerResult:
 
 # --- End of a worker on a cluster
 
+# A worker whose starter was killed interrupts its asking and ends its server; then it tells its result.
 LONGEST_END_S = 40.0
-"""A worker whose starter was killed interrupts its asking and ends its server; then it tells its result."""
+# What another machine has written may be seen here so much later, where files are shared by NFS.
 SHARED_S = 60.0
-"""What another machine has written may be seen here so much later, where files are shared by NFS."""
 # A process on this machine has written its result before it ends; shared disks lag by seconds.
 _SOON_S = 5.0
 

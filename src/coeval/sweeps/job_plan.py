@@ -155,8 +155,8 @@ def _files(request: TaskRequest) -> list[tuple[str, int, int]]:
     return [(str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stamps]
 
 
+# Judging waits some eight minutes in all: a judge may be started anew.
 WORKER_ATTEMPTS, JUDGING_ATTEMPTS = 4, 10
-"""Judging waits some eight minutes in all: a judge may be started anew."""
 # From a hiccup to a server that is being restarted; doubled in between.
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 120.0
 

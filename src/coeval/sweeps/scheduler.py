@@ -125,8 +125,8 @@ class SweepBoard:
         self.problems.append(SweepProblem(what, why, given_up))
 
 
+# Workers given up before any other was answered: then the rest is left.
 HOPELESS = 3
-"""Workers given up before any other was answered: then the rest is left."""
 
 
 class CheckpointSource(Protocol):

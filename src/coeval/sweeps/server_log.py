@@ -12,8 +12,8 @@ from coeval.core.shown_url import is_credential_name
 from coeval.sweeps.guard import older
 
 LOG = "server.log"
+# Of a server's output that are kept on disk.
 MOST_BYTES = 64 << 20
-"""Of a server's output that are kept on disk."""
 # A Python traceback's end with the error's own message.
 LINES = 20
 # Bytes from the log's end: `LINES` of the longest usual lines.

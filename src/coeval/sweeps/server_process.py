@@ -115,8 +115,8 @@ def read_record(folder: Path) -> ServerRecord | None:
 
 # --- Server start below a guard
 
+# How long a server may take to end by itself, before its group is killed.
 GRACE_S = 10.0
-"""How long a server may take to end by itself, before its group is killed."""
 # A guard that takes longer than this to end its server is killed with it.
 _GUARD_S = 60.0
 
@@ -260,8 +260,8 @@ class ServerProcess:
             (self._folder / RECORD).unlink(missing_ok=True)
 
 
+# How long a worker whose sweep is gone may take to end by itself.
 WINDING_DOWN_S = 60.0
-"""How long a worker whose sweep is gone may take to end by itself."""
 
 Sleep = Callable[[float], None]
 

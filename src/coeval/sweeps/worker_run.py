@@ -131,8 +131,8 @@ class WorkerServer:
 
 OF_SERVERS = frozenset({"connection", "timeout", "server"})
 """Failures that a server is to blame for, and another start may mend."""
+# How often one server is asked for what it has dropped.
 ROUNDS = 3
-"""How often one server is asked for what it has dropped."""
 
 
 class Came(NamedTuple):
@@ -286,8 +286,8 @@ log = logging.getLogger("coeval")
 PROGRESS_S = 1.0
 # Between two attempts at a server: its restart takes a minute or two.
 LONGEST_WAIT_S = 120.0
+# How long a task's folder may be held by an earlier worker that is being interrupted.
 HELD_BY_OTHERS_S = 60.0
-"""How long a task's folder may be held by an earlier worker that is being interrupted."""
 
 
 async def run_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:

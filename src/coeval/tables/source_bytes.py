@@ -68,8 +68,8 @@ class Told(dict[str, LinesSaid]):
             yield f"{path}: … and {rest:,} more of the kind"
 
 
+# Bytes. No prompt is as long: a longer line is another kind of file, or an unclosed quote.
 LONGEST_LINE = 64 << 20
-"""Bytes. No prompt is as long: a longer line is another kind of file, or an unclosed quote."""
 
 PARQUET, ARROW = b"PAR1", (b"\xff\xff\xff\xff", b"ARROW1")
 

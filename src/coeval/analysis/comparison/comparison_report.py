@@ -296,8 +296,8 @@ def shown_comparison(one: Comparison) -> ShownComparison:
     )
 
 
+# Normal quantiles of 0.975 and 0.8.
 _HALF, _FOUR_IN_FIVE = 1.96, 0.84
-"""Normal quantiles of 0.975 and 0.8."""
 
 
 def _caught(one: Comparison, delta: float, *, sure: bool) -> float | None:

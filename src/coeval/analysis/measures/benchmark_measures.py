@@ -77,8 +77,8 @@ def _ratios(declared: Sequence[Stratum], found: Counter[Stratum]) -> tuple[float
 
 # --- Item difficulty and discrimination
 
+# A correlation over fewer is no more than the sign of one difference.
 FEWEST_STUDENTS = 3
-"""A correlation over fewer is no more than the sign of one difference."""
 
 
 class ItemQuality(NamedTuple):

@@ -35,8 +35,8 @@ from coeval.analysis.measures.agreement import (
 from coeval.analysis.measures.measured import Branch, Measured, with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 
+# Units that a judge must have in common with others to be ranked.
 FEWEST_COMMON = 30
-"""Units that a judge must have in common with others to be ranked."""
 
 
 Weighing: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]

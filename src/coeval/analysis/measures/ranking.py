@@ -35,8 +35,8 @@ __all__ = [
     "shifts",
 ]
 
+# Differences by less are rounding: the same sums in another order.
 SAME = 1e-9
-"""Differences by less are rounding: the same sums in another order."""
 
 Paired: TypeAlias = Callable[[str, str], Mapping[str, PairedScores]]
 """What two students have in common, by task; tasks count alike."""

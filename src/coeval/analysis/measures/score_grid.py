@@ -22,8 +22,8 @@ __all__ = ["UNSCORED", "Codes", "GridItems", "ScoreGrid", "TaskDesign", "score_g
 Codes: TypeAlias = NDArray[np.integer[Any]]
 """Places in a list of names, or numbers of datapoints."""
 
+# In place of a level where a judge gave none.
 UNSCORED = -1
-"""In place of a level where a judge gave none."""
 
 
 class GridItems(NamedTuple):

@@ -115,10 +115,10 @@ LENGTH, DIFFICULTY, MODEL = (
 LENGTH_CONTROLLED = "length_controlled_winrate"
 """The metric's name in ``summary.json``."""
 
+# Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
+# eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``). With fewer, the
+# penalty decides the rate, and a bootstrap under the same penalty does not show how far off it is.
 FEW_PREFERENCES = 100
-"""Of samples of the published annotations, the fit leaves length out (weight 0) in up to a third of 50 and an
-eighth of 100; the rate's error is 5 to 13 points in those of 100 (``docs/benchmarks.md``). With fewer, the
-penalty decides the rate, and a bootstrap under the same penalty does not show how far off it is."""
 
 # As AlpacaEval's own fit (``fit_LogisticRegressionCV``: five splits).
 _FOLDS = 5

@@ -137,8 +137,8 @@ def _features(style: Style) -> list[float]:
     return [style.length, *(count / style.length if style.length else 0.0 for count in counts)]
 
 
+# How many weak verdicts a strong one counts for.
 STRONG = 3
-"""How many weak verdicts a strong one counts for."""
 
 VERDICTS: dict[str, tuple[float, int]] = {
     "A>>B": (1.0, STRONG),

@@ -20,8 +20,8 @@ _LEANINGS = {
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
+# So many judges may lean apart, and nobody can tell which of them does.
 TOO_FEW_TO_TELL = 2
-"""So many judges may lean apart, and nobody can tell which of them does."""
 
 
 def panel_findings(judges: Mapping[str, Branch]) -> Iterator[str]:

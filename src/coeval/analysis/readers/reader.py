@@ -25,8 +25,8 @@ from coeval.store.jsonl import is_torn, store_error, torn_tail
 #
 # Answers are cut when they are made, but older files, other programs and damage know no such limit.
 
+# Bytes: ``maximum_object_size`` of DuckDB, which reads no file with a line of much more.
 LONGEST_LINE = 1 << 24
-"""Bytes: ``maximum_object_size`` of DuckDB, which reads no file with a line of much more."""
 
 _NO_RECORD = b"!"
 # A torn line only has to stay torn; its first bytes show which record it was.

@@ -73,8 +73,8 @@ _DRAWS = 20_000
 _AT_ONCE = 1_000
 # Bisection to the last bit of a float: 2⁻⁵³ of the bracket and a few more.
 _HALVINGS = 60
+# Items; with fewer, normal errors are no guide to what luck gave.
 FEWEST = 15
-"""Items; with fewer, normal errors are no guide to what luck gave."""
 
 
 class Winner(NamedTuple):

@@ -144,8 +144,8 @@ def _flipped(columns: Floats) -> Iterator[Floats]:
 # where a gain of the detectable size or more can be ruled out, in every one of the last checkpoints. Where
 # that size is more than a gain worth having, too few items were asked to tell.
 
+# Checkpoints that are looked at, where nobody says another number.
 LAST = 3
-"""Checkpoints that are looked at, where nobody says another number."""
 # Of the scale: a gain that must not be overlooked.
 _WORTH = 0.1
 # Of what was gained before; that counts where it is more.

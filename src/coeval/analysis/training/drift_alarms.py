@@ -58,8 +58,8 @@ def trend(values: Floats, steps: Sequence[int]) -> Trend | None:
 
 Kind: TypeAlias = Literal["rules fall", "answers grow"]
 
+# Of the length of answers, from the first checkpoint to the last: less is not spoken of.
 GROWTH = 0.10
-"""Of the length of answers, from the first checkpoint to the last: less is not spoken of."""
 
 
 class WatchedTask(NamedTuple):

@@ -145,8 +145,8 @@ def _draws(items: int) -> Floats:
     return generator.multinomial(items, np.full(items, 1 / items), size=_RESAMPLES).astype(np.float64)
 
 
+# Checkpoints: of two, an order is right or wrong by a coin.
 FEWEST = 3
-"""Checkpoints: of two, an order is right or wrong by a coin."""
 # Twice those of κ: ranks move in steps, so their quantiles need more draws.
 _RANK_RESAMPLES = 1000
 # Pairs of checkpoints over all resamples: what is computed at most.

@@ -203,8 +203,8 @@ def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     )
 
 
+# Items that are named of each task.
 DISPUTED = 10
-"""Items that are named of each task."""
 
 
 class StepDifference(msgspec.Struct, frozen=True):

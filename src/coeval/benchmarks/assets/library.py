@@ -83,8 +83,8 @@ class Unreachable:
             return {}
 
 
+# Seconds of silence after which a source of optional assets is given up: starts must not hang on them.
 SOON_S = 3.0
-"""Seconds of silence after which a source of optional assets is given up: starts must not hang on them."""
 
 
 class Presence(StrEnum):

@@ -269,8 +269,8 @@ def looks_like_verb(word: str) -> bool:
     return bool(stems & _VERBS) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
 
 
+# Characters above which sentences are split by rule even with the model.
 LONG_TEXT = 300_000
-"""Characters above which sentences are split by rule even with the model."""
 
 PUNKT = "tokenizers/punkt_tab/english"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"

@@ -18,10 +18,10 @@ from coeval.core.text import digest
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
 from coeval.engine.work import Tally
 
+# Retries per item beyond the transport's (the pipeline's default).
 RETRIES = 2
-"""Retries per item beyond the transport's (the pipeline's default)."""
+# Typical judgments per answer, to bound what is begun ahead.
 JUDGMENTS_EACH = 12
-"""Typical judgments per answer, to bound what is begun ahead."""
 
 
 def asked_hash(messages: Sequence[Message]) -> str:

@@ -86,9 +86,9 @@ def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
 
 # --- Warnings on length-controlled win rates
 
+# Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was
+# made to write 68 characters, one writes 296, where the baseline writes 2,000.
 EXTREME_ODDS_RATIO = 3.0
-"""Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was
-made to write 68 characters, one writes 296, where the baseline writes 2,000."""
 
 
 def remarks_on(control: LengthControl | None, win_rate: float | None) -> tuple[str, ...]:
@@ -130,8 +130,8 @@ Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
 
 # What AlpacaEval's ``weighted_alpaca_eval_gpt4_turbo`` asks for.
 TOP_LOGPROBS = 5
+# Tokens for a judge that reasons, or answers in words.
 LONG_REPLY = 4096
-"""Tokens for a judge that reasons, or answers in words."""
 
 # AlpacaEval's preference is 1 for the baseline and 2 for the model.
 DRAW = 1.5

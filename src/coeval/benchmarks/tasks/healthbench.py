@@ -20,8 +20,8 @@ from coeval.benchmarks.run.judgment_outcomes import settle
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.judging.verdict import parse_criteria_met
 
+# Examples behind the published scores; HealthBench Hard and Consensus are other selections.
 PUBLISHED_EXAMPLES = 5000
-"""Examples behind the published scores; HealthBench Hard and Consensus are other selections."""
 
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
 # Tags by their prefix; the others stand together in ``tags``.

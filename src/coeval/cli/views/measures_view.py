@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 # --- Label accuracy on a terminal
 
 NO_LABEL = "no label"
+# Of a label, up to which a table of all of them against each other can be read.
 MOST_VALUES = 12
-"""Of a label, up to which a table of all of them against each other can be read."""
 # Rows of a screen; the commonest confusions come first.
 _MOST_MISTAKES = 20
 _NOTHING = "–"

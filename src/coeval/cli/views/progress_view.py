@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 # Figures that change faster cannot be read, and each frame costs CPU of the run.
 FRAMES_PER_S = 5
+# Seconds between plain lines: few at first, then more, so that the log of a long run stays readable.
 FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
-"""Seconds between plain lines: few at first, then more, so that the log of a long run stays readable."""
 
 # A wider bar says no more; one of fewer than four cells shows no progress.
 WIDEST_BAR, NARROWEST_BAR = 24, 4

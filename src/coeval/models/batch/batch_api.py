@@ -138,8 +138,8 @@ class BatchApi(Protocol):
 
 T = TypeVar("T")
 
+# How far a host's clock may differ from ours.
 CLOCKS_APART_S: Final = 3600.0
-"""How far a host's clock may differ from ours."""
 # Entries of one page of a list of jobs: OpenAI's maximum, which the others take too.
 PAGE: Final = 100
 # A hundred thousand jobs of one account; a list that never ends must not hold a start for ever.

@@ -74,11 +74,11 @@ async def _write(response: aiohttp.ClientResponse, into: Path) -> None:
                 raise store_error("write to", into, error) from error
 
 
+# A host that says nothing for so long, once all has been sent, is given up: some read a large file first.
 SILENCE_S: Final = 300.0
-"""A host that says nothing for so long, once all has been sent, is given up: some read a large file first."""
+# A request and its answer take no longer, though both arrive byte by byte: the largest files, of 2 GB, take
+# so long at 1.1 Mbit/s.
 LONGEST_EXCHANGE_S: Final = 4 * 3600.0
-"""A request and its answer take no longer, though both arrive byte by byte: the largest files, of 2 GB, take
-so long at 1.1 Mbit/s."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"

@@ -47,9 +47,9 @@ from coeval.store.jsonl import store_error
 
 # --- Amazon S3 objects, by REST and signed requests
 
+# A larger object is sent in parts of this size, each signed and repeated by itself. S3 takes 10,000 parts, of
+# 5 MiB at least.
 PART_BYTES: Final = 16 << 20
-"""A larger object is sent in parts of this size, each signed and repeated by itself. S3 takes 10,000 parts,
-of 5 MiB at least."""
 _BUCKET = re.compile(r"(?:s3://)?([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[\w.-]+)*)/?", re.ASCII)
 
 

@@ -160,9 +160,9 @@ def int64(told: str | int) -> int | None:
 
 # Google takes 20 MB in the call itself; what wraps the lines must fit beside them.
 INLINE_BYTES: Final = 16_000_000
+# Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
+# piece too, may be as long as they get.
 INLINE_REQUESTS: Final = 100
-"""Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
-piece too, may be as long as they get."""
 # Jobs are listed with the answers that came back in one piece.
 _PAGE = 10
 # Levels of a JSON text. Answers have some 20; the decoder gives up between 500 and 1,000.

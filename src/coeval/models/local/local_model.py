@@ -104,8 +104,8 @@ INSTALL = (
     "pip install '.[huggingface]' in CoEval's folder (transformers), or pip install vllm (faster on a GPU; "
     "see its guide for the build that fits your CUDA)"
 )
+# How long a first request waits for others to be answered with it.
 GATHER_S = 0.005
-"""How long a first request waits for others to be answered with it."""
 # One of these makes a folder a model: as transformers, Mistral and PEFT save them.
 _CONFIGURATIONS = ("config.json", "params.json", "adapter_config.json")
 

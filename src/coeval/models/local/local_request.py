@@ -28,8 +28,8 @@ __all__ = [
 FOUR_BITS = "load_in_4bit"
 """The option that keeps a model's weights in 4 bits."""
 
+# The limit of an answer where the request sets none.
 USUAL_TOKENS = 2048
-"""The limit of an answer where the request sets none."""
 
 
 class Drawing(msgspec.Struct, frozen=True, kw_only=True):

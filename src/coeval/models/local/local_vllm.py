@@ -13,8 +13,8 @@ from coeval.models.local.local_request import FOUR_BITS, Ended, LocalRequest, Pr
 
 __all__ = ["VllmEngine"]
 
+# Handed over and not ended. vLLM keeps its own queue; more would only wait there, out of order.
 MOST_REQUESTS = 4096
-"""Handed over and not ended. vLLM keeps its own queue; more would only wait there, out of order."""
 
 
 class VllmEngine:

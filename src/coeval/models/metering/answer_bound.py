@@ -31,8 +31,8 @@ _ANSWERS = frozenset({"n", "best_of", "candidateCount", "candidate_count", "num_
 _GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig", "options"})
 
 
+# Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both.
 NO_LIMIT = (-1, -2)
-"""Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both."""
 
 
 def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:

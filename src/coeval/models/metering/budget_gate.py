@@ -22,10 +22,10 @@ from coeval.models.metering.account_file import AccountFile, ModelAccount, Spent
 
 # --- Budget
 
+# Requests of batch jobs whose money is waited for: what fewer leave pays for jobs of one or two each.
 WORTH_A_JOB = 20
-"""Requests of batch jobs whose money is waited for: what fewer leave pays for jobs of one or two each."""
+# The part of a budget that batch jobs hold, below which nobody waits for it.
 WORTH_A_WAIT = 0.1
-"""The part of a budget that batch jobs hold, below which nobody waits for it."""
 
 
 class SpendingLimit(NamedTuple):
@@ -166,9 +166,9 @@ class Budget:
         )
 
 
+# A block is such a part of a budget; without one it is as much as is on its way, so that writes stay few
+# beside requests and a crash leaves little that is only perhaps spent.
 BLOCKS = 128
-"""A block is such a part of a budget; without one it is as much as is on its way, so that writes stay few
-beside requests and a crash leaves little that is only perhaps spent."""
 
 
 class Held(Enum):

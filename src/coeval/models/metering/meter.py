@@ -84,9 +84,9 @@ def priced(usage: Usage, price: Price | None) -> Usage:
 
 _HOSTS_WORD = "what the host says an answer cost"
 
+# What a host may add to a prompt, at most: the marks of its template, and what it tells the model of the
+# date, of tools and of schemas (some 350 tokens where it is most).
 FRAMING_TOKENS = 1024
-"""What a host may add to a prompt, at most: the marks of its template, and what it tells the model of the
-date, of tools and of schemas (some 350 tokens where it is most)."""
 
 
 class Meter:

@@ -15,10 +15,10 @@ from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
 from coeval.models.metering.meter import Meter, Reservation
 
+# So many 401, 403 or 404 in a row, with no answer before them, end a model.
 REFUSALS_TO_STOP = 3
-"""So many 401, 403 or 404 in a row, with no answer before them, end a model."""
+# So many 401 in a row end a model that has answered: its key is no longer good.
 DENIALS_TO_STOP = 20
-"""So many 401 in a row end a model that has answered: its key is no longer good."""
 
 
 class Admission:

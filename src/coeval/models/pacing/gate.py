@@ -6,8 +6,8 @@ from coeval.models.pacing.throttle import Turn
 
 # --- Pace, and gaps after refusals
 
+# Seconds between two requests to a host that refuses everything.
 LONGEST_GAP_S = 1.0
-"""Seconds between two requests to a host that refuses everything."""
 # What the first refusal costs at least: the order of one round trip to a host nearby.
 _SHORTEST_GAP_S = 0.01
 # Half the shortest gap: below it the event loop's own delays are as large.

@@ -94,8 +94,8 @@ _log = logging.getLogger(__name__)
 
 # 200 requests a second: far above what hosts grant one key, below what a small one drowns in.
 DEFAULT_INTERVAL_S = 0.005
+# A moment may be used so much later: so many seconds' worth may go at once.
 BURST_S = 0.1
-"""A moment may be used so much later: so many seconds' worth may go at once."""
 # A process that ends wastes no more; the file is locked 20 times a second at most, not per request.
 _LEASE_S = 0.05
 # An hour between requests: beyond, it is a mistyped number.

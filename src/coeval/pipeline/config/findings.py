@@ -17,8 +17,8 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
 
 
+# Findings of a file that are shown; who mends these sees the next ones.
 MOST_SHOWN = 100
-"""Findings of a file that are shown; who mends these sees the next ones."""
 
 # Shorter stems ("id", "max") are part of too many keys to mean one.
 _SHORTEST_STEM = 4

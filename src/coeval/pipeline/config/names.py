@@ -12,8 +12,8 @@ from coeval.pipeline.config.findings import Finding, KeyPath
 from coeval.store.rundir import RunDir
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+# Bytes. File systems take 255; replacing a file needs a temporary one, whose name is longer by up to 16.
 LONGEST_FILE_NAME = 239
-"""Bytes. File systems take 255; replacing a file needs a temporary one, whose name is longer by up to 16."""
 
 
 def name_rules(draft: Draft) -> Iterator[Finding]:

@@ -18,8 +18,8 @@ from coeval.tables.table_source import SourceChoice, TableSource
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w ./-]*")
 _WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "~"}
+# Labels that a prompt names: about a thousand tokens, in every request.
 MOST_NAMED = 300
-"""Labels that a prompt names: about a thousand tokens, in every request."""
 
 _MODELS = """\
 # Written by `coeval ingest`; docs/configuration.md explains each key.

@@ -117,8 +117,8 @@ def _run(program: str, source: Path, printed: Path, profile: Path) -> str:
     return ended.stderr
 
 
+# Of a table; who wants the others takes the page or the workbook.
 MOST_ROWS = 60
-"""Of a table; who wants the others takes the page or the workbook."""
 
 
 def paper_page(report: Report) -> bytes:

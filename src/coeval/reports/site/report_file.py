@@ -26,8 +26,8 @@ from coeval.store.jsonl import store_error, write_bytes_atomic
 __all__ = ["PAGE", "write_comparison", "write_report"]
 
 PAGE = "report.html"
+# Compressed: so much of a page is items.
 ITEM_BYTES = 600_000
-"""Compressed: so much of a page is items."""
 
 
 def write_report(folder: Path, out: Path, options: RobustOptions | None = None) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from coeval.store.rundir import now, refuse_foreign
 __all__ = ["LONGEST_NOTE", "MARKS", "MarkedItem", "add_mark", "read_marks"]
 
 MARKS = "marks.jsonl"
+# Characters.
 LONGEST_NOTE = 10_000
-"""Characters."""
 
 
 class MarkedItem(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -24,8 +24,8 @@ from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
 # Rows in memory at a time: some tens of megabytes of long answers.
 PAGE = 2_000
+# Rows of a sheet of records; a program that opens texts of more would stall.
 MOST_RECORDS = 100_000
-"""Rows of a sheet of records; a program that opens texts of more would stall."""
 
 ERROR = "error.kind AS kind, error.message AS message"
 ERROR_TYPE = "STRUCT(kind VARCHAR, message VARCHAR)"

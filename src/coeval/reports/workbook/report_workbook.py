@@ -19,8 +19,8 @@ SHOWN = "shown"
 """A column that holds a measure in the same unit for all rows, whatever theirs are."""
 # More bars than that have labels nobody can read at a chart's height.
 _MOST_BARS = 40
+# Pixels: the width of a chart, the height of a bar, and of all else.
 _WIDTH, _STEP, _REST = 620, 26, 90
-"""Pixels: the width of a chart, the height of a bar, and of all else."""
 
 
 def add_chart(book: WorkbookFile, written: WrittenSheet, table: ReportTable) -> None:

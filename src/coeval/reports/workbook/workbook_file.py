@@ -26,8 +26,8 @@ from coeval.store.jsonl import replaced_whole
 
 # --- Foreign text in cells
 
+# UTF-16 units of a cell, beyond which Excel calls a file damaged.
 LONGEST = 32_767
-"""UTF-16 units of a cell, beyond which Excel calls a file damaged."""
 _TURNING = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\ufffe\uffff"
 )
@@ -145,12 +145,12 @@ def number_format(kind: ColumnKind) -> str:
     return _FORMATS[kind]
 
 
+# Of a sheet, below its headings; two more hold its note.
 MOST_ROWS = 1_048_573
-"""Of a sheet, below its headings; two more hold its note."""
+# Characters of long texts in all sheets together; later ones are cut to ``SHORT``.
 MOST_TEXT = 100_000_000
-"""Characters of long texts in all sheets together; later ones are cut to ``SHORT``."""
+# Characters of a text that never count as long.
 SHORT = 300
-"""Characters of a text that never count as long."""
 # Characters: headings of a word, and texts of which the beginning shows.
 _NARROWEST, _WIDEST = 8, 60
 # Rows that a column's width is made for.

@@ -16,8 +16,8 @@ from coeval.simulation.server.chat import Count, Stops, usage_body
 from coeval.simulation.server.events import Refusal, Timed, tokens
 from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN, token_logprobs
 
+# OpenAI's default of max_tokens.
 DEFAULT_LIMIT = 16
-"""OpenAI's default of max_tokens."""
 # A bound on what one request makes the server write; clients batch some dozens of prompts.
 MOST_ANSWERS = 2048
 

@@ -189,23 +189,23 @@ def _may_be_billed(outcome: BatchOutcome) -> bool:
 
 _log = logging.getLogger("coeval")
 
+# Times that a job is looked for whose id was lost, before it is submitted anew: lists lag.
 LOOKS = 6
-"""Times that a job is looked for whose id was lost, before it is submitted anew: lists lag."""
 # Failures in a row: a host's bad hours pass, and a refusal for good is left to the next start.
 SUBMISSIONS = 20
+# Looks at results that are fewer than their provider counts, or cannot be had: some five minutes at the usual
+# pace, which is more than any list lags behind.
 COLLECTIONS = 10
-"""Looks at results that are fewer than their provider counts, or cannot be had: some five minutes at the
-usual pace, which is more than any list lags behind."""
+# Looks in a row that may fail before a job is left to the next start: an hour at the usual pace, so that a
+# network may be away for a while.
 LOST_LOOKS = 60
-"""Looks in a row that may fail before a job is left to the next start: an hour at the usual pace, so that a
-network may be away for a while."""
+# A job that has not ended so long after it was submitted is left to the next start. No provider promises more
+# than 96 hours (Vertex AI: 72 of waiting, 24 of work); Azure OpenAI promises nothing.
 LONGEST_JOB_S = 7 * 86_400.0
-"""A job that has not ended so long after it was submitted is left to the next start. No provider promises
-more than 96 hours (Vertex AI: 72 of waiting, 24 of work); Azure OpenAI promises nothing."""
+# A look that has shown nothing new is written down so long after the one before; the last one at the end.
 LOOK_WRITTEN_S = 5.0
-"""A look that has shown nothing new is written down so long after the one before; the last one at the end."""
+# Pauses after which a job that was turned away for others is tried again, if these have not ended before.
 LONGEST_PUT_OFF = 20
-"""Pauses after which a job that was turned away for others is tried again, if these have not ended before."""
 
 
 class JobEnd(Enum):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchQueue", "Source"]
 
+# Replies that were refused, or could not be read, of which so many a round are asked for again live: fewer
+# are not worth another job.
 LIVE_AGAIN = 20
-"""Replies that were refused, or could not be read, of which so many a round are asked for again live: fewer
-are not worth another job."""
 
 
 @dataclass(frozen=True, slots=True)
