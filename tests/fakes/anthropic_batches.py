@@ -7,7 +7,6 @@ results come in any order, and nothing of ours is stored but the custom ids, tol
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 import time
@@ -21,8 +20,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from aiohttp import web
 
-from fakes.anthropic_messages import AnthropicServer, Error, Spoken, error_answer, error_body, serving
+from fakes.anthropic_messages import AnthropicServer, Error, Spoken, error_answer, error_body
 from fakes.batch_jobs import GivesResults, Watch
+from fakes.scripted import cut, serving
 
 __all__ = ["Batch", "BatchServer", "Fate", "batch_fake"]
 
@@ -55,7 +55,7 @@ class BatchServer(GivesResults, AnthropicServer):
     """A running host with batches. ``fate`` says what becomes of a request, by its parameters; ``polls`` is
     how often a new batch is asked for until it ends (None: not before `end`); ``losses`` are the connections
     that are cut at the next creations; for ``hidden`` lists a new batch is not among them; the host's clock
-    is ``clock_ahead_s`` ahead of ours. ``bodies`` are those of the creations that came, refused ones too;
+    is ``clock_ahead_s`` ahead of ours. ``creations`` are the bodies of those that came, refused ones too;
     ``watch`` is told of each request for a batch, as that of a `BatchingHost` is."""
 
     fate: Callable[[dict[str, Any]], Fate] = lambda _: Spoken()
@@ -66,7 +66,7 @@ class BatchServer(GivesResults, AnthropicServer):
     hidden: int = 0
     clock_ahead_s: float = 0.0
     batches: dict[str, Batch] = field(default_factory=dict)
-    bodies: list[bytes] = field(default_factory=list)
+    creations: list[bytes] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     results_at: str = ""
     watch: Watch | None = None
@@ -81,6 +81,7 @@ class BatchServer(GivesResults, AnthropicServer):
             web.delete("/v1/messages/batches/{id}", self.delete),
             web.post("/v1/messages/batches/{id}/cancel", self._watched("cancel", self.cancel)),
             web.get("/v1/messages/batches/{id}/results", self._watched("download", self.results)),
+            *super().routes(),
         ]
 
     def _watched(self, kind: str, carry_out: Handler) -> Handler:
@@ -98,13 +99,13 @@ class BatchServer(GivesResults, AnthropicServer):
         body = await self._received(request)
         if isinstance(body, Error):
             return error_answer(body)
-        self.bodies.append(body)
+        self.creations.append(body)
         asked = self.denial(request) or self._requests(body)
         if isinstance(asked, Error):
             return error_answer(asked)
         loss = self.losses.popleft() if self.losses else None
         if loss == "before":
-            return _cut(request)
+            return cut(request)
         made = Batch(
             f"msgbatch_{len(self.batches) + 1:05d}",
             asked,
@@ -116,7 +117,7 @@ class BatchServer(GivesResults, AnthropicServer):
         self._lists_left[made.id] = self.hidden
         if loss == "belied":
             return error_answer(Error(400, "The request could not be read."))
-        return _cut(request) if loss == "after" else self._told(made)
+        return cut(request) if loss == "after" else self._told(made)
 
     async def retrieve(self, request: web.Request) -> web.Response:
         found = self._found(request)
@@ -281,12 +282,6 @@ def _time(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _cut(request: web.Request) -> web.Response:
-    assert isinstance(request.transport, asyncio.Transport)
-    request.transport.abort()
-    return web.Response()
-
-
 @asynccontextmanager
 async def batch_fake(
     keys: Iterable[str] | None = None, models: Iterable[str] | None = None
@@ -297,5 +292,5 @@ async def batch_fake(
         keys=None if keys is None else frozenset(keys),
         models=None if models is None else tuple(models),
     )
-    async with serving(server, server.routes()):
+    async with serving(server):
         yield server

@@ -11,24 +11,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, assert_never
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from aiohttp import web
 
 from fakes.anthropic_request import VERSIONS, cache_floor, misfit_of, passages
-from fakes.openai_chat import Asked, Broken, Raw
+from fakes.scripted import Broken, Raw, Refusal, ScriptedHost, serving
 
-__all__ = [
-    "AnthropicServer",
-    "Behaviour",
-    "Error",
-    "Spoken",
-    "anthropic_fake",
-    "error_answer",
-    "error_body",
-    "serving",
-]
+__all__ = ["AnthropicServer", "Behaviour", "Error", "Spoken", "anthropic_fake", "error_answer", "error_body"]
 
 CHARS_PER_TOKEN = 4
 
@@ -73,57 +64,47 @@ _KINDS = {
 
 
 @dataclass
-class AnthropicServer:
-    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones too.
-    Requests are answered by the script first, then by ``reply``."""
+class AnthropicServer(ScriptedHost):
+    """A running fake; ``keys`` and ``models`` are those that are known (None: any). Requests are answered by
+    the script first, then by ``reply``."""
 
-    script: deque[Behaviour]
-    keys: frozenset[str] | None
-    models: tuple[str, ...] | None
+    keys: frozenset[str] | None = None
+    models: tuple[str, ...] | None = None
     reply: Callable[[dict[str, Any]], Behaviour] = lambda _: Spoken()
-    url: str = ""
-    asked: list[Asked] = field(default_factory=list)
     pages: list[str] = field(default_factory=list)
     _kept: set[str] = field(default_factory=set)
-    _released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def release(self) -> None:
-        """Let every request that hangs go on to a good answer."""
-        self._released.set()
+    usual: ClassVar[Behaviour] = Spoken()
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-        try:
-            body = msgspec.json.decode(content, type=dict[str, Any])
-        except msgspec.DecodeError:
-            return error_answer(Error(400, "The request body is not valid JSON."))
-        self.asked.append(Asked(request.headers, body, request.path))
-        refusal = self.denial(request) or self.refusal_of(body, request.headers["anthropic-version"])
-        if refusal is not None:
-            return error_answer(refusal)
-        behaviour = self.script.popleft() if self.script else self.reply(body)
-        match behaviour:
-            case Spoken():
-                return await self._speak(body, behaviour)
-            case Error():
-                return error_answer(behaviour)
-            case Raw():
-                return web.Response(
-                    body=behaviour.body, status=behaviour.status, content_type=behaviour.content_type
-                )
-            case Broken.RESET:
-                return _cut(request)
-            case Broken.TORN:
-                torn = web.StreamResponse(headers={"Content-Length": "1000"})
-                await torn.prepare(request)
-                await torn.write(b'{"content": [')
-                _cut(request)
-                return torn
-            case Broken.HANG:
-                await self._released.wait()
-                return await self._speak(body, Spoken())
-            case _:
-                assert_never(behaviour)
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/v1/messages", self.handle), web.get("/v1/models", self.list_models)]
+
+    def answer_to(self, body: dict[str, Any]) -> Behaviour:
+        return self.reply(body)
+
+    def check(self, request: web.Request, content: bytes, body: dict[str, Any]) -> None:
+        if (why := self.denial(request)) or (
+            why := self.refusal_of(body, request.headers["anthropic-version"])
+        ):
+            raise Refusal(why)
+
+    def no_json(self) -> Behaviour:
+        return Error(400, "The request body is not valid JSON.")
+
+    async def _behave(
+        self, request: web.Request, behaviour: Any, body: Mapping[str, Any]
+    ) -> web.StreamResponse:
+        if not isinstance(behaviour, Spoken):
+            return await super()._behave(request, behaviour, body)
+        message = self.message(dict(body), behaviour)  # by what the cache held when it was asked
+        await asyncio.sleep(behaviour.delay_s)
+        self.keep(dict(body))
+        return web.json_response(message, headers=behaviour.headers)
+
+    def behave(self, behaviour: Any, body: dict[str, Any]) -> web.Response:
+        if isinstance(behaviour, Error):
+            return error_answer(behaviour)
+        return web.json_response(self.message(body, behaviour), headers=behaviour.headers)
 
     async def list_models(self, request: web.Request) -> web.Response:
         """Two models a page, or as many as are asked for: the real default is 20."""
@@ -173,12 +154,6 @@ class AnthropicServer:
         if version not in VERSIONS:
             return Error(400, f'anthropic-version: "{version}" is not a valid version')
         return None
-
-    async def _speak(self, body: dict[str, Any], spoken: Spoken) -> web.Response:
-        message = self.message(body, spoken)
-        await asyncio.sleep(spoken.delay_s)
-        self.keep(body)
-        return web.json_response(message, headers=spoken.headers)
 
     def keep(self, body: dict[str, Any]) -> None:
         """Have the cache hold what a request that was answered marks."""
@@ -250,12 +225,6 @@ def error_body(error: Error) -> dict[str, Any]:
     return {"type": "error", "error": problem, "request_id": "req_1"}
 
 
-def _cut(request: web.Request) -> web.Response:
-    assert isinstance(request.transport, asyncio.Transport)
-    request.transport.abort()
-    return web.Response()
-
-
 @asynccontextmanager
 async def anthropic_fake(
     *script: Behaviour,
@@ -263,31 +232,13 @@ async def anthropic_fake(
     models: Iterable[str] | None = None,
     always: Behaviour | None = None,
 ) -> AsyncIterator[AnthropicServer]:
-    """Serve on loopback; ``keys`` and ``models`` are those that are known (None: any). What is asked beyond
-    the script is answered ``always`` so."""
+    """Serve on loopback, with the fields of `AnthropicServer`. What is asked beyond the script is answered
+    ``always`` so."""
     server = AnthropicServer(
-        script=deque(script),
+        deque(script),
         keys=None if keys is None else frozenset(keys),
         models=None if models is None else tuple(models),
         reply=lambda _: always or Spoken(),
     )
     async with serving(server):
         yield server
-
-
-@asynccontextmanager
-async def serving(server: AnthropicServer, routes: Iterable[web.RouteDef] = ()) -> AsyncIterator[None]:
-    """Serve on loopback, ``routes`` besides."""
-    app = web.Application(client_max_size=1 << 25)
-    app.router.add_post("/v1/messages", server.answer)
-    app.router.add_get("/v1/models", server.list_models)
-    app.add_routes(routes)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        yield
-    finally:
-        server.release()
-        await runner.cleanup()

@@ -4,18 +4,18 @@ items carried out one by one, answers that are lost, listings that lag behind.""
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from fakes.openai_chat import Asked, Broken
-from fakes.scripted import Behaviour, Refusal, ScriptedHost
+from fakes.scripted import Asked, Behaviour, Broken, Refusal, ScriptedHost
 
 __all__ = [
     "DAMAGES",
@@ -132,6 +132,58 @@ class BatchingHost(GivesResults, ScriptedHost):
     heard: list[str] = field(default_factory=list)
     cancelled: str = ""
 
+    ended: ClassVar[frozenset[str]] = frozenset()
+    """The states that a job does not leave."""
+
+    @abstractmethod
+    def admit(self, request: web.Request, content: bytes) -> None:
+        """Raise the `Refusal` of whoever may not ask."""
+
+    @abstractmethod
+    def job_of(self, request: web.Request) -> FakeJob:
+        """The job that a request names."""
+
+    @abstractmethod
+    def seen(self, job: FakeJob, state: str) -> web.Response:
+        """A job as it is told in a state."""
+
+    @abstractmethod
+    def over(self, job: FakeJob) -> Behaviour:
+        """The refusal to cancel a job that has ended."""
+
+    def cancelling(self, job: FakeJob) -> web.Response:
+        """The answer to whoever cancels a job."""
+        return web.json_response({})
+
+    async def called(
+        self, kind: str, request: web.Request, carry_out: Callable[[bytes], web.StreamResponse]
+    ) -> web.StreamResponse:
+        """The answer to a request of a kind, whose body ``carry_out`` is given."""
+        content = await request.read()
+
+        def admitted() -> web.StreamResponse:
+            self.admit(request, content)
+            return carry_out(content)
+
+        return await self.answered(kind, request, admitted)
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        def found(_: bytes) -> web.Response:
+            job = self.job_of(request)
+            return self.seen(job, self.looked_at(job))
+
+        return await self.called("get", request, found)
+
+    async def cancel(self, request: web.Request) -> web.StreamResponse:
+        def cancelled(_: bytes) -> web.Response:
+            job = self.job_of(request)
+            if self.shown(job) in self.ended:
+                raise Refusal(self.over(job))
+            job.ended_by = self.cancelled
+            return self.cancelling(job)
+
+        return await self.called("cancel", request, cancelled)
+
     def trouble(self, kind: str) -> Behaviour | None:
         """What becomes of this request, if anything is planned for its kind."""
         self.heard.append(kind)
@@ -185,6 +237,20 @@ class BatchingHost(GivesResults, ScriptedHost):
         state = self.states[min(job.looks, len(self.states) - 1)]
         job.looks += 1
         return job.ended_by or state
+
+    def shown(self, job: FakeJob) -> str:
+        """The state that a job showed last."""
+        return job.ended_by or self.states[min(max(job.looks - 1, 0), len(self.states) - 1)]
+
+    def page(
+        self, jobs: Sequence[FakeJob], query: Mapping[str, str], usual: int, names: tuple[str, str]
+    ) -> tuple[Sequence[FakeJob], dict[str, Any]]:
+        """A page of jobs, and the token of the next by its name; ``names`` are those of token and size."""
+        token, size = names
+        start = int(query.get(token, 0))
+        end = start + int(query.get(size, usual))
+        following = "nextToken" if token == "nextToken" else "nextPageToken"
+        return jobs[start:end], {following: str(end)} if end < len(jobs) else {}
 
     def newest_first(self) -> list[FakeJob]:
         """The newest first; without the last one while the listing lags."""

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import botocore.session
@@ -29,7 +29,6 @@ __all__ = ["BedrockBatchHost", "fake_bedrock_batches"]
 
 _ACCOUNT = "123456789012"
 _URI = re.compile(r"s3://([a-z0-9.-]+)/(.*)")
-_ENDED = {"Completed", "PartiallyCompleted", "Failed", "Stopped", "Expired"}
 
 
 @cache
@@ -50,30 +49,27 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
     failed_with: str = "The service role may not read the input."
     tokens: dict[str, str] = field(default_factory=dict)
     s3: S3Host = field(default_factory=lambda: S3Host({}))
+    cancelled: str = "Stopped"
+
+    ended: ClassVar[frozenset[str]] = frozenset(
+        {"Completed", "PartiallyCompleted", "Failed", "Stopped", "Expired"}
+    )
 
     def routes(self) -> list[web.RouteDef]:
         return [
             web.post("/model-invocation-job", self.create),
             web.get("/model-invocation-jobs", self.list),
             web.get("/model-invocation-job/{id:.+}", self.get),
-            web.post("/model-invocation-job/{id:.+}/stop", self.stop),
+            web.post("/model-invocation-job/{id:.+}/stop", self.cancel),
             *super().routes(),
         ]
 
-    async def _called(self, kind: str, request: web.Request, carry_out: Any) -> web.StreamResponse:
-        content = await request.read()
-
-        def checked() -> web.StreamResponse:
-            why = self._stranger(request, content)
-            if why is not None:
-                raise Refusal(why)
-            told: web.StreamResponse = carry_out(content)
-            return told
-
-        return await self.answered(kind, request, checked)
+    def admit(self, request: web.Request, content: bytes) -> None:
+        if (why := self._stranger(request, content)) is not None:
+            raise Refusal(why)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        return await self._called("create", request, self._create)
+        return await self.called("create", request, self._create)
 
     def _create(self, content: bytes) -> web.Response:
         asked = json.loads(content)
@@ -120,15 +116,10 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
                 (json.dumps([record["recordId"], body]), *self.carry_out(f"/{model}", body, fault))
             )
 
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        def found(_: bytes) -> web.Response:
-            job = self._job(request)
-            state = self.looked_at(job)
-            if state in _ENDED and state != "Failed":
-                self._write(job)
-            return web.json_response(self._summary(job, state))
-
-        return await self._called("get", request, found)
+    def seen(self, job: FakeJob, state: str) -> web.Response:
+        if state in self.ended and state != "Failed":
+            self._write(job)
+        return web.json_response(self._summary(job, state))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         def page(_: bytes) -> web.Response:
@@ -136,30 +127,19 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
             known = {"nameContains", "submitTimeAfter", "maxResults", "nextToken", "sortBy", "sortOrder"}
             if set(query) - known:
                 raise Refusal(Fault(400, "1 validation error detected"))
-            jobs = [job for job in self.newest_first() if query.get("nameContains", "") in job.name]
-            start, size = int(query.get("nextToken", 0)), int(query.get("maxResults", 10))
-            shown = [self._summary(job, self._shown(job)) for job in jobs[start : start + size]]
-            told: dict[str, Any] = {"invocationJobSummaries": shown}
-            if start + size < len(jobs):
-                told["nextToken"] = str(start + size)
+            jobs: Sequence[FakeJob] = [
+                job for job in self.newest_first() if query.get("nameContains", "") in job.name
+            ]
+            jobs, told = self.page(jobs, query, 10, ("nextToken", "maxResults"))
+            told["invocationJobSummaries"] = [self._summary(job, self.shown(job)) for job in jobs]
             return web.json_response(told)
 
-        return await self._called("list", request, page)
+        return await self.called("list", request, page)
 
-    async def stop(self, request: web.Request) -> web.StreamResponse:
-        def stopped(_: bytes) -> web.Response:
-            job = self._job(request)
-            if self._shown(job) in _ENDED:
-                raise Refusal(Fault(409, "The job cannot be stopped now.", "ConflictException"))
-            job.ended_by = "Stopped"
-            return web.json_response({})
+    def over(self, job: FakeJob) -> Behaviour:
+        return Fault(409, "The job cannot be stopped now.", "ConflictException")
 
-        return await self._called("cancel", request, stopped)
-
-    def _shown(self, job: FakeJob) -> str:
-        return job.ended_by or self.states[min(max(job.looks - 1, 0), len(self.states) - 1)]
-
-    def _job(self, request: web.Request) -> FakeJob:
+    def job_of(self, request: web.Request) -> FakeJob:
         """By the id or the ARN, which is quoted."""
         named = unquote(request.raw_path.removeprefix("/model-invocation-job/").removesuffix("/stop"))
         job = self.jobs.get(named.rpartition("/")[2])
@@ -179,7 +159,7 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
             "submitTime": f"2026-11-22T16:00:{job.made % 60:02d}.123Z",
             **{name: value for name, value in job.body.items() if name != "tags"},
         }
-        if state in _ENDED:
+        if state in self.ended:
             failed = sum(status != 200 for _, status, _ in job.items)
             told |= {
                 "totalRecordCount": job.total,

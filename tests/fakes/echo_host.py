@@ -15,6 +15,7 @@ from aiohttp import web
 from coeval.core.model import ModelSpec
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
+from fakes.scripted import listening
 
 __all__ = ["EchoHost", "echo_host"]
 
@@ -69,14 +70,9 @@ async def echo_host(names: list[str], encode: Callable[[str], str]) -> AsyncIter
     models = [SimulatedModel(ModelSpec(name=name, interface="simulated", model=name)) for name in names]
     app = make_app(models)
     app.middlewares.append(gossiping)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with listening(app) as url:
+        host.url = f"{url}/v1"
         yield host
-    finally:
-        await runner.cleanup()
 
 
 def _echo(request: web.Request, body: bytes, encode: Callable[[str], str], host: EchoHost) -> str:

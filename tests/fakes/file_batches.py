@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, ClassVar, NamedTuple
@@ -80,17 +80,11 @@ class FileBatchHost(BatchingHost, ShapedHost):
     def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         """A file as the host describes it."""
 
-    async def called(
-        self, kind: str, request: web.Request, carry_out: Callable[[], web.StreamResponse]
-    ) -> web.StreamResponse:
-        def checked() -> web.StreamResponse:
-            if (fault := self.no_access(request)) is not None:
-                raise Refusal(fault)
-            if not (self.rules.query or {}).items() <= dict(request.query).items():
-                raise Refusal(Told(404, "Resource not found"))
-            return carry_out()
-
-        return await self.answered(kind, request, checked)
+    def admit(self, request: web.Request, content: bytes) -> None:
+        if (fault := self.no_access(request)) is not None:
+            raise Refusal(fault)
+        if not (self.rules.query or {}).items() <= dict(request.query).items():
+            raise Refusal(Told(404, "Resource not found"))
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
         fields: dict[str, bytes] = {}
@@ -99,7 +93,12 @@ class FileBatchHost(BatchingHost, ShapedHost):
             assert isinstance(part, BodyPartReader)
             fields[part.name or ""] = bytes(await part.read())
             name = part.filename or name
-        return await self.called("upload", request, lambda: self._upload(fields, name))
+
+        def uploaded() -> web.Response:
+            self.admit(request, b"")
+            return self._upload(fields, name)
+
+        return await self.answered("upload", request, uploaded)
 
     def _upload(self, fields: Mapping[str, bytes], name: str) -> web.Response:
         odd = fields.keys() - {"purpose", "file"} - self.form_fields
@@ -117,14 +116,14 @@ class FileBatchHost(BatchingHost, ShapedHost):
         return file
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
+        def told(_: bytes) -> web.Response:
             self.unready = max(0, self.unready - 1)
             return web.json_response(self.told_file(self.found_file(request), ready=not self.unready))
 
         return await self.called("file", request, told)
 
     async def content(self, request: web.Request) -> web.StreamResponse:
-        def downloaded() -> web.Response:
+        def downloaded(_: bytes) -> web.Response:
             file = self.found_file(request)
             ours = file.purpose == "batch"
             return web.Response(body=file.content) if ours else self.given_file(file.id, file.content)
@@ -137,14 +136,18 @@ class FileBatchHost(BatchingHost, ShapedHost):
             raise Refusal(Told(404, f"No such File object: {name}"))
         return self.files[name]
 
-    def found_job(self, request: web.Request) -> FakeJob:
+    def job_of(self, request: web.Request) -> FakeJob:
         name = request.match_info["id"]
         if name not in self.jobs:
             raise Refusal(Told(404, f"No batch found with id '{name}'."))
         return self.jobs[name]
 
-    def state_now(self, job: FakeJob) -> str:
-        return job.ended_by or self.states[min(job.looks, len(self.states) - 1)]
+    @abstractmethod
+    def told(self, job: FakeJob, state: str) -> dict[str, Any]:
+        """A job as the host describes it in a state."""
+
+    def seen(self, job: FakeJob, state: str) -> web.Response:
+        return web.json_response(self.told(job, state))
 
     def made(self, body: Mapping[str, Any], file: FakeFile) -> FakeJob:
         """A new job, its requests carried out at once; when that shows is another matter."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,7 +26,6 @@ __all__ = ["RPC_CODES", "GeminiBatchHost", "fake_gemini_batches"]
 
 RPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
 _LARGEST_BODY = 20 << 20
-_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"}
 _INLINED = b'"(the answers)"'
 
 
@@ -43,7 +42,9 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
     in_metadata: bool = True
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    model_path: ClassVar[str] = r"models/[\w.-]+"
+    cancelled: str = "CANCELLED"
+
+    ended: ClassVar[frozenset[str]] = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"})
 
     def routes(self) -> list[web.RouteDef]:
         version = "/{version:v1|v1beta}"
@@ -58,20 +59,12 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
             *super().routes(),
         ]
 
-    async def _called(
-        self, kind: str, request: web.Request, carry_out: Callable[[], web.StreamResponse]
-    ) -> web.StreamResponse:
-        def checked() -> web.StreamResponse:
-            self.check_caller(request)
-            return carry_out()
-
-        return await self.answered(kind, request, checked)
+    def admit(self, request: web.Request, content: bytes) -> None:
+        self.check_caller(request)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-        return await self._called(
-            "create", request, lambda: self._create(request.match_info["model"], content)
-        )
+        model = request.match_info["model"]
+        return await self.called("create", request, lambda content: self._create(model, content))
 
     def _create(self, model: str, content: bytes) -> web.Response:
         if len(content) > _LARGEST_BODY:
@@ -108,16 +101,9 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
             fault = None if misfit is None else Fault(400, misfit)
             job.items.append((key, *self.carry_out(f"/{model}", body, fault)))
 
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        def found() -> web.Response:
-            job = self._job(request)
-            return self._told(job, self._operation(job, self.looked_at(job)))
-
-        return await self._called("get", request, found)
-
-    def _told(self, job: FakeJob, operation: dict[str, Any]) -> web.Response:
+    def seen(self, job: FakeJob, state: str) -> web.Response:
         """An operation, the answers in it as they go out this time."""
-        whole = json.dumps(operation).encode()
+        whole = json.dumps(self._operation(job, state)).encode()
         if _INLINED not in whole:
             return web.Response(body=whole, content_type="application/json")
         inlined = [{**_outcome(item), "metadata": {"key": item[0]}} for item in job.items]
@@ -126,33 +112,20 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
         return web.Response(body=whole.replace(_INLINED, there), content_type="application/json")
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        def page() -> web.Response:
-            jobs = self.newest_first()
-            start, size = int(request.query.get("pageToken", 0)), int(request.query.get("pageSize", 50))
-            shown = [self._operation(job, self._shown(job)) for job in jobs[start : start + size]]
-            told: dict[str, Any] = {"operations": shown} if shown else {}
-            if start + size < len(jobs):
-                told["nextPageToken"] = str(start + size)
+        def page(_: bytes) -> web.Response:
+            jobs, told = self.page(self.newest_first(), request.query, 50, ("pageToken", "pageSize"))
+            if jobs:
+                told["operations"] = [self._operation(job, self.shown(job)) for job in jobs]
             return web.Response(
                 body=json.dumps(told).encode().replace(_INLINED, b"[]"), content_type="application/json"
             )
 
-        return await self._called("list", request, page)
+        return await self.called("list", request, page)
 
-    async def cancel(self, request: web.Request) -> web.StreamResponse:
-        def cancelled() -> web.Response:
-            job = self._job(request)
-            if self._shown(job) in _ENDED:
-                raise Refusal(Fault(400, "The job has ended.", "FAILED_PRECONDITION"))
-            job.ended_by = "CANCELLED"
-            return web.json_response({})
+    def over(self, job: FakeJob) -> Behaviour:
+        return Fault(400, "The job has ended.", "FAILED_PRECONDITION")
 
-        return await self._called("cancel", request, cancelled)
-
-    def _shown(self, job: FakeJob) -> str:
-        return job.ended_by or self.states[min(max(job.looks - 1, 0), len(self.states) - 1)]
-
-    def _job(self, request: web.Request) -> FakeJob:
+    def job_of(self, request: web.Request) -> FakeJob:
         job = self.jobs.get(request.match_info["id"])
         if job is None:
             raise Refusal(Fault(404, "Requested entity was not found."))
@@ -161,7 +134,7 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
     def _operation(self, job: FakeJob, state: str) -> dict[str, Any]:
         """Of google.longrunning, as this API fills it: what is known of the batch is its metadata."""
         failed = sum(status != 200 for _, status, _ in job.items)
-        done = len(job.items) if state in _ENDED else 0
+        done = len(job.items) if state in self.ended else 0
         stats = {
             "requestCount": job.total,
             "successfulRequestCount": done and len(job.items) - failed,
@@ -179,7 +152,7 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
             "name": f"batches/{job.id}",
         }
         operation: dict[str, Any] = {"name": f"batches/{job.id}", "metadata": metadata}
-        if state in _ENDED:
+        if state in self.ended:
             operation["done"] = True
         if state == "SUCCEEDED":
             output = self._output(job)
@@ -204,9 +177,7 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
         return {"responsesFile": name}
 
     async def start_upload(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-
-        def started() -> web.Response:
+        def started(content: bytes) -> web.Response:
             headers = request.headers
             if (headers.get("X-Goog-Upload-Protocol"), headers.get("X-Goog-Upload-Command")) != (
                 "resumable",
@@ -223,7 +194,7 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
             url = f"{self.url}/upload/v1beta/files/{upload}?upload_id={upload}&upload_protocol=resumable"
             return web.json_response({}, headers={"X-Goog-Upload-URL": url, "X-Goog-Upload-Status": "active"})
 
-        return await self._called("start upload", request, started)
+        return await self.called("start upload", request, started)
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
         """One piece of a file, or all of it."""
@@ -255,13 +226,13 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
         return await self.answered("upload", request, uploaded)
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        def downloaded() -> web.Response:
+        def downloaded(_: bytes) -> web.Response:
             name = f"files/{request.match_info['id']}"
             if request.query.get("alt") != "media" or not name.startswith("files/batch-"):
                 raise Refusal(Fault(400, "Only generated files can be downloaded."))
             return self.given_file(name, self.files[name])
 
-        return await self._called("download", request, downloaded)
+        return await self.called("download", request, downloaded)
 
 
 def _only(value: dict[str, Any], known: set[str], at: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from fakes.scripted import Behaviour, Refusal, serving
 
 __all__ = ["MistralBatchHost", "mistral_batches"]
 
-_ENDED = {"SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"}
 _FIELDS = {"input_files", "requests", "endpoint", "model", "agent_id", "metadata", "timeout_hours"}
 _FILTERS = {"page", "page_size", "model", "created_after", "created_by_me", "status", "order_by"}
 
@@ -36,6 +35,7 @@ class MistralBatchHost(FileBatchHost):
     most_requests: int = 1_000_000
     failed_on_the_way: bool = False
 
+    ended: ClassVar[frozenset[str]] = frozenset({"SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"})
     form_fields: ClassVar[frozenset[str]] = frozenset({"expiry", "visibility"})
 
     def job_routes(self) -> list[web.RouteDef]:
@@ -47,8 +47,7 @@ class MistralBatchHost(FileBatchHost):
         ]
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-        return await self.called("create", request, lambda: self._create(msgspec.json.decode(content)))
+        return await self.called("create", request, lambda body: self._create(msgspec.json.decode(body)))
 
     def _create(self, body: dict[str, Any]) -> web.Response:
         if (odd := next(iter(body.keys() - _FIELDS), None)) is not None:
@@ -63,7 +62,7 @@ class MistralBatchHost(FileBatchHost):
         if name not in self.files:
             raise Refusal(Told(404, f"No file matches the given query: {name}"))
         file = self.files[name]
-        pending = sum(job.total for job in self.jobs.values() if self.state_now(job) not in _ENDED)
+        pending = sum(job.total for job in self.jobs.values() if self.shown(job) not in self.ended)
         if pending + len(file.content.splitlines()) > self.most_requests:
             raise Refusal(Told(400, f"More than {self.most_requests} requests would be pending."))
         job = self.made({**body, "created_at": int(time.time())}, self._with_model(file, body["model"]))
@@ -79,15 +78,8 @@ class MistralBatchHost(FileBatchHost):
             lines.append(msgspec.json.encode({**asked, "body": {**asked["body"], "model": model}}))
         return file._replace(content=b"\n".join(lines))
 
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
-            job = self.found_job(request)
-            return web.json_response(self.told(job, self.looked_at(job)))
-
-        return await self.called("get", request, told)
-
     async def list(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
+        def told(_: bytes) -> web.Response:
             query = dict(request.query)
             wanted = {name: query.pop(name) for name in list(query) if name not in _FILTERS}
             since = query.get("created_after")
@@ -100,20 +92,16 @@ class MistralBatchHost(FileBatchHost):
             ]
             size, page = int(query.get("page_size", "100")), int(query.get("page", "0"))
             shown = jobs[page * size : (page + 1) * size]
-            data = [self.told(job, self.state_now(job)) for job in shown]
+            data = [self.told(job, self.shown(job)) for job in shown]
             return web.json_response({"object": "list", "total": len(jobs), "data": data})
 
         return await self.called("list", request, told)
 
-    async def cancel(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
-            job = self.found_job(request)
-            if self.state_now(job) in _ENDED:
-                raise Refusal(Told(400, f"Job {job.id} is not running."))
-            job.ended_by = self.cancelled
-            return web.json_response(self.told(job, "CANCELLATION_REQUESTED"))
+    def over(self, job: FakeJob) -> Behaviour:
+        return Told(400, f"Job {job.id} is not running.")
 
-        return await self.called("cancel", request, told)
+    def cancelling(self, job: FakeJob) -> web.Response:
+        return self.seen(job, "CANCELLATION_REQUESTED")
 
     def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         return {
@@ -129,9 +117,8 @@ class MistralBatchHost(FileBatchHost):
         }
 
     def told(self, job: FakeJob, state: str) -> dict[str, Any]:
-        """A job as the host describes it in a state."""
         ending = self.endings[job.id]
-        ended = state in _ENDED and (state != "FAILED" or self.failed_on_the_way)
+        ended = state in self.ended and (state != "FAILED" or self.failed_on_the_way)
         results, errors = ending if ended else ([], [])
         return {
             "id": job.id,

@@ -20,7 +20,6 @@ from fakes.scripted import Behaviour, Refusal, serving
 
 __all__ = ["OpenAiBatchHost", "openai_batches"]
 
-_ENDED = {"completed", "failed", "expired", "cancelled"}
 _WITH_RESULTS = {"completed", "expired", "cancelled"}
 
 
@@ -39,6 +38,7 @@ class OpenAiBatchHost(FileBatchHost):
     batches_only: bool = False
     live: int = 0
 
+    ended: ClassVar[frozenset[str]] = frozenset({"completed", "failed", "expired", "cancelled"})
     form_fields: ClassVar[frozenset[str]] = frozenset({"expires_after[anchor]", "expires_after[seconds]"})
 
     @property
@@ -63,8 +63,7 @@ class OpenAiBatchHost(FileBatchHost):
         ]
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-        return await self.called("create", request, lambda: self._create(msgspec.json.decode(content)))
+        return await self.called("create", request, lambda body: self._create(msgspec.json.decode(body)))
 
     def _create(self, body: dict[str, Any]) -> web.Response:
         known = {"input_file_id", "endpoint", "completion_window", "metadata", "output_expires_after"}
@@ -83,12 +82,8 @@ class OpenAiBatchHost(FileBatchHost):
             raise Refusal(Told(400, f"The file {file.id} is not processed yet."))
         trouble = self._trouble_of(file)
         if trouble is not None:
-            job = FakeJob(
-                f"batch_{len(self.jobs) + 1:04d}",
-                file.filename,
-                len(self.jobs) + 1,
-                {**body, "created_at": file.created_at},
-            )
+            number, told = len(self.jobs) + 1, {**body, "created_at": file.created_at}
+            job = FakeJob(f"batch_{number:04d}", file.filename, number, told)
             self.jobs[job.id] = job
             job.body, job.ended_by = {**job.body, "trouble": trouble}, "failed"
         else:
@@ -99,10 +94,8 @@ class OpenAiBatchHost(FileBatchHost):
         """Why a file is refused whole, by the first of its lines that is wrong."""
         lines = file.content.splitlines()
         if len(lines) > self.most_requests:
-            return {
-                "code": "too_many_tasks",
-                "message": f"There are more than {self.most_requests} requests.",
-            }
+            why = f"There are more than {self.most_requests} requests."
+            return {"code": "too_many_tasks", "message": why}
         seen: set[str] = set()
         models: set[str] = set()
         for number, line in enumerate(lines, 1):
@@ -123,15 +116,8 @@ class OpenAiBatchHost(FileBatchHost):
             return {"code": "mismatched_model", "message": "All requests are to name one model.", "line": 2}
         return None
 
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
-            job = self.found_job(request)
-            return web.json_response(self.told(job, self.looked_at(job)))
-
-        return await self.called("get", request, told)
-
     async def list(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
+        def told(_: bytes) -> web.Response:
             limit = int(request.query.get("limit", "20"))
             if not 1 <= limit <= 100:
                 raise Refusal(Told(400, "limit is from 1 to 100"))
@@ -142,7 +128,7 @@ class OpenAiBatchHost(FileBatchHost):
             return web.json_response(
                 {
                     "object": "list",
-                    "data": [self.told(job, self.state_now(job)) for job in shown],
+                    "data": [self.told(job, self.shown(job)) for job in shown],
                     "first_id": shown[0].id if shown else None,
                     "last_id": shown[-1].id if shown else None,
                     "has_more": start + len(shown) < len(jobs),
@@ -151,15 +137,11 @@ class OpenAiBatchHost(FileBatchHost):
 
         return await self.called("list", request, told)
 
-    async def cancel(self, request: web.Request) -> web.StreamResponse:
-        def told() -> web.Response:
-            job = self.found_job(request)
-            if self.state_now(job) in _ENDED:
-                raise Refusal(Told(409, f"Cannot cancel a batch with status '{self.state_now(job)}'."))
-            job.ended_by = self.cancelled
-            return web.json_response(self.told(job, "cancelling"))
+    def over(self, job: FakeJob) -> Behaviour:
+        return Told(409, f"Cannot cancel a batch with status '{self.shown(job)}'.")
 
-        return await self.called("cancel", request, told)
+    def cancelling(self, job: FakeJob) -> web.Response:
+        return self.seen(job, "cancelling")
 
     def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         return {
@@ -173,7 +155,6 @@ class OpenAiBatchHost(FileBatchHost):
         }
 
     def told(self, job: FakeJob, state: str) -> dict[str, Any]:
-        """A batch as the host describes it in a state."""
         ending = self.endings.get(job.id)
         counts = {"total": job.total, "completed": 0, "failed": 0}
         files: dict[str, str | None] = {"output_file_id": None, "error_file_id": None}

@@ -6,18 +6,16 @@ another host (vLLM's ``top_k``). Requests are answered by the script first, then
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, ClassVar, TypeAlias
 
-import msgspec
 from aiohttp import web
 
 from fakes.openai_request import misfit_of
+from fakes.scripted import Asked, Broken, Raw, Refusal, ScriptedHost, serving
 
 __all__ = ["Answer", "Asked", "Broken", "Fault", "Raw", "Server", "completion_of", "fake"]
 
@@ -47,24 +45,6 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Raw:
-    """Any body at all."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = "application/json"
-
-
-class Broken(Enum):
-    RESET = auto()
-    """the connection is cut before an answer"""
-    TORN = auto()
-    """the connection is cut in the middle of the body"""
-    HANG = auto()
-    """nothing comes until `Server.release`"""
-
-
 Behaviour: TypeAlias = Answer | Fault | Raw | Broken
 Reply: TypeAlias = Callable[[list[dict[str, Any]]], Behaviour]
 
@@ -72,44 +52,25 @@ CONTENT_FILTER = Fault(400, "The prompt was filtered.", code="content_filter", p
 SPENT = Fault(429, "You have no credit left.", code="insufficient_quota", kind="insufficient_quota")
 
 
-class Asked(NamedTuple):
-    """A request as it arrived; ``body`` is the parsed JSON."""
-
-    headers: Mapping[str, str]
-    body: dict[str, Any]
-    path: str
-
-
 @dataclass
-class Server:
-    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones included,
-    and ``lists`` counts those for its list of models."""
+class Server(ScriptedHost):
+    """A running fake; ``keys`` and ``models`` are those that are known (None: any), ``listed`` the entries of
+    its list of models (None: it has none), and ``lists`` counts the requests for it."""
 
-    url: str
-    reply: Reply
-    script: deque[Behaviour]
-    keys: frozenset[str] | None
-    models: frozenset[str] | None
-    extra_fields: frozenset[str]
-    asked: list[Asked] = field(default_factory=list)
+    reply: Reply = lambda _: Answer()
+    keys: frozenset[str] | None = None
+    models: frozenset[str] | None = None
+    extra_fields: frozenset[str] = frozenset()
     listed: Sequence[Mapping[str, Any]] | None = None
     lists: int = 0
-    _released: asyncio.Event = field(default_factory=asyncio.Event)
-    _arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def bodies(self) -> list[dict[str, Any]]:
-        return [asked.body for asked in self.asked]
+    usual: ClassVar[Behaviour] = Answer()
 
-    def release(self) -> None:
-        """Let every request that hangs go on to a good answer."""
-        self._released.set()
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/v1/chat/completions", self.handle), web.get("/v1/models", self.list_models)]
 
-    async def arrived(self, count: int) -> None:
-        """Wait until so many requests have come in."""
-        while len(self.asked) < count:
-            self._arrival.clear()
-            await self._arrival.wait()
+    def answer_to(self, body: dict[str, Any]) -> Behaviour:
+        return self.reply(body["messages"])
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
         self.lists += 1
@@ -120,60 +81,23 @@ class Server:
         usual = {"object": "model", "created": 1_700_000_000, "owned_by": "system"}
         return web.json_response({"object": "list", "data": [{**usual, **model} for model in self.listed]})
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-        try:
-            body = msgspec.json.decode(content, type=dict[str, Any])
-        except msgspec.DecodeError:
-            return _error(Fault(400, "We could not parse the JSON body of your request."))
-        self.asked.append(Asked(request.headers, body, request.path))
-        self._arrival.set()
-        refusal = self._refusal(request, body)
-        if refusal is not None:
-            return _error(refusal)
-        behaviour = self.script.popleft() if self.script else self.reply(body["messages"])
-        return await self._behave(request, body, behaviour)
+    def behave(self, behaviour: Any, body: dict[str, Any]) -> web.Response:
+        if isinstance(behaviour, Fault):
+            return _error(behaviour)
+        assert isinstance(behaviour, Answer), behaviour
+        return web.json_response(completion_of(body, behaviour), headers=behaviour.headers)
 
-    async def _behave(
-        self, request: web.Request, body: dict[str, Any], behaviour: Behaviour
-    ) -> web.StreamResponse:
-        match behaviour:
-            case Answer():
-                await asyncio.sleep(behaviour.delay_s)
-                return web.json_response(completion_of(body, behaviour), headers=behaviour.headers)
-            case Fault():
-                return _error(behaviour)
-            case Raw():
-                return web.Response(
-                    body=behaviour.body, status=behaviour.status, content_type=behaviour.content_type
-                )
-            case Broken.RESET:
-                return _cut(request)
-            case Broken.TORN:
-                torn = web.StreamResponse(
-                    headers={"Content-Length": "1000", "Content-Type": "application/json"}
-                )
-                await torn.prepare(request)
-                await torn.write(b'{"choices": [')
-                _cut(request)
-                return torn
-            case Broken.HANG:
-                await self._released.wait()
-                return web.json_response(completion_of(body, Answer()))
-            case _:
-                assert_never(behaviour)
+    def no_json(self) -> Behaviour:
+        return Fault(400, "We could not parse the JSON body of your request.")
 
-    def _refusal(self, request: web.Request, body: dict[str, Any]) -> Fault | None:
-        """Why this request is not answered: its key, its fields, its model."""
+    def check(self, request: web.Request, content: bytes, body: dict[str, Any]) -> None:
         if (denial := self._denial(request)) is not None:
-            return denial
-        plain = {name: value for name, value in body.items() if name not in self.extra_fields}
-        misfit = misfit_of(plain)
+            raise Refusal(denial)
+        misfit = misfit_of({name: value for name, value in body.items() if name not in self.extra_fields})
         if misfit is not None:
-            return Fault(400, misfit.message, misfit.code, misfit.param)
+            raise Refusal(Fault(400, misfit.message, misfit.code, misfit.param))
         if self.models is not None and body["model"] not in self.models:
-            return Fault(404, f"The model `{body['model']}` does not exist.", code="model_not_found")
-        return None
+            raise Refusal(Fault(404, f"The model `{body['model']}` does not exist.", code="model_not_found"))
 
     def _denial(self, request: web.Request) -> Fault | None:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -185,31 +109,22 @@ class Server:
 def completion_of(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
     logprobs = None
     if body.get("logprobs"):
-        logprobs = {
-            "content": [_token(token, body.get("top_logprobs", 0)) for token in (answer.text or "").split()],
-            "refusal": None,
-        }
+        tokens = [_token(token, body.get("top_logprobs", 0)) for token in (answer.text or "").split()]
+        logprobs = {"content": tokens, "refusal": None}
     prompt, completion = answer.usage
-    message = {
+    message: dict[str, Any] = {
         "role": "assistant",
         "content": answer.text,
         "refusal": None,
         "annotations": [],
-        **answer.message,
     }
+    choice = {"index": 0, "message": {**message, **answer.message}, "logprobs": logprobs}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"],
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "logprobs": logprobs,
-                "finish_reason": answer.finish_reason,
-            }
-        ],
+        "choices": [{**choice, "finish_reason": answer.finish_reason}],
         "usage": {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
@@ -222,10 +137,7 @@ def completion_of(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
 
 def _token(token: str, alternatives: int) -> dict[str, Any]:
     tops = [(token, -0.1), *((f"alternative-{n}", -2.0 - n) for n in range(1, alternatives))]
-    return {
-        **_likelihood(token, -0.1),
-        "top_logprobs": [_likelihood(*top) for top in tops[:alternatives]],
-    }
+    return {**_likelihood(token, -0.1), "top_logprobs": [_likelihood(*top) for top in tops[:alternatives]]}
 
 
 def _likelihood(token: str, logprob: float) -> dict[str, Any]:
@@ -237,12 +149,6 @@ def _error(fault: Fault) -> web.Response:
     return web.json_response({"error": problem}, status=fault.status, headers=fault.headers)
 
 
-def _cut(request: web.Request) -> web.Response:
-    assert isinstance(request.transport, asyncio.Transport)
-    request.transport.abort()
-    return web.Response()
-
-
 @asynccontextmanager
 async def fake(
     *script: Behaviour,
@@ -252,27 +158,14 @@ async def fake(
     extra_fields: Iterable[str] = (),
     listed: Sequence[Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[Server]:
-    """Serve on loopback; ``keys`` and ``models`` are those that are known (None: any). ``listed`` are the
-    entries of its list of models (None: it has none)."""
+    """Serve on loopback, with the fields of `Server`."""
     server = Server(
-        url="",
+        deque(script),
         reply=reply,
-        script=deque(script),
         keys=None if keys is None else frozenset(keys),
         models=None if models is None else frozenset(models),
         extra_fields=frozenset(extra_fields),
         listed=listed,
     )
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", server.handle)
-    app.router.add_get("/v1/models", server.list_models)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with serving(server, "/v1"):
         yield server
-    finally:
-        server.release()
-        await runner.cleanup()

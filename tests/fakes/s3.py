@@ -21,6 +21,8 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from fakes.scripted import listening
+
 __all__ = ["S3Host", "fake_s3"]
 
 _LEAST_PART = 5 << 20
@@ -188,11 +190,6 @@ async def fake_s3(keys: Mapping[str, str], **how: Any) -> AsyncIterator[S3Host]:
     app.router.add_route("*", "/{bucket}", host.handle)
     app.router.add_route("*", "/{bucket}/", host.handle)
     app.router.add_route("*", "/{bucket}/{key:.+}", host.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with listening(app) as url:
+        host.url = url
         yield host
-    finally:
-        await runner.cleanup()

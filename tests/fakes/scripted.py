@@ -8,17 +8,43 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from enum import Enum, auto
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 from aiohttp import web
 
-from fakes.openai_chat import Asked, Broken, Raw
+__all__ = ["Asked", "Behaviour", "Broken", "Raw", "Refusal", "ScriptedHost", "cut", "listening", "serving"]
 
-__all__ = ["Behaviour", "Refusal", "ScriptedHost", "serving"]
+
+@dataclass(frozen=True)
+class Raw:
+    """Any body at all."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+
+
+class Broken(Enum):
+    RESET = auto()
+    """the connection is cut before an answer"""
+    TORN = auto()
+    """the connection is cut in the middle of the body"""
+    HANG = auto()
+    """nothing comes until `ScriptedHost.release`"""
+
 
 Behaviour: TypeAlias = Any
 """`Raw`, `Broken`, or what the host itself calls an answer and an error."""
+
+
+class Asked(NamedTuple):
+    """A request as it arrived; ``body`` is the parsed JSON."""
+
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+    path: str
 
 
 class Refusal(Exception):
@@ -98,26 +124,40 @@ class ScriptedHost(ABC):
                     body=behaviour.body, status=behaviour.status, content_type=behaviour.content_type
                 )
             case Broken.RESET:
-                return _cut(request)
+                return cut(request)
             case Broken.TORN:
                 torn = web.StreamResponse(
                     headers={"Content-Length": "1000", "Content-Type": "application/json"}
                 )
                 await torn.prepare(request)
                 await torn.write(b'{"half": [')
-                _cut(request)
+                cut(request)
                 return torn
             case Broken.HANG:
                 await self._released.wait()
                 return self.behave(self.usual, dict(body))
             case _:
+                await asyncio.sleep(getattr(behaviour, "delay_s", 0.0))
                 return self.behave(behaviour, dict(body))
 
 
-def _cut(request: web.Request) -> web.Response:
+def cut(request: web.Request) -> web.Response:
+    """Break the connection."""
     assert isinstance(request.transport, asyncio.Transport)
     request.transport.abort()
     return web.Response()
+
+
+@asynccontextmanager
+async def listening(app: web.Application) -> AsyncIterator[str]:
+    """Serve on loopback; the URL, without a path."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -125,12 +165,9 @@ async def serving(host: ScriptedHost, path: str = "") -> AsyncIterator[None]:
     """Serve on loopback; ``path`` is appended to the host's URL."""
     app = web.Application(client_max_size=1 << 30)
     app.add_routes(host.routes())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host.url = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
-        yield
-    finally:
-        host.release()
-        await runner.cleanup()
+    async with listening(app) as url:
+        host.url = url + path
+        try:
+            yield
+        finally:
+            host.release()

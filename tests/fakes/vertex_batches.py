@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from aiohttp import web
 
@@ -33,7 +33,6 @@ _MODEL = re.compile(r"publishers/google/models/([\w.-]+)|projects/[\w-]+/locatio
 _GCS = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)/(.+)")
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 _FIELDS = {"displayName", "model", "inputConfig", "outputConfig", "labels", "modelParameters"}
-_ENDED = {"SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"}
 
 
 @dataclass
@@ -43,6 +42,11 @@ class VertexBatchHost(BatchingHost, VertexHost):
     states: Sequence[str] = ("QUEUED", "PENDING", "RUNNING", "SUCCEEDED")
     failed_with: str = "the service agent may not read the input"
     written: dict[str, str] = field(default_factory=dict)
+    cancelled: str = "CANCELLED"
+
+    ended: ClassVar[frozenset[str]] = frozenset(
+        {"SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"}
+    )
 
     def __post_init__(self) -> None:
         self.storage = GoogleStorage(self._knows, lambda: self.url)
@@ -62,18 +66,13 @@ class VertexBatchHost(BatchingHost, VertexHost):
             *others,
         ]
 
-    async def _called(
-        self, kind: str, request: web.Request, carry_out: Callable[[], web.StreamResponse]
-    ) -> web.StreamResponse:
-        def checked() -> web.StreamResponse:
-            self.check_caller(request)
-            return carry_out()
-
-        return await self.answered(kind, request, checked)
+    def admit(self, request: web.Request, content: bytes) -> None:
+        self.check_caller(request)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        content = await request.read()
-        return await self._called("create", request, lambda: self._create(request, json.loads(content)))
+        return await self.called(
+            "create", request, lambda content: self._create(request, json.loads(content))
+        )
 
     def _create(self, request: web.Request, asked: dict[str, Any]) -> web.Response:
         unknown = set(asked) - _FIELDS
@@ -116,45 +115,28 @@ class VertexBatchHost(BatchingHost, VertexHost):
         told = self.carry_out(f"/{job.body['model']}", body, fault)
         job.items.append((json.dumps(body, sort_keys=True), *told))
 
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        def found() -> web.Response:
-            job = self._job(request)
-            state = self.looked_at(job)
-            if state in _ENDED and state != "FAILED":
-                self._write(job)
-            return web.json_response(self._resource(job, state))
-
-        return await self._called("get", request, found)
+    def seen(self, job: FakeJob, state: str) -> web.Response:
+        if state in self.ended and state != "FAILED":
+            self._write(job)
+        return web.json_response(self._resource(job, state))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        def page() -> web.Response:
+        def page(_: bytes) -> web.Response:
             wanted = re.fullmatch(r'display_name="([^"]*)"', request.query.get("filter", 'display_name=""'))
             if wanted is None:
                 raise Refusal(Fault(400, "Invalid filter."))
-            jobs = [job for job in self.newest_first() if wanted[1] in ("", job.name)]
-            start, size = int(request.query.get("pageToken", 0)), int(request.query.get("pageSize", 100))
-            shown = [self._resource(job, self._shown(job)) for job in jobs[start : start + size]]
-            told: dict[str, Any] = {"batchPredictionJobs": shown} if shown else {}
-            if start + size < len(jobs):
-                told["nextPageToken"] = str(start + size)
+            jobs: Sequence[FakeJob] = [job for job in self.newest_first() if wanted[1] in ("", job.name)]
+            jobs, told = self.page(jobs, request.query, 100, ("pageToken", "pageSize"))
+            if jobs:
+                told["batchPredictionJobs"] = [self._resource(job, self.shown(job)) for job in jobs]
             return web.json_response(told)
 
-        return await self._called("list", request, page)
+        return await self.called("list", request, page)
 
-    async def cancel(self, request: web.Request) -> web.StreamResponse:
-        def cancelled() -> web.Response:
-            job = self._job(request)
-            if self._shown(job) in _ENDED:
-                raise Refusal(Fault(400, "The job has ended.", "FAILED_PRECONDITION"))
-            job.ended_by = "CANCELLED"
-            return web.json_response({})
+    def over(self, job: FakeJob) -> Behaviour:
+        return Fault(400, "The job has ended.", "FAILED_PRECONDITION")
 
-        return await self._called("cancel", request, cancelled)
-
-    def _shown(self, job: FakeJob) -> str:
-        return job.ended_by or self.states[min(max(job.looks - 1, 0), len(self.states) - 1)]
-
-    def _job(self, request: web.Request) -> FakeJob:
+    def job_of(self, request: web.Request) -> FakeJob:
         job = self.jobs.get(request.match_info["id"])
         if job is None or job.body["at"] != request.match_info["location"]:
             raise Refusal(Fault(404, "The BatchPredictionJob does not exist."))
@@ -172,7 +154,7 @@ class VertexBatchHost(BatchingHost, VertexHost):
             "createTime": f"2026-11-22T16:00:{job.made % 60:02d}.123456Z",
             "updateTime": "2026-11-22T16:05:00.123456Z",
         }
-        if state in _ENDED:
+        if state in self.ended:
             failed = sum(status != 200 for _, status, _ in job.items)
             told["completionStats"] = {
                 "successfulCount": str(len(job.items) - failed),

@@ -259,7 +259,7 @@ async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
         while len(host.lists) < LONG:
             await asyncio.sleep(0.02)
             assert again.poll() is None
-        assert len(host.bodies) == 1
+        assert len(host.creations) == 1
         host.polls = 1
         host.end("msgbatch_00001")
         said = await _said(again)

@@ -1,27 +1,52 @@
-"""A batch interface at a fake, and jobs for it, as whoever runs batches makes them."""
+"""Batch interfaces at their fakes, and jobs for them, as whoever runs batches makes them."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import pytest
+from fakes import bedrock, gemini, openai_chat
+from fakes.batch_jobs import BatchingHost
+from fakes.bedrock_batches import fake_bedrock_batches
+from fakes.gemini_batches import fake_gemini_batches
+from fakes.mistral_batches import mistral_batches
+from fakes.openai_batches import openai_batches
+from fakes.vertex import VertexHost, key_file
+from fakes.vertex_batches import fake_vertex_batches
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
+from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply, DamagedResult
 from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.bedrock_batches import BedrockBatches
+from coeval.models.batch.gemini_batches import GeminiBatches
+from coeval.models.batch.mistral_batches import MistralBatches
+from coeval.models.batch.openai_files import AzureBatches, OpenAiBatches
+from coeval.models.batch.vertex_batches import EMULATOR, VertexBatches
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import ModelAddress, address_of
+from coeval.models.hosts.address import ModelAddress, address_of, dialect_of
 from coeval.models.keys import Keys
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
 
-__all__ = ["MadeBatches", "batches_at", "bodies_of", "collected", "job_of", "replies"]
-
 NOWHERE = Path("/nonexistent")
+TEXTS = ("one", "two", "three", "four", "five")
+KEY = "test-key-0123456789abcdef"
+DATED = "2025-04-01-preview"
+BUCKET = "results-4711"
+ROLE = "arn:aws:iam::123456789012:role/batches"
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIAMADEUP0123456789",
+    "AWS_SECRET_ACCESS_KEY": "made/up+secret0123456789abcdefghijklmnopq",
+    "AWS_SESSION_TOKEN": "made-up-session-token==",
+}
 
 T = TypeVar("T", bound=BatchApi, covariant=True)
 
@@ -92,3 +117,192 @@ async def replies(api: BatchApi, job_id: str, folder: Path) -> dict[str, BatchRe
     found = {reply.custom_id: reply for reply in told if isinstance(reply, BatchReply)}
     assert len(found) == len(told)
     return found
+
+
+@dataclass(frozen=True)
+class Batching:
+    """One interface: its class, its fake, and what leads there. ``way`` are the states that a job is seen in
+    if nothing goes wrong, ``ends`` by our words the hosts' for other ends, and ``keeps`` those of them after
+    which what was done is given out. ``says`` is the module of the fake's answers and faults, ``gone`` the id
+    of a job that there is not."""
+
+    interface: str
+    made: MadeBatches[Any]
+    serve: Callable[..., AbstractAsyncContextManager[Any]]
+    env: Mapping[str, str]
+    model: str = "some-model"
+    way: tuple[str, ...] = ("waiting", "running", "running", "ended")
+    ends: Mapping[str, str] = field(default_factory=lambda: {"failed": "failed", "expired": "expired"})
+    keeps: frozenset[str] = frozenset({"expired", "cancelled"})
+    says: Any = openai_chat
+    gone: str = "batch/../gone"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def secret(self) -> str:
+        token = "ya29.made-up-0001-Zr8mXq2LwVt5Kc7P"  # the first that Vertex AI's fake hands out
+        return self.env.get("AWS_SECRET_ACCESS_KEY", KEY if self.env else token)
+
+    def led_to(self, host: Any, folder: Path) -> Mapping[str, str]:
+        """The environment in which the host is found, credentials included."""
+        if isinstance(host, VertexHost):
+            account = str(key_file(folder, host.token_url))
+            return {"GOOGLE_APPLICATION_CREDENTIALS": account, EMULATOR: host.url}
+        if self.interface == "bedrock":
+            return {
+                **self.env,
+                "AWS_ENDPOINT_URL_S3": host.s3.url,
+                "AWS_ENDPOINT_URL_BEDROCK": f"{host.url}/",
+            }
+        return self.env
+
+    def text_of(self, body: Mapping[str, Any]) -> str:
+        """What is asked in a request."""
+        if "contents" in body:
+            return str(body["contents"][0]["parts"][0]["text"])
+        content = body["messages"][0]["content"]
+        return str(content if isinstance(content, str) else content[0]["text"])
+
+    def answering(self, fates: Mapping[str, Any]) -> Callable[[dict[str, Any]], Any]:
+        """What an item is answered with, by its text; those that are not named with it in capitals."""
+
+        def says(body: dict[str, Any]) -> Any:
+            text = self.text_of(body)
+            return fates.get(text) or self.says.Answer(text.upper())
+
+        return says
+
+    def read(self, reply: BatchReply) -> str:
+        """The text of an answer, as the dialect reads it."""
+        return dialect_of(HOSTS[self.interface]).decode(reply.body, Redactor()).text
+
+
+GOOGLE_ENDS = {"failed": "FAILED", "expired": "EXPIRED", "cancelled": "CANCELLED"}
+BATCHING = {
+    "openai": Batching(
+        "openai", OpenAiBatches, lambda: openai_batches("openai", keys=[KEY]), {"OPENAI_API_KEY": KEY}
+    ),
+    "azure": Batching(
+        "azure_openai",
+        AzureBatches,
+        lambda: openai_batches("azure_openai", keys=[KEY]),
+        {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_API_VERSION": DATED},
+    ),
+    "azure v1": Batching(
+        "azure_openai",
+        AzureBatches,
+        lambda: openai_batches("azure_openai v1", keys=[KEY]),
+        {"AZURE_OPENAI_API_KEY": KEY},
+    ),
+    "mistral": Batching(
+        "mistral",
+        MistralBatches,
+        lambda: mistral_batches(keys=[KEY]),
+        {"MISTRAL_API_KEY": KEY},
+        way=("waiting", "running", "ended"),
+        ends={"failed": "FAILED", "expired": "TIMEOUT_EXCEEDED"},
+    ),
+    "gemini": Batching(
+        "gemini",
+        GeminiBatches,
+        lambda: fake_gemini_batches(keys=frozenset({KEY})),
+        {"GEMINI_API_KEY": KEY},
+        model="gemini-2.5-flash",
+        way=("waiting", "running", "ended"),
+        ends=GOOGLE_ENDS,
+        keeps=frozenset(),
+        says=gemini,
+        gone="batches/none",
+    ),
+    "vertex": Batching(
+        "vertex",
+        VertexBatches,
+        fake_vertex_batches,
+        {},
+        model="gemini-2.5-flash",
+        way=("waiting", "waiting", "running", "ended"),
+        ends=GOOGLE_ENDS | {"expired, in part": "PARTIALLY_SUCCEEDED"},
+        keeps=frozenset({"expired", "cancelled", "expired, in part"}),
+        says=gemini,
+        gone="projects/p/locations/us-central1/batchPredictionJobs/4711",
+        options={"location": "us-central1", "batch_gcs_bucket": BUCKET},
+    ),
+    "bedrock": Batching(
+        "bedrock",
+        BedrockBatches,
+        lambda: fake_bedrock_batches(
+            keys={AWS["AWS_ACCESS_KEY_ID"]: AWS["AWS_SECRET_ACCESS_KEY"]},
+            session_token=AWS["AWS_SESSION_TOKEN"],
+            least=1,
+        ),
+        AWS,
+        model="us.amazon.nova-lite-v1:0",
+        way=("waiting", "waiting", "waiting", "running", "ended"),
+        ends={
+            "failed": "Failed",
+            "expired": "Expired",
+            "cancelled": "Stopped",
+            "expired, in part": "PartiallyCompleted",
+        },
+        keeps=frozenset({"expired", "cancelled", "expired, in part"}),
+        says=bedrock,
+        options={"region": "us-east-1", "batch_s3_bucket": BUCKET, "batch_role_arn": ROLE},
+    ),
+}
+
+
+@dataclass
+class At:
+    """An interface at its running fake, whose jobs' files are in ``folder``."""
+
+    batching: Batching
+    host: Any
+    folder: Path
+    env: Mapping[str, str]
+
+    def spec(self, model: str = "", **options: Any) -> ModelSpec:
+        """``options`` go before those that the interface needs; None leaves one out. Bedrock's models are
+        asked at AWS: nothing of a batch is."""
+        of = self.batching
+        given = {name: value for name, value in {**of.options, **options}.items() if value is not None}
+        url = None if of.interface == "bedrock" else self.host.url
+        return ModelSpec(
+            name="m", interface=of.interface, model=model or of.model, base_url=url, options=given
+        )
+
+    def open(
+        self, env: Mapping[str, str] | None = None, model: str = "", **options: Any
+    ) -> AbstractAsyncContextManager[BatchApi]:
+        opened: AbstractAsyncContextManager[BatchApi] = batches_at(
+            self.batching.made, self.spec(model, **options), self.env if env is None else env
+        )
+        return opened
+
+    def bodies(self, *texts: str) -> dict[str, bytes]:
+        return bodies_of(self.spec(), self.env, texts or TEXTS)
+
+    def job(self, api: BatchApi, *texts: str, tag: str = "a" * 32) -> BatchJob:
+        return job_of(api, self.folder, self.bodies(*texts), tag)
+
+    async def made(self, api: BatchApi, *texts: str, tag: str = "a" * 32) -> str:
+        """The id of a new job."""
+        return await api.create(self.job(api, *texts, tag=tag))
+
+    async def replies(self, api: BatchApi, job_id: str) -> dict[str, BatchReply]:
+        return await replies(api, job_id, self.folder)
+
+
+@asynccontextmanager
+async def batching_at(name: str, folder: Path) -> AsyncIterator[At]:
+    """An interface of `BATCHING` at its fake, which answers each item with its text in capitals. What leads
+    to storage and to control planes is in the environment."""
+    batching = BATCHING[name]
+    async with batching.serve() as host:
+        assert isinstance(host, BatchingHost)
+        host.says = batching.answering({})
+        env = batching.led_to(host, folder)
+        with pytest.MonkeyPatch.context() as patch:
+            for variable in (EMULATOR, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_BEDROCK"):
+                if variable in env:
+                    patch.setenv(variable, env[variable])
+            yield At(batching, host, folder, env)

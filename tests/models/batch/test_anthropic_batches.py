@@ -70,7 +70,7 @@ async def test_the_client_and_we_submit_equal_jobs(server: BatchServer, tmp_path
         await official.messages.batches.create(requests=requests)
     async with ours(server) as api:
         await api.create(job_of(api, tmp_path, bodies(server)))
-    first, second = (msgspec.json.decode(body) for body in server.bodies)
+    first, second = (msgspec.json.decode(body) for body in server.creations)
     assert first == second
 
 
@@ -184,7 +184,7 @@ async def test_a_job_may_be_as_large_as_the_host_takes_and_no_larger(
         with pytest.raises(BadRequest, match="maximum size") as refused:
             await api.create(job)
     assert refused.value.status == 413
-    assert len(server.bodies[0]) <= job.bytes + envelope
+    assert len(server.creations[0]) <= job.bytes + envelope
     assert len(server.batches) == 1
 
 

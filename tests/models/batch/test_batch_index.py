@@ -1,4 +1,4 @@
-"""The rows of hosts name batch interfaces that are there; nobody waits while an index is gone through."""
+"""Nobody waits while an index of batched requests goes through a large job."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coeval.core.errors import BatchLost, Pending, UsageError
-from coeval.models.batch.batch_of_host import BATCH_APIS, batch_maker
+from coeval.core.errors import BatchLost, Pending
 from coeval.models.batch.waiting.batch_index import ID_BYTES, BatchIndex, ids_file
-from coeval.models.catalog import HOSTS, Host
 
 
 async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path: Path) -> None:
@@ -45,15 +43,3 @@ async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path
     with pytest.raises(BatchLost, match="its job is gone"):
         index.outcome(ids[10_000])
     assert await index.waiting_of("b") == set()
-
-
-def test_every_interface_with_batches_has_one() -> None:
-    found = {name: batch_maker(HOSTS[name]) for name in HOSTS.own if HOSTS[name].batch}
-    assert {"openai", "anthropic", "azure_openai", "mistral"} <= found.keys()
-    assert {HOSTS[name].batch for name in found} == BATCH_APIS.keys()
-
-
-def test_another_packages_host_that_names_nothing_is_told() -> None:
-    host = Host(name="theirs", dialect="openai_chat", batch="coeval.models.batch:nothing")
-    with pytest.raises(UsageError, match="theirs"):
-        batch_maker(host)

@@ -113,7 +113,7 @@ class MistralBatches:
             path = f"{_JOBS}?page={number}&page_size={PAGE}&order_by=-created"
             page = read_answer(await self._http.call("GET", path), _MistralJobs, "a list of batch jobs").data
             for found in page:
-                if (found.metadata or {}).get(TAG) == job.tag:
+                if (found.metadata or {}).get(TAG) == job.tag and found.id not in job.others:
                     return found.id
             made = epoch_s(page[-1].created_at) if page else None
             if len(page) < PAGE or (made is not None and made < since):

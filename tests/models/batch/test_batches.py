@@ -1,0 +1,181 @@
+"""What holds of the batch jobs of every interface that keeps a tag of ours, at its fake.
+
+Anthropic's keep none: see `test_anthropic_batches`. What one interface alone has is in its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_at import BATCHING, TEXTS, At, batching_at
+from fakes.batch_jobs import LOST
+
+from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, ServerFault, UsageError
+from coeval.models.batch.anthropic_batches import MessageBatches
+from coeval.models.batch.batch_api import BatchState
+from coeval.models.batch.batch_of_host import BATCH_APIS, batch_maker
+from coeval.models.catalog import HOSTS, Host
+
+
+@pytest.fixture(params=BATCHING)
+async def at(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[At]:
+    async with batching_at(request.param, tmp_path) as found:
+        yield found
+
+
+async def test_a_job_through_its_life(at: At) -> None:
+    """Its errors have the status and the body that they have live."""
+    faulty = at.batching.says.Fault
+    at.host.says = at.batching.answering(
+        {"two": faulty(400, "The prompt was filtered."), "four": faulty(429, "Too many")}
+    )
+    async with at.open() as api:
+        job_id = await at.made(api)
+        seen = [await api.check(job_id) for _ in at.batching.way]
+        assert tuple(progress.state for progress in seen) == at.batching.way
+        assert (seen[-1].total, seen[-1].done, seen[-1].failed) == (5, 3, 2)
+        told = await at.replies(api, job_id)
+    found = [told[custom_id] for custom_id in at.bodies()]
+    assert [reply.status for reply in found] == [200, 400, 200, 429, 200]
+    assert [at.batching.read(reply) for reply in found[::2]] == ["ONE", "THREE", "FIVE"]
+    assert b"The prompt was filtered." in found[1].body
+    assert sorted(at.batching.text_of(asked.body) for asked in at.host.asked) == sorted(TEXTS)
+
+
+ENDS = [
+    pytest.param(name, end, id=f"{name}-{end}")
+    for name, batching in BATCHING.items()
+    for end in batching.ends
+    if end != "failed"
+]
+
+
+@pytest.mark.parametrize(("at", "end"), ENDS, indirect=["at"])
+async def test_what_a_job_had_done_when_it_ended_is_collected_where_it_is_given_out(at: At, end: str) -> None:
+    """The rest was never asked, whether the host says so of each or of none."""
+    at.host.states, at.host.done = (at.host.states[0], at.batching.ends[end]), 2
+    expected: BatchState = "cancelled" if end == "cancelled" else "expired"
+    async with at.open() as api:
+        job_id = await at.made(api)
+        await api.check(job_id)
+        assert (await api.check(job_id)).state == expected
+        told = await at.replies(api, job_id)
+    first, second, *others = at.bodies()
+    answered = [custom_id for custom_id, reply in told.items() if reply.status == 200]
+    assert set(answered) == ({first, second} if end in at.batching.keeps else set())
+    assert not {reply.status for custom_id, reply in told.items() if custom_id in others} - {None}
+    assert len(at.host.asked) == 2
+
+
+async def test_a_cancelled_job_stays_cancelled_and_gives_what_is_done(at: At) -> None:
+    at.host.done = 3
+    async with at.open() as api:
+        job_id = await at.made(api)
+        await api.check(job_id)
+        await api.cancel(job_id)
+        assert (await api.check(job_id)).state == "cancelled"
+        kept = 3 if "cancelled" in at.batching.keeps else 0
+        assert len(await at.replies(api, job_id)) == kept
+        await api.cancel(job_id)  # it has ended: there is nothing to be done
+
+
+async def test_a_failed_job_says_why_without_credentials(at: At) -> None:
+    words = f"nothing works, {at.batching.secret} least"
+    files = at.batching.says.__name__ == "fakes.openai_chat"
+    at.host.failed_with = ("some_code", words) if files else words
+    at.host.states = (at.host.states[0], at.batching.ends["failed"])
+    async with at.open() as api:
+        job_id = await at.made(api)
+        await api.check(job_id)
+        progress = await api.check(job_id)
+    assert progress.state == "failed"
+    assert isinstance(progress.error, BadRequest)
+    assert "nothing works" in str(progress.error)
+    assert at.batching.secret not in str(progress.error)
+
+
+async def test_a_job_whose_id_was_lost_is_found_by_its_tag(at: At) -> None:
+    async with at.open() as api:
+        others = [await at.made(api, tag=mark * 32) for mark in "bc"]
+        at.host.troubles = [("create", LOST)]
+        job, never = at.job(api), at.job(api, "six", tag="d" * 32)
+        with pytest.raises(ConnectionFailed):
+            await api.create(job)
+        at.host.lag = 1
+        assert await api.find(job) is None  # not listed yet
+        lost = await api.find(job)
+        assert lost is not None
+        assert lost not in others
+        assert (await api.check(lost)).state == "waiting"
+        assert await api.find(never) is None
+        assert await api.find(job._replace(others=frozenset({lost}))) is None  # one that was refused
+    assert len(at.host.jobs) == 3
+
+
+async def test_a_job_that_never_came_is_not_found(at: At) -> None:
+    at.host.troubles = [("create", at.batching.says.Fault(503, "overloaded"))]
+    async with at.open() as api:
+        job = at.job(api)
+        with pytest.raises(ServerFault):
+            await api.create(job)
+        assert await api.find(job) is None
+        await api.create(job)
+    assert len(at.host.jobs) == 1
+
+
+async def test_asking_is_repeated_where_the_host_stumbles(at: At) -> None:
+    async with at.open() as api:
+        job_id = await at.made(api)
+        at.host.troubles += [("get", at.batching.says.Fault(503, "busy")), ("get", LOST)]
+        assert (await api.check(job_id)).state in ("waiting", "running")
+
+
+@pytest.mark.parametrize("at", ["openai", "azure", "azure v1", "mistral", "bedrock"], indirect=True)
+async def test_a_wrong_key_is_named_and_not_shown(at: At) -> None:
+    env = {name: value.replace(at.batching.secret, "wrong-key-0123456789") for name, value in at.env.items()}
+    async with at.open(env) as api:
+        with pytest.raises(AccessDenied) as denied:
+            await at.made(api)
+    assert "wrong-key" not in str(denied.value)
+
+
+async def test_a_job_that_is_gone_is_not_found(at: At) -> None:
+    async with at.open() as api:
+        with pytest.raises(NotFound):
+            await api.check(at.batching.gone)
+        with pytest.raises(NotFound):
+            await at.replies(api, at.batching.gone)
+    assert at.host.jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("at", "setting", "inside"),
+    [
+        ("vertex", {"batch_gcs_bucket": "gs://results-4711/team/blue/"}, "storage"),
+        ("bedrock", {"batch_s3_bucket": "s3://results-4711/team/blue"}, "s3"),
+    ],
+    indirect=["at"],
+)
+async def test_a_folder_of_a_bucket_holds_it_all(at: At, setting: dict[str, Any], inside: str) -> None:
+    at.host.states = at.host.states[-1:]
+    async with at.open(**setting) as api:
+        job_id = await at.made(api)
+        await api.check(job_id)
+        assert len(await at.replies(api, job_id)) == 5
+    objects = getattr(at.host, inside).objects
+    assert all(name.startswith("team/blue/coeval/") for _, name in objects)
+
+
+def test_every_interface_with_batches_is_tried() -> None:
+    made: set[object] = {batching.made for batching in BATCHING.values()}
+    assert made | {MessageBatches} == {batch_maker(HOSTS[name]) for name in HOSTS.own if HOSTS[name].batch}
+    assert {HOSTS[name].batch for name in HOSTS.own} - {""} == BATCH_APIS.keys()
+
+
+def test_another_packages_host_that_names_nothing_is_told() -> None:
+    host = Host(name="theirs", dialect="openai_chat", batch="coeval.models.batch:nothing")
+    with pytest.raises(UsageError, match="theirs"):
+        batch_maker(host)
