@@ -43,6 +43,10 @@ LATE_IMPORTS = {
         "coeval.pipeline.plan.run_reading": "the same",
         "coeval.reports": "the same, and what draws charts",
     },
+    "api/sweeping.py": {
+        "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
+        "coeval.reports": "the same, and what draws charts",
+    },
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
     "pricing/price_library.py": {
@@ -91,8 +95,6 @@ MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6
 SHORTEST_FILE = 40
 SHORT_FILES = {
-    "cli/commands/sweep/sweep_group.py": "imports all commands of the group, which none of them may",
-    "cli/commands/sweep/plot_phase.py": "loaded at the end of a sweep alone, with what draws",
     "benchmarks/tasks/ifeval_task.py": "a task's name, assets and data; its engine is shared",
     "benchmarks/tasks/ifbench_task.py": "the same",
     "benchmarks/tasks/ifeval_instructions.py": "the table of all types, read beside the paper's",

@@ -19,6 +19,7 @@ from cli.terminal import on_terminal
 from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import app
+from coeval.sweeps.health import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -82,13 +83,15 @@ def test_the_python_of_the_readme_runs_on_the_items_of_ones_own(capsys: pytest.C
 
 @pytest.mark.usefixtures("workplace")
 def test_the_page_on_python_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
-    code = "\n".join(blocks("python", PYTHON))
+    code = "\n".join(blocks("python", PYTHON)).replace("8100", str(free_port("127.0.0.1")))
     exec(compile(code, "python.md", "exec"), {})  # noqa: S102  as above
     shown = capsys.readouterr().out
     assert re.findall(r"^print\(run\)  # (.*)$", code, re.MULTILINE) == shown.splitlines()[:1]
     assert re.search(r"^config  models\[0\]\.roles\[0\]  V-05  ", shown, re.MULTILINE)
     assert all(f"sim-{size}" in shown for size in ("large", "medium", "small"))
     assert re.search(r"^sim-large is better than sim-small overall by \d", shown, re.MULTILINE)
+    assert re.search(r"^coeval-quickstart \S+ \d\S* \(\d.*\) \d+$", shown, re.MULTILINE), shown
+    assert re.findall(r"^(\d+) coeval-quickstart \S+ \d\S* \(\d.*\) 1$", shown, re.MULTILINE) == ["10", "20"]
 
 
 def test_the_page_on_python_names_every_field_of_the_results() -> None:

@@ -1,8 +1,8 @@
 """CoEval: your own benchmark, with error bars.
 
-``load_config``, ``run``, ``arun``, ``open_run`` and ``compare``, with what they take and return, are the
-Python interface (see ``coeval.api``); they are imported when first used, so that importing the package costs
-nothing.
+``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run`` and ``compare``, with what they take
+and return, are the Python interface (see ``coeval.api``); they are imported when first used, so that
+importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -25,34 +25,46 @@ if TYPE_CHECKING:
     from coeval.api import load_config as load_config
     from coeval.api import open_run as open_run
     from coeval.api import run as run
+    from coeval.api.evaluation import EvaluationRun as EvaluationRun
+    from coeval.api.evaluation import evaluate as evaluate
+    from coeval.api.sweeping import SweepRun as SweepRun
+    from coeval.api.sweeping import sweep as sweep
 
 __version__ = "0.1.0"
 __all__ = [
     "CoevalError",
     "Config",
     "ConfigError",
+    "EvaluationRun",
     "ModelUnavailable",
     "Records",
     "Run",
     "RunSummary",
     "StoreError",
+    "SweepRun",
     "UsageError",
     "Watcher",
     "__version__",
     "arun",
     "compare",
+    "evaluate",
     "load_config",
     "open_run",
     "run",
+    "sweep",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        from coeval import api
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from coeval import api
 
+    if hasattr(api, name):
         return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from coeval.api import evaluation, sweeping  # a run needs neither
+
+    return getattr(evaluation, name, None) or getattr(sweeping, name)
 
 
 def __dir__() -> list[str]:

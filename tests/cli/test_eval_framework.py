@@ -9,14 +9,13 @@ import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import msgspec
 import pytest
-from aiohttp.test_utils import TestServer
 from cli.eval_process import COMMAND
 from cli.terminal import on_terminal
+from fakes.simulated_host import simulated_host
 
 from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
 from coeval.benchmarks.run.eval_choice import evaluation_of
@@ -31,9 +30,6 @@ from coeval.cli.settings_flags import set_flags
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed
-from coeval.simulation.server import make_app
-from coeval.simulation.simulated_model import SimulatedModel
-from coeval.simulation.traits import parse_model_option
 
 SMALL = "all of this is written in small letters, as it should be"
 PUNKT = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
@@ -260,20 +256,8 @@ def test_what_is_done_without_is_said_once(
 
 @pytest.fixture
 def host() -> Iterator[str]:
-    """A simulated model behind HTTP, in a thread of its own: the command has a loop to itself."""
-    import asyncio
-
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever)
-    thread.start()
-    models = [SimulatedModel(parse_model_option(text, {})) for text in ("sim-a:skill=0.9", "sim-judge")]
-    server = TestServer(make_app(models))
-    asyncio.run_coroutine_threadsafe(server.start_server(), loop).result(10)
-    yield f"http://127.0.0.1:{server.port}/v1"
-    asyncio.run_coroutine_threadsafe(server.close(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
+    with simulated_host("sim-a:skill=0.9", "sim-judge") as url:
+        yield url
 
 
 def test_from_prompts_to_a_table(

@@ -26,8 +26,7 @@ from rich.console import Console
 from sweeping import JUDGE, Sweeping, judge_host, needs
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.cli.commands.sweep.sweep_report import settings_of
-from coeval.cli.commands.sweep.sweep_view import board_table, tell_end
+from coeval.cli.commands.sweep.sweep_report import board_table, settings_of, tell_end
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.health import free_port
 from coeval.sweeps.judging_run import SampleConcluded

@@ -49,52 +49,80 @@ async def shown(
 
     ``progress`` None: in a notebook, unless there is a ``watcher``; True: elsewhere as lines on stderr.
     """
-    beside = watcher or Unwatched()
-    screen = _screen(progress, watcher)
+    view = RunView(watcher or Unwatched(), interrupt)
+    async with drawn(view, progress, watched=watcher is not None):
+        yield view
+
+
+@asynccontextmanager
+async def drawn(view: View, progress: bool | None, *, watched: bool) -> AsyncIterator[None]:
+    """Meanwhile, draw a view where that is wanted; it is ``watched`` by somebody's own watcher too."""
+    screen = _screen(progress, watched=watched)
     if screen is None:
-        yield beside
+        yield
         return
-    view = View(beside, interrupt)
     drawing = asyncio.create_task(_keep_drawing(view, screen))
     try:
-        yield view
+        yield
     finally:
         drawing.cancel()
         await asyncio.wait([drawing])
         screen.draw(view)
 
 
-class View:
-    """A `Watcher` that remembers what there is to be seen."""
+class Listener(Protocol):
+    """Is told what happens, in sentences."""
 
-    def __init__(self, beside: Watcher, interrupt: asyncio.Event) -> None:
-        self._beside = beside
+    def note(self, message: str) -> None: ...
+
+    def warn(self, message: str) -> None: ...
+
+
+class View:
+    """Remembers what there is to be seen, and passes on what it is told."""
+
+    def __init__(self, beside: Listener, interrupt: asyncio.Event) -> None:
+        self._listener = beside
         self._interrupt = interrupt
-        self._board: Board | None = None
         self._messages: list[str] = []
 
     def note(self, message: str) -> None:
         self._messages.append(plain(message))
-        self._beside.note(message)
+        self._listener.note(message)
 
     def warn(self, message: str) -> None:
         self._messages.append(f"warning: {plain(message)}")
-        self._beside.warn(message)
-
-    def begin(self, board: Board) -> None:
-        self._board = board
-        self._beside.begin(board)
+        self._listener.warn(message)
 
     @property
     def messages(self) -> list[str]:
         return self._messages + [STOPPING] * self._interrupt.is_set()
 
     def sentences(self) -> list[str]:
-        """A line for each phase that has anything planned."""
+        """What there is to be said of it as it goes, a line each."""
+        return []
+
+    def html(self) -> str:
+        """The latest messages, and what is below them."""
+        return html_lines([*self.messages[-_MOST_MESSAGES:], *self.sentences()])
+
+
+class RunView(View):
+    """A `Watcher` of a run or an evaluation: a line, and a bar, for each phase that has anything planned."""
+
+    def __init__(self, beside: Watcher, interrupt: asyncio.Event) -> None:
+        super().__init__(beside, interrupt)
+        self._beside = beside
+        self._board: Board | None = None
+
+    def begin(self, board: Board) -> None:
+        self._board = board
+        self._beside.begin(board)
+
+    def sentences(self) -> list[str]:
         return [sentence(board, count) for board, count in self._counts()]
 
     def html(self) -> str:
-        """The latest messages, and a table with a bar for each phase."""
         rows = [
             (count.name, Bar(count.recorded + count.ended, count.planned), *figures(board, count))
             for board, count in self._counts()
@@ -113,8 +141,8 @@ async def _keep_drawing(view: View, screen: Screen) -> None:
         await asyncio.sleep(screen.interval_s)
 
 
-def _screen(progress: bool | None, watcher: Watcher | None) -> Screen | None:
-    if progress is False or (progress is None and watcher is not None):
+def _screen(progress: bool | None, *, watched: bool) -> Screen | None:
+    if progress is False or (progress is None and watched):
         return None
     if _in_notebook():
         return _Notebook()

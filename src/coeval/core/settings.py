@@ -7,12 +7,24 @@ value belong. Its key and its keyword are its name, and its flag the same with h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, wraps
+from inspect import Signature, getdoc, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -73,8 +85,12 @@ def declared(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
 
 def in_groups(record: type[msgspec.Struct]) -> list[Declared]:
     """Return the settings by group; within each, the record's own before those of its bases."""
-    own = record.__annotations__
-    return sorted(declared(record).values(), key=lambda field: (field.setting.rank, field.name not in own))
+    line = [getattr(each, "__annotations__", {}) for each in record.__mro__]
+
+    def place(field: Declared) -> tuple[int, int]:
+        return field.setting.rank, next(n for n, names in enumerate(line) if field.name in names)
+
+    return sorted(declared(record).values(), key=place)
 
 
 def usual(record: type[msgspec.Struct]) -> dict[str, Any]:
@@ -119,3 +135,45 @@ def _extras(hint: Any) -> tuple[Any, ...]:
 def members(hint: Any) -> tuple[Any, ...]:
     """List the types of a union, or the one type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+# --- A function of Python whose keywords are the fields of a record
+
+P = ParamSpec("P")
+S = TypeVar("S")
+R = TypeVar("R")
+_FLAG = re.compile(r"--([a-z][a-z-]*)")
+
+
+def taking(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
+    """Make a function of one record a function of the record's fields, which type checkers and editors know
+    as its keywords; its docstring is followed by what is said of each."""
+
+    def made(function: Callable[[S], R]) -> Callable[P, R]:
+        @wraps(function)
+        def with_keywords(*arguments: P.args, **keywords: P.kwargs) -> R:
+            return function(record(*arguments, **keywords))
+
+        kind: Any = record
+        fields = in_groups(kind)
+        own = signature(record).parameters
+        order = [*(field.name for field in fields), *(name for name in own if name not in declared(kind))]
+        hints = get_type_hints(kind)
+        shown: Any = with_keywords
+        shown.__signature__ = Signature(
+            [own[name].replace(annotation=hints[name]) for name in order],
+            return_annotation=get_type_hints(function)["return"],
+        )
+        said = (f"{field.name}:\n    {_in_python(field.setting)}" for field in fields)
+        shown.__doc__ = "\n".join([getdoc(function) or "", "", "Settings", "--------", *said])
+        return with_keywords
+
+    return made
+
+
+def _in_python(setting: Setting) -> str:
+    """What is said of a setting, with keywords in the place of flags."""
+    assumed = setting.shown or ("" if setting.usual is None else f"{setting.usual}")
+    said = setting.help.partition(" Example:")[0].replace("{tasks}", "names of tasks")
+    said += f" By default {assumed}." if assumed else ""
+    return _FLAG.sub(lambda flag: flag[1].replace("-", "_"), said)

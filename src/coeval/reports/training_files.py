@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun
+from coeval.analysis.training.aggregate import Aggregated, aggregates_of, write_aggregates
+from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun, training_curves
 from coeval.reports.drawn_pictures import figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
@@ -199,3 +200,28 @@ def write_curves(runs: Sequence[TrainingRun], out: Path, error_bar: ErrorBar = "
         yield out / PAGE
     except OSError as error:
         raise store_error("write", out, error) from error
+
+
+class TrainingFiles(NamedTuple):
+    """The samples of each checkpoint put together, and their curves with the files that show them; None where
+    nothing is scored yet."""
+
+    found: list[Aggregated]
+    run: TrainingRun | None
+    written: list[Path]
+
+
+def put_together(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
+    """Write the aggregates and the curves of all checkpoints in a sweep's folder, for the tasks of which so
+    many samples were ``expected``.
+
+    Raises
+    ------
+    StoreError
+        results cannot be read, or a file not be written.
+    """
+    found = aggregates_of(out, expected)
+    if not sum(len(write_aggregates(one)) for one in found):
+        return TrainingFiles(found, None, [])
+    [run] = training_curves({out.absolute().name or "run": out}, list(expected))
+    return TrainingFiles(found, run, list(write_curves([run], out / "plots")))

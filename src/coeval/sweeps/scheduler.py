@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from coeval.core.errors import CoevalError
+from coeval.core.text import listed, numbered
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
 from coeval.sweeps.job_plan import (
@@ -120,6 +121,41 @@ class SweepBoard:
     def cost_usd(self) -> float | None:
         """What the judging of these tasks has cost; None where no price is known."""
         return sum(self._costs.values()) if self._costs else None
+
+    @property
+    def exit_code(self) -> int:
+        """0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130 interrupted."""
+        if self.interrupted:
+            return 130
+        if self.unavailable and not self.concluded:
+            return 2
+        return 3 if self.failed or self.left or self.unanswered or self.unscored else 0
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is missing, in words, with the reasons of what was given up, each of them once."""
+        alike: dict[str, list[str]] = {}
+        for problem in self.problems:
+            if problem.given_up:
+                alike.setdefault(problem.why, []).append(problem.what)
+        found = [
+            f"{listed(names, 4)}: {why}" for why, names in alike.items()
+        ]  # told once, of whatever number
+        if self.unanswered or self.unscored:
+            answers, judgments = numbered(self.unanswered, "answer"), numbered(self.unscored, "judgment")
+            found.append(f"missing: {answers}, {judgments}; the same command again asks for them")
+        if self.failed:
+            found.append(f"{numbered(self.failed, 'job')} failed; the same command again tries them anew")
+        return tuple(found)
+
+    def counts(self) -> str:
+        """How far it is, in words."""
+        parts = [f"{self.concluded:,} of {numbered(self.jobs, 'job')} done"]
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        if self.waiting:
+            parts.append(f"{self.waiting:,} waiting for a slot")
+        return ", ".join(parts)
 
     def tell_problem(self, what: str, why: str, *, given_up: bool) -> None:
         self.problems.append(SweepProblem(what, why, given_up))

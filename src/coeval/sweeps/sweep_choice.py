@@ -307,7 +307,7 @@ def engine_of(asked: AskedFor, environment: Mapping[str, str]) -> SweepEngine:
             return open_ray(tp_size, settings.slots, environment)
         case "slurm":
             folder = sweep.own_folder / "slurm"
-            return open_slurm(tp_size, settings.slots, environment, folder, settings.slurm)
+            return open_slurm(tp_size, settings.slots, environment, folder, settings.slurm or {})
         case "local":
             return _local(settings, sweep, environment)
 

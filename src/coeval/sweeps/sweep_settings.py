@@ -97,9 +97,9 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
         Setting("Where servers run: here, on a Ray cluster, or as Slurm jobs.", Group.SERVER),
     ] = "local"
     slurm: Annotated[
-        Mapping[str, Any],
+        Mapping[str, Any] | None,
         Setting("Parameters of submitit, such as slurm_partition.", Group.SERVER, only_key=True),
-    ] = {}
+    ] = None
     gpus: Annotated[
         Sequence[int | str] | str | int | None,
         Setting("GPUs to use.", Group.SERVER, shown="all there are", metavar="0,1,…"),

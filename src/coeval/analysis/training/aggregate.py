@@ -190,6 +190,22 @@ def aggregate(
     return Aggregated(checkpoint, found, without)
 
 
+def aggregates_of(root: Path, expected: Mapping[str, int]) -> list[Aggregated]:
+    """`aggregate` of every checkpoint below ``root``, by step, for the tasks of which so many samples were
+    ``expected``; none where nothing is scored.
+
+    Raises
+    ------
+    UsageError
+        two folders are of one step.
+    StoreError
+        a file cannot be read at all.
+    """
+    if not any(root.glob(f"{PATTERN.replace(STEP, '*')}/run_*/*/summary.json")):
+        return []
+    return [aggregate(checkpoint, list(expected), expected) for checkpoint in evaluated_steps(root)]
+
+
 def write_aggregates(found: Aggregated) -> list[Path]:
     """``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
 

@@ -16,6 +16,7 @@ from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, held, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
+from coeval.core.text import numbered
 from coeval.engine.session import logged
 from coeval.models.batch.waiting.job_list import PendingJob
 
@@ -30,6 +31,15 @@ class TaskOutcome:
     summary: TaskSummary | None
     problem: str | None = None
     left_at: RecordCounts | None = None
+
+    @property
+    def gap(self) -> str | None:
+        """What it lacks, in words."""
+        if self.problem is not None:
+            return self.problem
+        if self.left_at is not None:
+            return f"stopped: {_reached(self.left_at)}"
+        return self.summary.gap if self.summary is not None else None
 
 
 @dataclass(slots=True)
@@ -46,6 +56,13 @@ class Outcome:
     errors: Path | None = None
     costs: Sequence[ModelCost] = ()
     batches: Sequence[PendingJob] = ()
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is not there, task by task; models that were given up, and batch jobs that go on."""
+        lacking = (f"{task.label}: {gap}" for task in self.tasks if (gap := task.gap) is not None)
+        jobs = [f"{numbered(len(self.batches), 'batch job')} at work"] if self.batches else []
+        return (*lacking, *self.stopped.values(), *jobs)
 
     @property
     def exit_code(self) -> int:
@@ -120,6 +137,12 @@ def _scored(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     summary = summarise(task_run, scored, evaluation, prepared.assets[task_run.task])
     write(task_run, scored, summary)
     return TaskOutcome(task_run.label, task_run.folder.path, summary)
+
+
+def _reached(counts: RecordCounts) -> str:
+    answers = f"{counts.answers:,} of {counts.prompts:,} answers"
+    judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
+    return f"{answers}{judgments if counts.judgments_needed else ''} are there"
 
 
 def over_runs(tasks: Iterable[TaskOutcome]) -> dict[str, dict[str, Spread]]:

@@ -161,6 +161,23 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     coeval_version: str
     written_at: str
 
+    @property
+    def to_ask(self) -> Counter[str]:
+        """Of what is missing, what the same command asks for: all but the responses that a file lacks."""
+        unanswered = self.given.missing if self.given is not None else 0
+        return Counter(self.missing) - Counter(missing=unanswered)
+
+    @property
+    def gap(self) -> str | None:
+        """What is missing and how that counts, in words."""
+        if not self.missing:
+            return None
+        counts = [f"{count:,} {reason}" for reason, count in self.to_ask.items()]
+        if self.given is not None and self.given.missing:
+            counts.insert(0, f"{self.given.missing:,} missing (add the responses to the file)")
+        counted = "counted as not followed" if self.task in ("ifeval", "ifbench") else "without a value"
+        return f"{counted}: {', '.join(counts)}"
+
 
 def summarise(
     task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -27,8 +26,7 @@ from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import Prepared, ask_alone, prepare, usage_file
-from coeval.benchmarks.run.task_run import RecordCounts
-from coeval.benchmarks.run.task_summary import OF_INFERENCE, TaskSummary
+from coeval.benchmarks.run.task_summary import OF_INFERENCE
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.loop import interruptible, run_async
@@ -79,7 +77,7 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         tell_batches(outcome.batches, messages)
     if outcome.interrupted:
         say(messages, "Stopped. The same command again goes on from here.")
-    elif any(_to_ask(summary) for summary in gaps):
+    elif any(summary.to_ask for summary in gaps):
         if any(summary.missing.get("cut_off") for summary in gaps):
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
         say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
@@ -124,14 +122,14 @@ def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Consol
 
 
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
-    if task.problem is not None:
-        say(messages, f"error: {task.label}: {task.problem}", "red")
-    if task.left_at is not None:
-        say(results, f"{task.label} was stopped: {_reached(task.left_at)}", "yellow")
     if task.summary is None:
+        if task.problem is not None:
+            say(messages, f"error: {task.label}: {task.gap}", "red")
+        else:
+            say(results, f"{task.label} was {task.gap}", "yellow")
         return
-    if task.summary.missing:
-        warn(messages, f"{task.label}: {_missing(task.summary)}")
+    if task.gap is not None:
+        warn(messages, f"{task.label}: {task.gap}")
     if task.summary.given is not None and (said := _misfits(task.summary.given)):
         warn(messages, f"{task.label}: {said}")
     for remark in task.summary.remarks:
@@ -156,26 +154,6 @@ def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
     for warning in (warning_of_cut_off(cut), empty_answers_sentence(empty, "to")):
         if warning is not None:
             warn(results, warning)
-
-
-def _reached(counts: RecordCounts) -> str:
-    answers = f"{counts.answers:,} of {counts.prompts:,} answers"
-    judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
-    return f"{answers}{judgments if counts.judgments_needed else ''} are there"
-
-
-def _missing(summary: TaskSummary) -> str:
-    counts = [f"{count:,} {reason}" for reason, count in _to_ask(summary).items()]
-    if summary.given is not None and summary.given.missing:
-        counts.insert(0, f"{summary.given.missing:,} missing (add the responses to the file)")
-    counted = "counted as not followed" if summary.task in ("ifeval", "ifbench") else "without a value"
-    return f"{counted}: {', '.join(counts)}"
-
-
-def _to_ask(summary: TaskSummary) -> Counter[str]:
-    """Of what is missing, what the same command asks for: all but the responses that a file lacks."""
-    unanswered = summary.given.missing if summary.given is not None else 0
-    return Counter(summary.missing) - Counter(missing=unanswered)
 
 
 def _misfits(given: GivenCounts) -> str:

@@ -53,5 +53,5 @@ def sweep(
 
     given = sweep_report.settings_of(set_flags(context, SweepSettings), config)
     if status:
-        raise typer.Exit(sweep_report.show_status(given))
+        raise typer.Exit(sweep_report.tell_status(given))
     raise typer.Exit(sweep_report.sweep_and_report(given, log_level, dry_run=dry_run))

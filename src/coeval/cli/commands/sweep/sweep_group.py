@@ -1,11 +1,17 @@
-"""The group `coeval sweep`, to which its commands add themselves."""
+"""The group `coeval sweep`: the sweep itself, and what is done with what it made."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from coeval.cli.commands.sweep import aggregate_command, judges_command, plot_command, sweep_command
+from coeval.cli.commands.sweep.sweep_command import sweep
 from coeval.cli.settings_flags import GroupedCommands
+from coeval.core.errors import UsageError
 
 app = typer.Typer(
     name="sweep",
@@ -14,7 +20,251 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.callback()(sweep_command.sweep)
-aggregate_command.add_to(app)
-judges_command.add_to(app)
-plot_command.add_to(app)
+app.callback()(sweep)
+
+
+@app.command("aggregate")
+def aggregate(
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "--out-dir",
+            metavar="DIR",
+            help="The folder that holds the checkpoints' folders. Example: --out outputs/run_a",
+        ),
+    ],
+    steps: Annotated[
+        str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
+    ] = None,
+    n_samples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ifeval=8,…",
+            help="How many samples there are to be: what lacks is told, and runs beyond it do not count.",
+        ),
+    ] = None,
+    name_pattern: Annotated[
+        str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
+    ] = "step_{step}",
+    base: Annotated[
+        int | None,
+        typer.Option(metavar="STEP", help="Hold checkpoints against this step; without it, the first one."),
+    ] = None,
+) -> None:
+    """Write each checkpoint's summary_agg.json, and say what follows from all of them.
+
+    Nobody is asked. Of each task it is told which step is the first that is better than the base, what the
+    best one is worth with its luck taken off, and whether the last ones still gained. Samples count together
+    where they were made with the same sampling and judged alike; those that were not, or are unfinished, are
+    left out and told. docs/training-runs.md explains the figures.
+
+    Exit codes: 0 all there, 1 wrong request, 3 something is missing.
+
+    \b
+    Examples:
+      coeval sweep aggregate --out outputs/run_a
+      coeval sweep aggregate --out outputs/run_a --steps 120,240 --tasks ifeval,healthbench --base 120
+      coeval sweep aggregate --out outputs/run_a --n-samples ifeval=8,healthbench=8,arena-hard=1
+    """
+    from coeval.cli.ending import GAPS
+    from coeval.sweeps import sweep_settings
+
+    asked, wanted = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    expected = sweep_settings.counts(n_samples)
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.training.aggregate import aggregate as put_together
+    from coeval.analysis.training.aggregate import evaluated_steps, require_base, write_aggregates
+    from coeval.analysis.training.training_curves import training_curves
+    from coeval.cli.commands.sweep.sweep_tables import tell_aggregates
+
+    checkpoints = evaluated_steps(out, name_pattern, wanted)
+    require_base(base, checkpoints, out)
+    found = [put_together(checkpoint, asked, expected) for checkpoint in checkpoints]
+    run = None
+    if sum(len(write_aggregates(one)) for one in found):
+        [run] = training_curves({out.name: out}, asked, wanted, {out.name: name_pattern}, base)
+    if tell_aggregates(found, run, out, asked, wanted, name_pattern):
+        raise typer.Exit(GAPS)
+
+
+@app.command("judges")
+def judges(
+    judges: Annotated[
+        list[str],
+        typer.Option(
+            "--judges",
+            metavar="NAME=DIR",
+            help="A judge's folder: an output folder, or that of a whole sweep. Once for each judge.",
+        ),
+    ],
+    tasks: Annotated[str | None, typer.Option(metavar="healthbench,…", help="Of these tasks only.")] = None,
+    steps: Annotated[str | None, typer.Option(metavar="120,240", help="Of these steps only.")] = None,
+    name_pattern: Annotated[
+        str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
+    ] = "step_{step}",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE.json", help="Write all of it as one JSON document too."),
+    ] = None,
+) -> None:
+    """Compare judges: who is milder, whether they order checkpoints alike, which items they dispute.
+
+    Nobody is asked. Items are paired, samples that only one of them judged are left out, and answers that are
+    not the same in both folders are told. docs/training-runs.md explains the figures.
+
+    \b
+    Examples:
+      coeval sweep judges --judges flash=outputs/run_a --judges plus=outputs/run_a-plus
+      coeval sweep judges --judges flash=outputs/a --judges plus=outputs/b --out judges.json
+    """
+    from coeval.cli import streams
+    from coeval.cli.streams import say
+    from coeval.sweeps import sweep_settings
+
+    folders = _folders(judges, "--judges")
+    if out is not None and out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file")
+    asked, wanted = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.training.judge_comparison import compare_judges
+    from coeval.cli.commands.sweep.sweep_tables import print_judges
+    from coeval.store.jsonl import write_json_atomic
+
+    compared = compare_judges(folders, asked, wanted, name_pattern)
+    print_judges(compared, streams.results())
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(out, compared)
+        say(streams.messages(), f"written: {out}")
+
+
+class ShownErrorBar(StrEnum):
+    CI95 = "ci95"
+    SEM = "sem"
+    STD = "std"
+    NONE = "none"
+
+
+@app.command("plot")
+def plot(
+    runs: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=DIR",
+            help="A training run by a name of yours, and the folder of its checkpoints' folders; repeatable. "
+            "Example: --runs run_a=outputs/run_a",
+        ),
+    ],
+    plot_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the files go. Example: --plot-dir outputs/plots")
+    ],
+    name_pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATTERN",
+            help="What a run's checkpoints' folders are called; repeatable.",
+            show_default="step_{step}",
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
+    ] = None,
+    show_errorbar: Annotated[
+        ShownErrorBar,
+        typer.Option(help="Interval over items, standard error or deviation over samples, or none."),
+    ] = ShownErrorBar.CI95,
+) -> None:
+    """Draw a figure for each task over training steps, and a page with the items behind each point.
+
+    Writes TASK.png and TASK.svg for print, all_tasks.png and all_tasks.svg, and curves.html, which opens
+    without a network. Steps without a summary_agg.json (coeval sweep aggregate writes it) are drawn as a
+    plain line. docs/training-runs.md explains bars, bands and sentences.
+
+    \b
+    Examples:
+      coeval sweep plot --runs run_a=outputs/run_a --plot-dir outputs/plots
+      coeval sweep plot --runs a=outputs/a --runs b=outputs/b --tasks ifeval,healthbench \\
+        --steps 120,240,360 --show-errorbar sem --plot-dir outputs/plots
+
+    \b
+    Exit codes: 0 drawn, 1 wrong request.
+    """
+    from coeval.cli import streams
+    from coeval.cli.streams import say, warn
+    from coeval.sweeps import sweep_settings
+
+    folders = _folders(runs, "--runs")
+    patterns = _patterns(name_pattern or [], folders)
+    wanted, asked = sweep_settings.steps(steps), sweep_settings.names(tasks)
+    # Here, because they load duckdb and vl-convert.
+    from coeval.analysis.training.training_curves import training_curves
+    from coeval.reports.training_files import write_curves
+
+    messages = streams.messages()
+    found = training_curves(folders, asked, wanted, patterns)
+    for run in found:
+        for note in run.notes:
+            warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
+        for alarm in run.alarms:
+            warn(messages, alarm if len(found) == 1 else f"{run.label}: {alarm}")
+    results = streams.results()
+    for run in found:
+        for task, curve in run.curves.items():
+            for said in curve.conclusions:
+                of = task if len(found) == 1 else f"{run.label}, {task}"
+                say(results, f"{of}: {said}")
+    written = list(write_curves(found, plot_dir, show_errorbar.value))
+    say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
+
+
+# --- Flags that give a name to a value
+
+
+def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
+    """``NAME=DIR`` of each, by name in order.
+
+    Raises
+    ------
+    UsageError
+        one has another form, a name stands twice, or there is no such folder.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, sign, folder = text.partition("=")
+        if not (name and sign and folder):
+            raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
+        if name in found:
+            raise UsageError(f"{flag} {text}: the name {name} stands for {found[name]} already")
+        if not Path(folder).is_dir():
+            raise UsageError(f"{flag} {text}: there is no folder {folder}")
+        found[name] = Path(folder)
+    return found
+
+
+def _patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
+    """``NAME=step_{step}`` of each, by name.
+
+    Raises
+    ------
+    UsageError
+        one has another form, or names a run that is not given.
+    """
+    found = {}
+    for text in texts:
+        name, sign, pattern = text.partition("=")
+        if not (sign and "{step}" in pattern):
+            example = "--name-pattern run_a=step_{step}"
+            raise UsageError(f"--name-pattern {text}: give a run and a pattern, for example {example}")
+        if name not in runs:
+            raise UsageError(f"--name-pattern {text}: there is no --runs {name}=…; given: {', '.join(runs)}")
+        found[name] = pattern
+    return found

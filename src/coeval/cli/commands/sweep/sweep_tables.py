@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from coeval.cli import streams
+from coeval.cli.ending import GAPS
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_interval, shown_value
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
+from coeval.sweeps.job_plan import JobPlan
+from coeval.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.aggregate import Aggregated
-    from coeval.analysis.training.training_curves import TrainingRun
-if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.judge_comparison import JudgeComparison, StepDifference, TaskJudges
+    from coeval.analysis.training.training_curves import TrainingRun
 
 
 # --- Aggregates of checkpoints as tables
@@ -61,17 +64,19 @@ def print_conclusions(run: TrainingRun, found: Sequence[Aggregated], console: Co
         warn(console, sentence)
 
 
-class AggregateNotes(NamedTuple):
-    """Sentences; ``gaps``: something that was asked for is not there."""
-
-    notes: list[str]
-    gaps: bool
-
-
-def told_of(
-    found: Sequence[Aggregated], out: Path, tasks: Sequence[str] | None, steps: Sequence[int] | None
-) -> AggregateNotes:
-    """What is to be known of the figures, what is the same at several steps once."""
+def tell_aggregates(
+    found: Sequence[Aggregated],
+    run: TrainingRun | None,
+    out: Path,
+    tasks: Sequence[str] | None,
+    steps: Sequence[int] | None = None,
+    pattern: str = "step_{step}",
+) -> bool:
+    """Show what checkpoints came to, and what follows from all of them; whether something that was asked for
+    is not there."""
+    print_aggregates(found, streams.results())
+    if run is not None:
+        print_conclusions(run, found, streams.results())
     absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
     everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
     same: dict[tuple[str, str], list[str]] = {}
@@ -85,7 +90,25 @@ def told_of(
                 same.setdefault((task, note), []).append(str(one.checkpoint.step))
     said = [f"{out} holds no results of step {listed(map(str, absent))}"] if absent else []
     said += [f"{task}, step {listed(at)}: {note}" for (task, note), at in same.items()]
-    return AggregateNotes(said, gaps)
+    for sentence in said:  # what is the same at several steps is told once
+        warn(streams.messages(), sentence)
+    written = numbered(sum(len(one.tasks) for one in found), "file")
+    say(streams.messages(), f"written: {out}/{pattern}/<task>/summary_agg.json, {written}")
+    return gaps
+
+
+def put_together_and_drawn(sweep: Sweep) -> int:
+    """Write and show what all steps in the output folder came to; the exit code of putting them together."""
+    from coeval.reports.training_files import put_together  # duckdb, numpy and vl-convert
+
+    plan = JobPlan.read(sweep.own_folder)
+    made = put_together(sweep.out, {task.label: task.samples for task in plan.tasks})
+    tasks = [task.label for task in plan.tasks]
+    gaps = tell_aggregates(made.found, made.run, sweep.out, tasks)
+    if made.written:
+        pictures = len(made.written) - 1
+        say(streams.messages(), f"written: {made.written[-1]} and {pictures} pictures beside it")
+    return GAPS if gaps else 0
 
 
 _LONGEST_HEADING = 10

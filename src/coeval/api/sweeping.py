@@ -1,0 +1,136 @@
+"""``coeval.sweep``: the checkpoints of a training run evaluated, from Python."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coeval.api import find_keys
+from coeval.api.stoppable import View, drawn, wait_for
+from coeval.core.errors import ModelUnavailable
+from coeval.core.html_table import html_lines
+from coeval.core.process_limits import need_address_space
+from coeval.core.settings import taking
+from coeval.engine.progress import Unwatched
+from coeval.pipeline.config.settings_file import checked
+from coeval.sweeps.job_plan import JobPlan
+from coeval.sweeps.scheduler import SweepBoard
+from coeval.sweeps.sweep import folder_of
+from coeval.sweeps.sweep_choice import asked_for
+from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, to_be_plotted, under_way
+
+if TYPE_CHECKING:
+    from coeval.analysis.training.aggregate import TaskAggregate
+
+_UNAVAILABLE = 2
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepRun:
+    """What a sweep came to; its output folder is ``path``, and ``board`` has the counts of this call."""
+
+    path: Path
+    board: SweepBoard
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is missing, in words; the same call again tries it."""
+        return self.board.gaps
+
+    @property
+    def exit_code(self) -> int:
+        """0 all there, 3 with gaps or failed jobs, 130 interrupted."""
+        return self.board.exit_code
+
+    def results(self) -> list[TaskAggregate]:
+        """The tasks of each checkpoint over their samples, by step: ``mean``, ``ci95``, ``std``, ``sem``,
+        ``n_runs``, ``n_items`` and ``unit`` of the headline ``metric``, and all others in ``metrics``. Empty
+        where nothing is scored."""
+        need_address_space()
+        from coeval.analysis.training.aggregate import aggregates_of
+
+        found = aggregates_of(self.path, _samples(self.path))
+        return [row for checkpoint in found for row in checkpoint.tasks.values()]
+
+    def __repr__(self) -> str:
+        return f"SweepRun({str(self.path)!r}, {self.board.counts()})"
+
+    def _repr_html_(self) -> str:
+        return html_lines([f"{self.path}: {self.board.counts()}", *self.gaps])
+
+
+class SweepRunView(View):
+    """A `SweepWatcher`: a line of counts."""
+
+    def __init__(self, beside: SweepWatcher | None, interrupt: asyncio.Event) -> None:
+        super().__init__(beside or Unwatched(), interrupt)
+        self._beside = beside
+        self._board: SweepBoard | None = None
+
+    def begin(self, board: SweepBoard) -> None:
+        self._board = board
+        if self._beside is not None:
+            self._beside.begin(board)
+
+    def sentences(self) -> list[str]:
+        return [] if self._board is None else [self._board.counts()]
+
+
+class SweepCall(SweepSettings, frozen=True, kw_only=True):
+    """The keywords of `sweep`: all settings, and how it is watched and stopped."""
+
+    progress: bool | None = None
+    watcher: SweepWatcher | None = None
+    interrupt: asyncio.Event | None = None
+
+
+@taking(SweepCall)
+def sweep(asked: SweepCall) -> SweepRun:
+    """Evaluate the checkpoints of a training run, as ``coeval sweep`` does: serve each, ask it every task,
+    judge, put the samples together.
+
+    The same call again does only what is missing. It works in notebooks, beside a loop that is running
+    already. Ctrl-C ends it as it ends `coeval.run`: finished work is on disk, and the rest is a gap.
+
+    ``progress``: show it as it goes; None: in a notebook only, unless there is a ``watcher``, which is told
+    what happens and gets the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, does what the
+    first Ctrl-C does.
+
+    Raises
+    ------
+    UsageError
+        the request was wrong, or another process is at work in the folder.
+    ModelUnavailable
+        no server came up.
+    StoreError
+        the output folder cannot be read or written.
+    """
+    settings = checked(asked)
+    chosen = asked_for(settings, find_keys(settings.keys))
+    event = asked.interrupt or asyncio.Event()
+    view = SweepRunView(asked.watcher, event)
+    checkpoints = checkpoints_of(chosen, view.warn)
+    with under_way(chosen, checkpoints, view) as sweeping:
+        board = sweeping.board
+
+        async def work() -> None:
+            async with drawn(view, asked.progress, watched=asked.watcher is not None):
+                await sweeping.run(event)
+
+        wait_for(work, event)
+        if board.exit_code == _UNAVAILABLE:
+            raise ModelUnavailable("; ".join(board.gaps))
+        if to_be_plotted(chosen, board):
+            need_address_space()
+            from coeval.reports.training_files import put_together
+
+            put_together(chosen.sweep.out, _samples(chosen.sweep.out))
+    return SweepRun(chosen.sweep.out, board)
+
+
+def _samples(out: Path) -> dict[str, int]:
+    """Task → how many samples of each prompt there are to be."""
+    return {task.label: task.samples for task in JobPlan.read(folder_of(out)).tasks}
