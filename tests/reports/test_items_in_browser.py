@@ -182,7 +182,7 @@ def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServe
     page.locator(".items table.rows").wait_for()
     assert page.locator("h1").inner_text() == "a <i>run"
     assert STUDENT in page.locator("#results-body").inner_text()
-    assert SCRIPT in page.locator("#standing-body").inner_text()
+    assert SCRIPT in page.locator("#status-body").inner_text()
     accessible(page, 390, 1600)
     walk_and_read(page)
     long = page.locator("article.answer", has=page.locator("h4", has_text="cem"))

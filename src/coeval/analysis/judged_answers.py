@@ -7,15 +7,13 @@ read from the files.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.records import Datapoint, Evaluation, Record, Response, parent_id
-from coeval.store.legacy import is_legacy, read_legacy
-from coeval.store.record_index import known_records
+from coeval.core.records import Datapoint, Evaluation, Response
 
 Order: TypeAlias = Literal["id", "worst", "disagreement"]
 RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)
@@ -134,41 +132,17 @@ class _Texts:
     """The whole records of the chosen rows, read from a run's files of whichever layout."""
 
     def __init__(self, reader: RunReader, rows: Sequence[_AnswerRow]) -> None:
-        self._run = reader.run
-        self._legacy = is_legacy(reader.run.path)
         answered = frozenset(row.answer for row in rows if row.answer is not None)
-        self.items = {item.id: item for item in self._read(Datapoint, frozenset(row.item for row in rows))}
-        self.answers = {answer.id: answer for answer in self._read(Response, answered)}
+        self.items = {
+            item.id: item for item in reader.records(Datapoint, frozenset(row.item for row in rows))
+        }
+        self.answers = {answer.id: answer for answer in reader.records(Response, answered)}
         left_out = {(each.task, each.name) for each in reader.left_out if each.kind == "judge"}
         judgments: defaultdict[str, list[Evaluation]] = defaultdict(list)
-        for judgment in self._read(Evaluation, answered):
+        for judgment in reader.records(Evaluation, answered):
             if (judgment.task_id, judgment.judge_model_id) not in left_out:
                 judgments[judgment.response_id].append(judgment)
         self.judgments = {
             key: tuple(sorted(found, key=lambda judgment: judgment.judge_model_id))
             for key, found in judgments.items()
         }
-
-    def _read(self, kind: type[RecordT], wanted: frozenset[str]) -> Iterator[RecordT]:
-        """The records of a kind whose ids are wanted; evaluations by their responses'."""
-        phase = _PHASE[kind]
-        if self._legacy:
-            for record in read_legacy(self._run.path, phase, []):
-                if isinstance(record, kind) and _belongs_to(record) in wanted:
-                    yield record
-            return
-        index = known_records(self._run.files(phase), phase)
-        for key in index:
-            if (parent_id(key) if phase == "evaluation" else key) in wanted:
-                yield index.load(key, kind)
-
-
-_PHASE: dict[type[Record], str] = {
-    Datapoint: "data_generation",
-    Response: "response_collection",
-    Evaluation: "evaluation",
-}
-
-
-def _belongs_to(record: Record) -> str:
-    return record.response_id if isinstance(record, Evaluation) else record.id

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
 from coeval.analysis.training.aggregate import Aggregated, aggregates_of, write_aggregates
 from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun, training_curves
 from coeval.reports.drawn_pictures import figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
 from coeval.reports.items.item_selection import ItemSelection, shortened
-from coeval.reports.items.run_items import ItemDetail, ShownAnswer
 from coeval.reports.site.page import write_page
 from coeval.reports.training_report import ErrorBar, checkpoint_name, overview_report, training_report
 from coeval.store.jsonl import store_error, write_bytes_atomic

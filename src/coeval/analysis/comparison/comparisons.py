@@ -26,7 +26,7 @@ from coeval.analysis.comparison.comparison_report import (
 )
 from coeval.analysis.comparison.paired_difference import benjamini_hochberg, holm, paired_difference
 from coeval.analysis.comparison.pairing import JudgedApart, Pairing, ScoredPairs, judged_apart, pair
-from coeval.analysis.comparison.side import Side, models_of, read_side
+from coeval.analysis.comparison.side import Side, read_side
 from coeval.analysis.intervals import Scale
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
@@ -173,7 +173,7 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
     UsageError
         there are no two, or it is not clear which two; the message says who there is.
     """
-    models = [models_of(reader) for reader in readers]
+    models = [reader.models() for reader in readers]
     if len(readers) == 1:
         [reader], [there] = readers, models
         if not there:

@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
 from coeval.analysis.panel.panel_reading import model_families
-from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.errors import StoreError
-from coeval.store.jsonl import read_json
 
 Hashes: TypeAlias = NDArray[np.uint64]
 Measure: TypeAlias = Literal["factor", "label", "metric"]
@@ -122,21 +118,9 @@ class Side:
         return replace(self, units=left, methods=methods)
 
 
-def models_of(reader: Reader) -> tuple[str, ...]:
-    """Who answered, by name; of a run, those that its configuration still names, if there are any."""
-    found = [model for (model,) in reader.rows("SELECT DISTINCT model FROM answers ORDER BY model")]
-    if isinstance(reader, OutputReader):
-        return tuple(name for name in found if name is not None) or ("",)
-    planned = reader.planned if isinstance(reader, RunReader) else None
-    if planned is not None and planned.students is not None:
-        found = [name for name in found if name in planned.students] or found
-    return tuple(found)
-
-
 def read_side(reader: Reader, model: str, label: str) -> Side:
     """All that a model scored in what is read, in the tasks that count."""
-    mine = "true" if isinstance(reader, OutputReader) else "model = ?"
-    who = [] if isinstance(reader, OutputReader) else [model]
+    mine, who = reader.of_model(model)
     has_labels = "labels" in reader.views
     labels = _LABELS.format(mine=mine) if has_labels else ""
     found = reader.columns(_UNITS.format(mine=mine, labels=labels), who * (1 + has_labels))
@@ -153,18 +137,17 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         judges=judges,
         metrics=_metrics(reader),
         methods=_methods(reader, mine, who),
-        rubrics=_rubrics(reader),
+        rubrics=reader.rubrics(),
         answers=AnswerCounts(*counts),
         families=_families(reader, [model, *judges.values()]),
         fitted=_fitted(reader),
-        simulated=isinstance(reader, RunReader) and reader.simulated,
+        simulated=reader.simulated,
     )
 
 
 def _items(reader: Reader) -> dict[int, AskedItem]:
     """Those that count."""
-    planned = reader.planned if isinstance(reader, RunReader) else None
-    twins = reader.twins if isinstance(reader, RunReader) else {}
+    planned, twins = reader.planned, reader.twins
     found = {}
     for key, task, item, content, reference, made_for in reader.rows(_ITEMS):
         if planned is None or task in planned.tasks:
@@ -203,22 +186,18 @@ FROM items LEFT JOIN contents USING (task, item) WHERE NOT failed ORDER BY task,
 
 
 def _families(reader: Reader, names: Sequence[str]) -> dict[str, str]:
-    planned = reader.planned if isinstance(reader, RunReader) else None
-    return model_families((name for name in names if name), planned.families if planned is not None else {})
+    families = reader.planned.families if reader.planned is not None else {}
+    return model_families((name for name in names if name), families)
 
 
 def _metrics(reader: Reader) -> dict[int, MetricName]:
     known = reader.rows("SELECT DISTINCT hash('score', task, metric), task, metric FROM scores")
-    if isinstance(reader, RunReader):
+    if "labels" in reader.views:  # then scores are levels of factors, and labels stand beside them
         found = {key: MetricName(task, "factor", metric) for key, task, metric in known}
         labels = reader.rows("SELECT DISTINCT hash('label', task, attribute), task, attribute FROM labels")
         return found | {key: MetricName(task, "label", label) for key, task, label in labels}
-    of_items = {(task, metric) for _, task, metric in known}
-    units, first = dict[tuple[str, str], str](), dict[str, str]()
-    for figure in reader.metrics if isinstance(reader, OutputReader) else ():
-        units[figure.task, figure.metric] = figure.unit
-        if (figure.task, figure.metric) in of_items:
-            first.setdefault(figure.task, figure.metric)
+    units = {(figure.task, figure.metric): figure.unit for figure in reader.metrics}
+    first = reader.headlines()
     return {
         key: MetricName(
             task,
@@ -239,24 +218,8 @@ def _methods(reader: Reader, mine: str, who: list[str]) -> dict[tuple[str, str],
     return {place: frozenset(methods) for place, methods in found.items()}
 
 
-def _rubrics(reader: Reader) -> dict[str, dict[str, str]]:
-    """Empty where a run keeps none, or none that can be read: scores are there without it."""
-    if not isinstance(reader, RunReader):
-        return {}
-    rubrics = {}
-    for (task,) in reader.rows("SELECT DISTINCT task FROM items"):
-        try:
-            found = read_json(reader.run.rubric(task), dict[str, Any])
-        except (FileNotFoundError, StoreError):
-            continue
-        rubrics[task] = {factor: str(text) for factor, text in found.items()}
-    return rubrics
-
-
 def _fitted(reader: Reader) -> tuple[str, ...]:
     """The metrics that no item has a score in: they come of a fit to all items."""
-    if not isinstance(reader, OutputReader):
-        return ()
     of_items = {(task, metric) for task, metric in reader.rows("SELECT DISTINCT task, metric FROM scores")}
     return tuple(
         dict.fromkeys(

@@ -13,7 +13,6 @@ import duckdb
 import msgspec
 
 from coeval.analysis.measures.measured import Branch
-from coeval.analysis.measures.near_duplicates import item_texts
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic
@@ -86,7 +85,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, Branch], out: Path) 
 
 def _rows(reader: RunReader, items: Mapping[str, Branch]) -> dict[str, list[dict[str, Any]]]:
     """By task, the same columns in every row: an attribute has one of its own, named ``attribute_NAME``."""
-    texts = item_texts(reader.run, items)
+    texts = reader.texts(items)
     attributes = {
         item: found or {}
         for item, found in reader.rows("SELECT item, attributes FROM items WHERE NOT failed")

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.near_duplicates import item_texts, surface_bias
+from coeval.analysis.measures.near_duplicates import surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
 from coeval.analysis.measures.teacher_leak import teacher_leak
 from coeval.analysis.panel.panel_reading import model_families
-from coeval.analysis.readers.run_reader import RunReader, Twin
+from coeval.analysis.readers.reader import Twin
+from coeval.analysis.readers.run_reader import RunReader
 
 # --- Coverage of the declared attributes
 
@@ -130,7 +131,7 @@ def _correlation(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
 
 def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
     """``coverage`` by task, ``items`` by datapoint, and ``leak``: see docs/measures.md for the keys."""
-    texts = item_texts(reader.run, grid.items.ids)
+    texts = reader.texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
     judged = item_scores(grid).mean
     scores = _with_labels(reader, grid, judged)

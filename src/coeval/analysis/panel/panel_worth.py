@@ -303,10 +303,8 @@ def _prices(reader: RunReader) -> Prices:
 def _price(reader: RunReader, phase: str) -> float | None:
     """The mean over some records of a phase; None where the price of any of them is not known. What nobody
     was asked for (items of one's own, labels) has no usage, and costs nothing."""
-    files = [str(path.absolute()) for path in reader.run.files(phase)]
-    if not files:
-        return 0.0
-    [(known, priced, total)] = reader.rows(_COSTS, [files])
+    found = reader.of_lines(phase, {"usage": "STRUCT(cost_usd DOUBLE)"}, _COSTS)
+    known, priced, total = found[0] if found else (0, 0, 0.0)
     if priced < known:
         return None
     return float(total or 0.0) / known if known else 0.0
@@ -314,7 +312,6 @@ def _price(reader: RunReader, phase: str) -> float | None:
 
 _COSTS = f"""
 SELECT count(usage), count(usage.cost_usd), sum(usage.cost_usd) FROM (
-    SELECT usage FROM read_json(?::VARCHAR[], format = 'newline_delimited', ignore_errors = true,
-        columns = {{usage: 'STRUCT(cost_usd DOUBLE)'}}) LIMIT {_SOME}
+    SELECT usage FROM {{lines}} LIMIT {_SOME}
 )
 """  # noqa: S608

@@ -16,6 +16,7 @@ import msgspec
 
 from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage
+from coeval.analysis.readers.whole_items import OutputItems, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
@@ -83,6 +84,16 @@ STAGES = (
         f"{_KEY}, scores, weights, false AS failed",
         {},
     ),
+)
+
+SEARCHED = Stage(
+    "answers",
+    "answer_words",
+    {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+    "id IS NOT NULL",
+    f"md5_number(filename || chr(10) || id) AS key, id AS item, "
+    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
+    {},
 )
 
 PLACES = """
@@ -217,6 +228,7 @@ class OutputReader(Reader):
     views: ClassVar = ("items", "answers", "judgments", "scores")
     stages: ClassVar = STAGES
     view_sql: ClassVar = VIEWS
+    searched: ClassVar = (SEARCHED,)
 
     def __init__(self, folder: str | Path) -> None:
         path = Path(folder)
@@ -262,6 +274,19 @@ class OutputReader(Reader):
             for task, summary in self._summaries.items()
             for name, figure in summary.metrics.items()
         )
+
+    def models(self) -> tuple[str, ...]:
+        return tuple(filter(None, super().models())) or ("",)
+
+    def of_model(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
+        return "true", []  # all of the folder is one model's
+
+    def items(self) -> WholeItems:
+        return OutputItems(self.rows)
+
+    def add_searched(self) -> None:
+        for folder, task in self.rows("SELECT DISTINCT folder, task FROM place"):
+            self._search(SEARCHED, [path for path in [Path(folder) / RESPONSES] if path.is_file()], task)
 
     def notes(self) -> tuple[str, ...]:
         notes = [*super().notes(), *self._unread]

@@ -15,6 +15,9 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
+from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
+from coeval.analysis.readers.whole_items import WholeItems
+from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.records import counting_sql
@@ -107,20 +110,36 @@ class Stage(NamedTuple):
     terms: Mapping[str, str]
 
 
+class Twin(NamedTuple):
+    """An item whose prompt is nearly that of an earlier one of its task, ``of``, and the ``first`` of all
+    that are alike."""
+
+    of: str
+    first: str
+
+
 class Reader:
     """The results in a folder as views in memory, read once. Close it, or use it as a context manager.
 
-    ``views`` names those that people may ask for: see `coeval.analysis.load`.
+    ``views`` names those that people may ask for: see `coeval.analysis.load`. ``searched`` are the stages of
+    the texts that items are searched by: tables of ``key``, ``failed``, ``item`` and ``text``. ``planned`` is
+    what the folder's configuration plans, None where nobody says; ``left_out`` and ``beyond_total`` are what
+    the views leave out because of it.
     """
 
     views: ClassVar[tuple[str, ...]] = ()
     stages: ClassVar[tuple[Stage, ...]] = ()
     view_sql: ClassVar[str] = ""
+    searched: ClassVar[tuple[Stage, ...]] = ()
+    planned: Planned | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    beyond_total: tuple[BeyondTotal, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.damage: tuple[Damage, ...] = ()
         self._origins: Mapping[str, Path] = {}
+        self._files: dict[str, list[Path]] = {}
         self._name = uuid4().hex
         self._db = self._connected()
 
@@ -179,6 +198,100 @@ class Reader:
             selected = f"* EXCLUDE (attributes){values}"
         return own.sql(f"SELECT {selected} FROM (SELECT * FROM {name} ORDER BY ALL)")  # noqa: S608
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the folder says that simulated models took part."""
+        return False
+
+    @property
+    def metrics(self) -> tuple[MetricScore, ...]:
+        """A benchmark's own figures by task and sample, its headline first; none where scores are levels."""
+        return ()
+
+    @property
+    def twins(self) -> Mapping[str, Twin]:
+        """By item, those that nearly repeat an earlier one."""
+        return {}
+
+    def rubrics(self) -> dict[str, dict[str, str]]:
+        """By task, what each factor asks for; empty where none is kept, or none can be read."""
+        return {}
+
+    def models(self) -> tuple[str, ...]:
+        """Who answered, by name; of those that the configuration still names, if there are any."""
+        found = [model for (model,) in self.rows("SELECT DISTINCT model FROM answers ORDER BY model")]
+        if self.planned is not None and self.planned.students is not None:
+            found = [name for name in found if name in self.planned.students] or found
+        return tuple(found)
+
+    def of_model(self, model: str) -> tuple[str, list[str]]:
+        """What holds of a model's rows, as an expression with its parameters."""
+        return "model = ?", [model]
+
+    def headlines(self) -> dict[str, str]:
+        """By task, the first of its `metrics` that items have scores of."""
+        scored = {tuple(row) for row in self.rows("SELECT DISTINCT task, metric FROM scores")}
+        found: dict[str, str] = {}
+        for metric in self.metrics:
+            if (metric.task, metric.metric) in scored:
+                found.setdefault(metric.task, metric.metric)
+        return found
+
+    def items(self) -> WholeItems:
+        """The items, each to be read whole from the files as they stand when one is first asked for."""
+        raise NotImplementedError
+
+    def files(self, kind: str) -> list[Path]:
+        """The files that the stages of a kind were read from."""
+        return self._files.get(kind, [])
+
+    def of_lines(self, kind: str, columns: Mapping[str, str], sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query over ``{lines}``, the lines of a kind's files as columns of these types; none
+        where there is no file."""
+        stage = Stage(kind, "", dict(columns), "", "", {})
+        files = [literally(path) for path in self.files(kind)]
+        return self.rows(sql.format(lines=source(stage, files)), [files]) if files else []
+
+    def record_table(self, stage: Stage, wanted: str = "true", paths: Sequence[Path] | None = None) -> None:
+        """Read texts, of which the views hold none: make the table of a stage, whose select has ``key`` and
+        ``failed``, of the lines that are ``wanted``, an expression over its columns. Of an id's lines the one
+        that counts is kept. Raises as DuckDB does."""
+        found = self.files(stage.files) if paths is None else paths
+        with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
+            try:
+                self._make_record_table(stage, found, wanted)
+            except duckdb.InvalidInputException:  # a line is too long
+                shortened = [
+                    without_long_lines(path, stage.columns, Path(copies) / str(place))
+                    for place, path in enumerate(found)
+                ]
+                self._make_record_table(stage, shortened, wanted)
+
+    def _make_record_table(self, stage: Stage, paths: Sequence[Path], wanted: str) -> None:
+        files = [literally(path) for path in paths]
+        self.rows(
+            f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} "  # noqa: S608
+            f"FROM {source(stage, files)} WHERE {stage.required} AND {wanted}",
+            [files] if files else [],
+        )
+        self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
+
+    def add_searched(self) -> None:
+        """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``; raises as
+        DuckDB does."""
+        for stage in self.searched:
+            self._search(stage, self.files(stage.files))
+
+    def _search(self, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
+        """``task``: what all items of these files are of."""
+        self.record_table(stage, paths=paths)
+        self.rows(
+            f"INSERT INTO item_text SELECT v.no, w.text FROM {stage.table} w JOIN viewed v USING (item) "  # noqa: S608
+            "WHERE w.text IS NOT NULL AND (? = '' OR v.task = ?)",
+            [task, task],
+        )
+        self.rows(f"DROP TABLE {stage.table}")
+
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, one sentence each, for people."""
         return tuple(
@@ -198,6 +311,7 @@ class Reader:
 
     def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
         """One pass over the files, and another one where some lines are too long for it."""
+        self._files = {kind: list(files) for kind, files in files_of.items()}
         with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
             try:
                 self._make_tables({kind: {path: path for path in of} for kind, of in files_of.items()})

@@ -14,31 +14,39 @@ stay on disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.measures.near_duplicates import groups, item_texts, near_duplicates
+from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
-from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage
-from coeval.core.errors import StoreError, UsageError
+from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage, Twin
+from coeval.analysis.readers.whole_items import RunItems, WholeItems
+from coeval.core.errors import StoreError, Undecodable, UsageError
+from coeval.core.foreign import decoder
 from coeval.core.records import (
     EXACT_MATCH,
     LEVEL_VALUE,
     PROMPT_SQL,
     RESPONSE_SQL,
     SCORES_SQL,
+    Datapoint,
+    Evaluation,
+    Record,
+    Response,
     good_sql,
     level_sql,
+    parent_id,
 )
 from coeval.core.text import numbered
-from coeval.store.jsonl import read_json
-from coeval.store.legacy import declared_attributes
+from coeval.store.jsonl import read_json, whole_lines
+from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
+from coeval.store.record_index import known_records
 from coeval.store.rundir import RunDir
 
 # --- Tables of a run's JSONL files
@@ -112,6 +120,27 @@ STAGES = (
                 AS question,
             NOT {good_sql(SCORES_SQL)} AS failed""",
         {"judge": "term", "factors": "term[]"},
+    ),
+)
+
+SEARCHED = (
+    Stage(
+        "data_generation",
+        "item_words",
+        {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
+        "id IS NOT NULL",
+        f"md5_number(id) AS key, id AS item, NOT {good_sql(PROMPT_SQL)} AS failed, "
+        "lower(concat_ws(chr(10), id, prompt, reference_response)) AS text",
+        {},
+    ),
+    Stage(
+        "response_collection",
+        "answer_words",
+        {"id": "VARCHAR", "datapoint_id": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+        "id IS NOT NULL",
+        f"md5_number(id) AS key, datapoint_id AS item, "
+        f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
+        {},
     ),
 )
 
@@ -198,19 +227,28 @@ WHERE place > total
 """What `PlannedTask.holds` says of items, as a table; asked while rows still tell who came first."""
 
 
+RecordT = TypeVar("RecordT", bound=Record)
+_PHASE: dict[type[Any], str] = {
+    Datapoint: "data_generation",
+    Response: "response_collection",
+    Evaluation: "evaluation",
+}
+
+
+class ItemText(msgspec.Struct, frozen=True):
+    """What a line says of an item."""
+
+    id: str
+    prompt: str | None = None
+    reference_response: str | None = None
+    status: str = "ok"
+
+
 class Orphans(msgspec.Struct, frozen=True):
     """Records left out: responses without a good datapoint, evaluations without such a response."""
 
     responses: int
     evaluations: int
-
-
-class Twin(NamedTuple):
-    """An item whose prompt is nearly that of an earlier one of its task, ``of``, and the ``first`` of all
-    that are alike."""
-
-    of: str
-    first: str
 
 
 class RunReader(Reader):
@@ -227,6 +265,7 @@ class RunReader(Reader):
     views: ClassVar = ("items", "answers", "judgments", "scores", "labels")
     stages: ClassVar = STAGES
     view_sql: ClassVar = VIEWS
+    searched: ClassVar = SEARCHED
 
     def __init__(self, folder: str | Path, planned: Planned | None = None) -> None:
         self.run = RunDir(folder)
@@ -254,7 +293,7 @@ class RunReader(Reader):
     def twins(self) -> Mapping[str, Twin]:
         """By item, those that nearly repeat another one; read from the files when first asked for."""
         items = self.rows("SELECT task::VARCHAR, id FROM planned WHERE NOT failed ORDER BY id")
-        texts = item_texts(self.run, [item for _, item in items])
+        texts = self.texts([item for _, item in items])
         of_task: dict[str, list[str]] = {}
         for task, item in items:
             of_task.setdefault(task, []).append(item)
@@ -264,6 +303,59 @@ class RunReader(Reader):
             first = groups(alike, len(ids))
             found |= {ids[one.place]: Twin(ids[one.of], ids[first[one.place]]) for one in alike}
         return found
+
+    def texts(self, items: Collection[str]) -> dict[str, ItemText]:
+        """The texts of some good items, by id; damaged lines are passed over.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        found: dict[str, ItemText] = {}
+        chosen, read = frozenset(items), decoder(ItemText)
+        for path in self.run.files("data_generation"):
+            for line in whole_lines(path):
+                try:
+                    text = read(line.text)
+                except Undecodable:
+                    continue
+                if text.id in chosen and text.status == "ok" and text.prompt is not None:
+                    found[text.id] = text
+        return found
+
+    def records(self, kind: type[RecordT], wanted: Collection[str]) -> Iterator[RecordT]:
+        """The records of a kind by their ids (evaluations by their answers'), whatever the layout.
+
+        Raises
+        ------
+        StoreError
+            a file cannot be read.
+        """
+        phase = _PHASE[kind]
+        if is_legacy(self.run.path):
+            for record in read_legacy(self.run.path, phase, []):
+                whose = record.response_id if isinstance(record, Evaluation) else record.id
+                if isinstance(record, kind) and whose in wanted:
+                    yield record
+            return
+        index = known_records(self.run.files(phase), phase)
+        for key in index:
+            if (parent_id(key) if phase == "evaluation" else key) in wanted:
+                yield index.load(key, kind)
+
+    def items(self) -> WholeItems:
+        return RunItems(self.rows, self.run, self.left_out)
+
+    def rubrics(self) -> dict[str, dict[str, str]]:
+        rubrics = {}
+        for (task,) in self.rows("SELECT DISTINCT task FROM items"):
+            try:
+                found = read_json(self.run.rubric(task), dict[str, Any])
+            except (FileNotFoundError, StoreError):
+                continue  # scores are there without it
+            rubrics[task] = {factor: str(text) for factor, text in found.items()}
+        return rubrics
 
     @property
     def names_sql(self) -> str:

@@ -40,9 +40,9 @@ def failure_table(reader: RunReader) -> ReportTable:
     for phase, table, model, what in _FAILURE_PHASES:
         [(failed,)] = reader.rows(f"SELECT count(*) FROM {table} WHERE failed")  # noqa: S608
         if failed:
-            files = [str(path.absolute()) for path in reader.run.files(phase)]
-            sql = _REASONS.format(table=table, model=model)
-            rows += [(what, *found) for found in reader.rows(sql, [files])]
+            columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
+            sql = _REASONS.format(table=table, model=model, lines="{lines}")
+            rows += [(what, *found) for found in reader.of_lines(phase, columns, sql)]
     return ReportTable(
         "failures",
         "What failed",
@@ -60,9 +60,7 @@ _REASONS = """
 SELECT model, reason, count(*) FROM (
     SELECT md5_number(id) AS key, any_value({model}) AS model,
            coalesce(last(error.kind), 'nothing usable') AS reason
-    FROM read_json(?::VARCHAR[], format = 'newline_delimited', ignore_errors = true, columns = {{
-        id: 'VARCHAR', {model}: 'VARCHAR', status: 'VARCHAR', error: 'STRUCT(kind VARCHAR)'}})
-    WHERE id IS NOT NULL GROUP BY ALL
+    FROM {lines} WHERE id IS NOT NULL GROUP BY ALL
 ) SEMI JOIN (SELECT key FROM {table} WHERE failed) USING (key)
 GROUP BY ALL ORDER BY count(*) DESC, model, reason
 """
@@ -81,9 +79,8 @@ def spending_table(reader: RunReader) -> ReportTable:
     """Of the records that tell their usage, every line counted: what was made anew was paid for too."""
     rows: list[tuple[Cell, ...]] = []
     for phase, model, what in _PHASES:
-        files = [str(path.absolute()) for path in reader.run.files(phase)]
-        if files:
-            rows += [(what, *found) for found in reader.rows(_SPENT.format(model=model), [files])]
+        sql = _SPENT.format(model=model, lines="{lines}")
+        rows += [(what, *found) for found in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
     return ReportTable(
         "phases",
         "By phase and model",
@@ -101,13 +98,14 @@ def spending_table(reader: RunReader) -> ReportTable:
     )
 
 
+_USAGE = {
+    "latency_s": "DOUBLE",
+    "usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE)",
+}
 _SPENT = """
 SELECT {model}, count(*), sum(usage.input_tokens)::BIGINT, sum(usage.output_tokens)::BIGINT,
        sum(usage.cost_usd), avg(latency_s)
-FROM read_json(?::VARCHAR[], format = 'newline_delimited', ignore_errors = true, columns = {{
-    {model}: 'VARCHAR', latency_s: 'DOUBLE',
-    usage: 'STRUCT(input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE)'}})
-WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER BY ALL
+FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER BY ALL
 """
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 
 import duckdb
 import msgspec
 
 from coeval.analysis.measures.run_measures import MeasuredRun
-from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.reader import Reader, Stage, literally, source, without_long_lines
+from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.readers.whole_items import ItemDetail
 from coeval.core.errors import StoreError
-from coeval.core.records import PROMPT_SQL, RESPONSE_SQL, counting_sql, good_sql
 from coeval.reports.items.item_rows import (
     FLAGS,
     ItemChoice,
@@ -25,101 +22,6 @@ from coeval.reports.items.item_rows import (
     item_facets,
     make_item_tables,
 )
-from coeval.reports.items.output_items import OutputItems
-from coeval.reports.items.run_items import ItemDetail, RunItems
-from coeval.store.output_folder import RESPONSES
-
-# --- Record tables with full texts
-
-
-def make_record_table(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str = "true") -> None:
-    """Make the table of a stage, whose select has ``key`` and ``failed``, of the lines that are ``wanted``,
-    an expression over its columns. Of an id's lines the one that counts is kept. Raises as DuckDB does."""
-    with TemporaryDirectory(prefix="coeval-") as copies:
-        try:
-            _read(reader, stage, paths, wanted)
-        except duckdb.InvalidInputException:  # a line is too long
-            shortened = [
-                without_long_lines(path, stage.columns, Path(copies) / str(place))
-                for place, path in enumerate(paths)
-            ]
-            _read(reader, stage, shortened, wanted)
-
-
-def _read(reader: Reader, stage: Stage, paths: Sequence[Path], wanted: str) -> None:
-    files = [literally(path) for path in paths]
-    reader.rows(
-        f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} FROM {source(stage, files)} "  # noqa: S608
-        f"WHERE {stage.required} AND {wanted}",
-        [files] if files else [],
-    )
-    reader.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
-
-
-# --- Search words of items
-#
-# At a million judgments it takes seconds and some 200 MB, so it is made when somebody first searches.
-
-_ITEMS = Stage(
-    "data_generation",
-    "item_words",
-    {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
-    "id IS NOT NULL",
-    f"md5_number(id) AS key, id AS item, NOT {good_sql(PROMPT_SQL)} AS failed, "
-    "lower(concat_ws(chr(10), id, prompt, reference_response)) AS text",
-    {},
-)
-_ANSWERS = Stage(
-    "response_collection",
-    "answer_words",
-    {"id": "VARCHAR", "datapoint_id": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
-    "id IS NOT NULL",
-    f"md5_number(id) AS key, datapoint_id AS item, "
-    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
-    {},
-)
-_OUTPUT = Stage(
-    RESPONSES,
-    "answer_words",
-    {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
-    "id IS NOT NULL",
-    f"md5_number(filename || chr(10) || id) AS key, id AS item, "
-    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
-    {},
-)
-
-
-def make_text_table(reader: Reader) -> None:
-    """Make ``item_text`` (number of an item, a text of it) beside what `make_item_tables` made.
-
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
-    """
-    try:
-        reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-        match reader:
-            case RunReader():
-                for stage in (_ITEMS, _ANSWERS):
-                    _take(reader, stage, reader.run.files(stage.files))
-            case OutputReader():
-                for folder, task in reader.rows("SELECT DISTINCT folder, task FROM place"):
-                    files = [path for path in [Path(folder) / RESPONSES] if path.is_file()]
-                    _take(reader, _OUTPUT, files, task)
-    except duckdb.Error as error:
-        raise StoreError(f"cannot search the records of {reader.folder}: {error}") from error
-
-
-def _take(reader: Reader, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
-    """Add the texts of some files; ``task``: what all of them are of."""
-    make_record_table(reader, stage, paths)
-    reader.rows(
-        f"INSERT INTO item_text SELECT v.no, w.text FROM {stage.table} w JOIN viewed v USING (item) "  # noqa: S608
-        "WHERE w.text IS NOT NULL AND (? = '' OR v.task = ?)",
-        [task, task],
-    )
-    reader.rows(f"DROP TABLE {stage.table}")
 
 
 class ItemBrowser:
@@ -135,7 +37,7 @@ class ItemBrowser:
         self._reader = reader
         self._lock = Lock()
         self._searchable = False
-        self._items = _items_of(reader)
+        self._items = reader.items()
         try:
             make_item_tables(reader)
             self.facets: ItemFacets = item_facets(reader)
@@ -162,9 +64,17 @@ class ItemBrowser:
         """
         with self._lock:
             if choice.words and not self._searchable:
-                make_text_table(self._reader)
-                self._searchable = True
+                self._make_searchable()
             return find_rows(self._reader, choice, first, most)
+
+    def _make_searchable(self) -> None:
+        """Seconds and some 200 MB at a million judgments, so it is done when somebody first searches."""
+        try:
+            self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
+            self._reader.add_searched()
+        except duckdb.Error as error:
+            raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
+        self._searchable = True
 
     def detail(self, item: str, task: str = "") -> ItemDetail | None:
         """An item whole; ``task`` where ids are unique in a task alone. None: there is no such item.
@@ -216,16 +126,6 @@ def flagged_items(reader: RunReader, measured: MeasuredRun) -> ItemBrowser:
     browser.flag(measured.tree["items"])
     browser.rank(measured.ranks.order)
     return browser
-
-
-def _items_of(reader: Reader) -> RunItems | OutputItems:
-    match reader:
-        case RunReader():
-            return RunItems(reader)
-        case OutputReader():
-            return OutputItems(reader)
-        case _:
-            raise TypeError(f"nobody shows the items of what a {type(reader).__name__} reads")
 
 
 def _flags(told: Mapping[str, object]) -> list[str]:

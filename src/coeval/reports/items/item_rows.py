@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
 from coeval.core.records import EXACT_MATCH
@@ -221,25 +220,13 @@ def make_item_tables(reader: Reader) -> None:
     for statement in _TABLE_NAMES.format(labels=also).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
-    for task, metric in _headlines(reader).items():
+    for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
     reader.rows(_CELLS.format(shown_unless_told="true" if labels else "false"))
     if labels:
         reader.rows(_LABELS)
     for statement in _ANSWERED.split(";"):
         reader.rows(statement)
-
-
-def _headlines(reader: Reader) -> dict[str, str]:
-    """Each benchmark's first metric of which its items have scores."""
-    if not isinstance(reader, OutputReader):
-        return {}
-    scored = {tuple(row) for row in reader.rows("SELECT DISTINCT task, metric FROM scores")}
-    found: dict[str, str] = {}
-    for metric in reader.metrics:
-        if (metric.task, metric.metric) in scored:
-            found.setdefault(metric.task, metric.metric)
-    return found
 
 
 class ItemRow(msgspec.Struct, frozen=True):

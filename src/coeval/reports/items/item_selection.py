@@ -8,9 +8,9 @@ from itertools import permutations, zip_longest
 
 import msgspec
 
+from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer, ShownJudgment
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import FLAGS, ItemChoice, ItemFacets, ItemRow, LostTo
-from coeval.reports.items.run_items import ItemDetail, ShownAnswer, ShownJudgment
 
 __all__ = ["ItemSelection", "select_items", "shortened"]
 

@@ -11,12 +11,11 @@ import msgspec
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader, Stage
+from coeval.analysis.readers.whole_items import followed_instructions
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.reports.content import Cell, ColumnKind, ReportColumn
-from coeval.reports.items.item_browser import make_record_table
-from coeval.reports.items.output_items import followed_instructions
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
@@ -187,7 +186,7 @@ def _items(reader: OutputReader, places: Sequence[_TaskPlace]) -> SheetTable:
 
     def rows() -> Iterator[Sequence[Cell]]:
         for place in places:
-            make_record_table(reader, _ANSWERS, place.answers)
+            reader.record_table(_ANSWERS, paths=place.answers)
             for page in record_pages(reader, _SCORED, [place.task, place.sample]):
                 for item, names, values, *others in page:
                     scores = dict(zip(names or (), values or (), strict=True))
@@ -238,7 +237,7 @@ def _judgments(reader: OutputReader, places: Sequence[_TaskPlace]) -> SheetTable
 
     def rows() -> Iterator[Sequence[Cell]]:
         for place in places:
-            make_record_table(reader, _SAID, place.judgments, _of_recipe(place))
+            reader.record_table(_SAID, _of_recipe(place), place.judgments)
             for page in record_pages(reader, _BY_ITEM):
                 for item, judge, what, value, failed, words in page:
                     said = _said(read, value, names)
@@ -272,7 +271,7 @@ def _said_names(reader: OutputReader, places: Sequence[_TaskPlace]) -> list[str]
             columns={"id": "VARCHAR", "item": "VARCHAR", "recipe": "VARCHAR", "value": "VARCHAR"},
             select=f"{_KEY}, json_keys(try_cast(value AS JSON)) AS names, false AS failed",
         )
-        make_record_table(reader, stage, place.judgments, _of_recipe(place))
+        reader.record_table(stage, _of_recipe(place), place.judgments)
         sql = "SELECT name FROM (SELECT unnest(names) AS name FROM sheet_said) GROUP BY name ORDER BY name"
         found |= dict.fromkeys(name for (name,) in reader.rows(sql))
     return [name for name in found if name != "top_logprobs"][:_MOST_NAMES]
@@ -298,9 +297,9 @@ def _find_failures(reader: OutputReader, places: Sequence[_TaskPlace]) -> None:
     """Fill ``sheet_failures``."""
     reader.rows(f"CREATE OR REPLACE TABLE sheet_failures ({FAILED})")
     for place in places:
-        make_record_table(reader, _FAILED_ANSWERS, place.answers)
+        reader.record_table(_FAILED_ANSWERS, paths=place.answers)
         reader.rows(_TAKE_FAILED, ["answer", place.task, place.model])
-        make_record_table(reader, _FAILED_JUDGMENTS, place.judgments, _of_recipe(place))
+        reader.record_table(_FAILED_JUDGMENTS, _of_recipe(place), place.judgments)
         reader.rows(_TAKE_FAILED, ["judgment", place.task, None])
 
 

@@ -13,7 +13,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError
 from coeval.core.records import PROMPT_SQL, RESPONSE_SQL, good_sql
 from coeval.reports.content import Cell, ReportColumn
-from coeval.reports.items.item_browser import ItemBrowser, make_record_table
+from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice
 from coeval.reports.workbook.output_sheets import (
     ERROR,
@@ -75,7 +75,7 @@ def run_sheets(reader: RunReader, items: Branch) -> Iterator[SheetTable]:
     browser.flag(items)
     try:
         wanted = f"id IN (SELECT item FROM viewed WHERE no < {MOST_RECORDS:d})"  # noqa: S608 - our number
-        make_record_table(reader, _ITEMS, reader.run.files(_ITEMS.files), wanted)
+        reader.record_table(_ITEMS, wanted)
         yield _items(reader, browser, items)
         yield _answers(reader)
         _find_failures(reader)
@@ -152,12 +152,7 @@ def _answers(reader: RunReader) -> SheetTable:
         ReportColumn("answer", "Answer"),
     )
     reader.rows(f"CREATE OR REPLACE TABLE sheet_answered AS {_ANSWERED} LIMIT {MOST_RECORDS:d}")
-    make_record_table(
-        reader,
-        _ANSWERS,
-        reader.run.files(_ANSWERS.files),
-        "md5_number(id) IN (SELECT key FROM sheet_answered)",
-    )
+    reader.record_table(_ANSWERS, "md5_number(id) IN (SELECT key FROM sheet_answered)")
     rows = (row for page in record_pages(reader, _WITH_TEXTS) for row in page)
     [(total,)] = reader.rows("SELECT count(*) FROM answered")
     return SheetTable("Answers", columns, rows, total=total, whole=_WHOLE)
@@ -191,7 +186,7 @@ def _find_failures(reader: RunReader) -> None:
             f"{_KEY}, id, task_id AS task, {model} AS model, {ERROR}, true AS failed",
             {},
         )
-        make_record_table(reader, stage, reader.run.files(files), f"md5_number(id) IN ({failed})")
+        reader.record_table(stage, f"md5_number(id) IN ({failed})")
         reader.rows(
             f"INSERT INTO sheet_failures SELECT '{what}', task, id, model, kind, message "  # noqa: S608
             "FROM sheet_failed ORDER BY id"

@@ -1,23 +1,27 @@
-"""The items of a run, read whole."""
+"""Items with all that was made of them, read whole from a folder's files."""
 
 from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 
-from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.planned_names import LeftOut
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import Datapoint, Evaluation, Kept, Response, by_id, is_good
+from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import is_legacy, read_legacy
+from coeval.store.output_folder import JUDGMENTS, RESPONSES
 from coeval.store.record_index import RecordFiles, RecordPart
+from coeval.store.rundir import RunDir
 
 # --- One item with all its answers and judgments
 
@@ -152,20 +156,15 @@ _SCORES = (
 )
 
 
-class RunItems:
-    """Reads items from a run's files as they stood when they were first asked for."""
+Rows: TypeAlias = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+"""A query over a reader's views, with its parameters."""
 
-    def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
-        self._run = reader.run
-        left_out = {(each.kind, each.task, each.name) for each in reader.left_out}
-        self._judges = {(task, name) for kind, task, name in left_out if kind == "judge"}
-        self._factors = {(task, name) for kind, task, name in left_out if kind == "factor"}
+
+class WholeItems(Protocol):
+    """Reads items from a folder's files as they stand when one is first asked for."""
 
     def prepare(self) -> None:
         """Find where all lines lie; raises as `detail`."""
-        if self._older is None:
-            _ = self._lines
 
     def detail(self, item: str, task: str) -> ItemDetail | None:
         """An item with all that was made of it; None where it is not there.
@@ -175,6 +174,22 @@ class RunItems:
         StoreError
             a file cannot be read.
         """
+
+
+class RunItems:
+    """Those of a run, but for the judges and factors that are ``left_out``."""
+
+    def __init__(self, rows: Rows, run: RunDir, left_out: Sequence[LeftOut]) -> None:
+        self._rows = rows
+        self._run = run
+        self._judges = {(each.task, each.name) for each in left_out if each.kind == "judge"}
+        self._factors = {(each.task, each.name) for each in left_out if each.kind == "factor"}
+
+    def prepare(self) -> None:
+        if self._older is None:
+            _ = self._lines
+
+    def detail(self, item: str, task: str) -> ItemDetail | None:
         records = self._records(item)
         found = next((each for each in records if isinstance(each, Datapoint)), None)
         if found is None:
@@ -184,7 +199,7 @@ class RunItems:
             if isinstance(each, Evaluation) and (task, each.judge_model_id) not in self._judges:
                 judged[each.response_id].append(each)
         answers = [each for each in records if isinstance(each, Response)]
-        scores = dict(self._reader.rows(_SCORES, [task, item]))
+        scores: dict[str, float | None] = dict(self._rows(_SCORES, [task, item]))
         return ItemDetail(
             item=item,
             task=task,
@@ -194,7 +209,7 @@ class RunItems:
             prompt=found.prompt,
             reference=found.reference_response,
             failed=not is_good(found),
-            error=failure(found),
+            error=_failure(found),
             answers=[
                 self._answer(each, judged[each.id], scores.get(each.student_model_id))
                 for each in sorted(answers, key=lambda each: each.student_model_id)
@@ -245,7 +260,7 @@ class RunItems:
             reasoning=answer.reasoning,
             truncated=answer.truncated,
             failed=not is_good(answer),
-            error=failure(answer),
+            error=_failure(answer),
             score=score,
             input_tokens=usage.input_tokens if usage is not None else None,
             output_tokens=usage.output_tokens if usage is not None else None,
@@ -270,10 +285,159 @@ class RunItems:
             },
             words=judgment.raw,
             failed=not is_good(judgment),
-            error=failure(judgment),
+            error=_failure(judgment),
         )
 
 
-def failure(record: Kept) -> ItemFailure | None:
+def _failure(record: Kept) -> ItemFailure | None:
     """Why a record holds no value, if it says so."""
     return ItemFailure(record.error.kind, record.error.message) if record.error is not None else None
+
+
+# --- Items of eval-framework
+
+
+class _GivenAnswer(Kept, frozen=True, kw_only=True, omit_defaults=True):
+    """What is shown of a line of ``responses.jsonl``."""
+
+    prompt: str = ""
+    response: str | None = None
+    model: str = ""
+
+    @property
+    def value(self) -> str | None:
+        return self.response
+
+
+class _GivenJudgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
+    """What is shown of a line of ``judgments.*.jsonl``."""
+
+    item: str = ""
+    judge: str = ""
+    value: dict[str, Any] | None = None
+    raw: str | None = None
+
+
+class _Verdicts(msgspec.Struct, frozen=True):
+    """A line of ``eval_results_*.jsonl``."""
+
+    key: int | str
+    instruction_id_list: list[str]
+    follow_instruction_list: list[bool]
+
+
+class _TaskSample(NamedTuple):
+    """A task's folder, and by which recipe what is shown of it was judged (None: whichever there is)."""
+
+    folder: Path
+    sample: int
+    judged_by: str | None
+    answers: ItemLines
+    judgments: ItemLines
+    followed: dict[str, list[FollowedInstruction]]
+
+
+_METRICS = "SELECT metric, value FROM scores WHERE task = ? AND item = ? AND sample = ? ORDER BY metric"
+
+
+class OutputItems:
+    """Those of an output folder of ``eval-framework``: metrics, verdicts, both orders of a pair."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def prepare(self) -> None:
+        _ = self._tasks
+
+    def detail(self, item: str, task: str) -> ItemDetail | None:
+        headline = self._rows("SELECT metric FROM headline WHERE task = ?", [task])
+        answers: list[ShownAnswer] = []
+        prompt: str | None = None
+        for place in self._tasks.get(task, ()):
+            found = place.answers.records(item, _GivenAnswer, lambda each: each.id == item)
+            if not found:
+                continue
+            answer = found[0]
+            prompt = prompt or answer.prompt or None
+            answers.append(self._answer(answer, task, place, headline[0][0] if headline else ""))
+        return ItemDetail(item=item, task=task, prompt=prompt, answers=answers) if answers else None
+
+    @cached_property
+    def _tasks(self) -> dict[str, list[_TaskSample]]:
+        found: dict[str, list[_TaskSample]] = {}
+        for name, task, sample, judged_by in self._rows(
+            "SELECT DISTINCT folder, task, sample, judged_by FROM place ORDER BY task, sample", []
+        ):
+            folder = Path(name)
+            found.setdefault(task, []).append(
+                _TaskSample(
+                    folder,
+                    sample,
+                    judged_by,
+                    ItemLines([path for path in [folder / RESPONSES] if path.is_file()]),
+                    ItemLines(sorted(folder.glob(JUDGMENTS))),
+                    followed_instructions(folder),
+                )
+            )
+        return found
+
+    def _answer(self, answer: _GivenAnswer, task: str, place: _TaskSample, headline: str) -> ShownAnswer:
+        metrics: dict[str, float | None] = dict(self._rows(_METRICS, [task, answer.id, place.sample]))
+        judgments = place.judgments.records(
+            answer.id,
+            _GivenJudgment,
+            lambda each: each.item == answer.id and place.judged_by in (None, each.recipe),
+        )
+        usage = answer.usage
+        return ShownAnswer(
+            answer=answer.id,
+            student=answer.model,
+            sample=place.sample,
+            text=answer.response,
+            reasoning=answer.reasoning,
+            truncated=answer.truncated,
+            failed=not is_good(answer),
+            error=_failure(answer),
+            score=metrics.get(headline),
+            input_tokens=usage.input_tokens if usage is not None else None,
+            output_tokens=usage.output_tokens if usage is not None else None,
+            cost_usd=usage.cost_usd if usage is not None else None,
+            latency_s=answer.latency_s,
+            judgments=[_verdict(each) for each in sorted(judgments, key=lambda each: each.id)],
+            metrics=metrics,
+            instructions=place.followed.get(answer.id, []),
+        )
+
+
+def _verdict(judgment: _GivenJudgment) -> ShownJudgment:
+    return ShownJudgment(
+        judge=judgment.judge,
+        words=judgment.raw,
+        failed=not is_good(judgment),
+        error=_failure(judgment),
+        what=judgment.id.removeprefix(f"{judgment.item}__"),
+        verdict={name: value for name, value in (judgment.value or {}).items() if name != "top_logprobs"},
+    )
+
+
+def followed_instructions(folder: Path) -> dict[str, list[FollowedInstruction]]:
+    """By item, what came of each of its instructions; empty where a benchmark has none."""
+    strict, loose = (_verdicts(folder / f"eval_results_{reading}.jsonl") for reading in ("strict", "loose"))
+    found = {}
+    for item, verdicts in strict.items():
+        loosely = loose[item].follow_instruction_list if item in loose else ()
+        read = zip_longest(verdicts.instruction_id_list, verdicts.follow_instruction_list, loosely)
+        found[item] = [FollowedInstruction(*each) for each in read if each[0] is not None]
+    return found
+
+
+def _verdicts(file: Path) -> dict[str, _Verdicts]:
+    read = decoder(_Verdicts)
+    found = {}
+    for line in whole_lines(file):
+        try:
+            verdicts = read(line.text)
+        except Undecodable:
+            continue
+        found[str(verdicts.key)] = verdicts
+    return found
