@@ -6,16 +6,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from cli.invoked import Command
 from written_run import Run
 
 import coeval as api
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import measure_tree, plain_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.teacher_leak import teacher_leak
+from coeval.analysis.panel.bias_ledger import Bias, bias_ledger, plain_ledger
+from coeval.analysis.panel.panel_reading import model_families, model_family
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import StudentScore, missing_sentences
+from perf.judge_bias import HONEST, KIND, LONG, STRICT, VAIN, Planted, World, named, places_named, simulate
+from perf.planted import robust_false
 
 NEAR = 1e-9
 LEVELS = ("Low", "Medium", "High")
@@ -171,3 +182,362 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
         told += any(one.startswith("Who leads depends on") for one in said)
     assert (first, told + leads) == (200, 200)
     assert told > 190
+
+
+# Students without the scores that they gave themselves, on a run so small that it can be told by hand.
+
+
+def measures(run: Run) -> dict[str, Any]:
+    with RunReader(run.folder) as reader:
+        return plain_measures(measure_tree(reader))
+
+
+def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Path, coeval: Command) -> None:
+    """kind gives everybody High and itself too, strict everybody Low, fair says that kind is worse."""
+    run = Run(tmp_path / "run")
+    for n in range(1, 13):
+        for student in ("kind", "strict"):
+            run.judged(n, student, "kind", {"f": "High"})
+            run.judged(n, student, "strict", {"f": "Low"})
+            run.judged(n, student, "fair", {"f": "Medium" if student == "kind" else "High"})
+    found = measures(run)
+    others = found["without_own"]
+    assert others["applicable"]
+    assert others["judges"] == ["kind", "strict"]
+    scores = {name: others["students"][name]["headline"] for name in ("kind", "strict")}
+    assert scores == pytest.approx({"kind": 0.375, "strict": 0.875}), "half apart, around 0.25 and 1.0"
+    assert others["students"]["strict"]["headline_by_task"] == pytest.approx({"haiku": 0.875})
+    pair = others["ranking"]["differences"]["kind|strict"]
+    assert pair["difference"] == 0.5, (
+        "by fair alone, who is neither: kind and strict are no panel for each other"
+    )
+    assert others["ranking"]["ranges"] == {"strict": [1, 1], "kind": [2, 2]}
+    printed = coeval("analyze", "students", "--run", run.folder).out
+    assert "Without the scores that students gave themselves" in printed
+    assert found["students"]["kind"]["headline"] == 0.5
+    assert found["students"]["kind"]["headline_by_task"] == {"haiku": 0.5}
+
+
+def test_where_nobody_scored_itself_there_is_nothing_to_leave_out(tmp_path: Path, coeval: Command) -> None:
+    run = Run(tmp_path / "run")
+    for n in range(1, 5):
+        run.judged(n, "a", "j", {"f": "High"})
+        run.response(n, "j")
+    assert not measures(run)["without_own"]["applicable"]
+    assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
+
+
+def test_two_who_are_the_only_judges_have_no_order_without_own_scores(
+    tmp_path: Path, coeval: Command
+) -> None:
+    """Each would be scored by the other: that compares the judges."""
+    run = Run(tmp_path / "run")
+    for n in range(1, 9):
+        for student in ("kind", "strict"):
+            run.judged(n, student, "kind", {"f": "High"})
+            run.judged(n, student, "strict", {"f": "Low"})
+    others = measures(run)["without_own"]
+    assert (others["applicable"], others["judges"], others["students"]) == (False, ["kind", "strict"], {})
+    assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
+
+
+# The robust filter, on runs so small that who stays can be told by hand.
+
+JUDGES = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Forty datapoints. Judges a and b always agree, c is a level off on every second datapoint, d says the
+    opposite. On the last datapoint a and b say the opposite of each other."""
+    made = Run(tmp_path / "run")
+    for n in range(1, 41):
+        for student, level in (("good", "High" if n % 4 else "Low"), ("bad", "Low" if n % 3 else "High")):
+            opposite = "Low" if level == "High" else "High"
+            said = {"a": level, "b": level, "c": "Medium" if n % 2 else level, "d": opposite}
+            if n == 40:
+                said["b"] = opposite
+            for judge, score in said.items():
+                made.judged(n, student, judge, {"f": score})
+    return made
+
+
+def robust(run: Run, **options: Any) -> dict[str, Any]:
+    with RunReader(run.folder) as reader:
+        found: dict[str, Any] = plain_measures(measure_tree(reader, RobustOptions(**options)))["robust"]
+    return found
+
+
+def test_the_judges_who_agree_best_keep_the_datapoints_they_agree_on(run: Run) -> None:
+    found = robust(run)
+    assert found["applicable"]
+    assert found["judges"] == ["a", "b"]
+    assert found["teachers"] == ["t.1"]
+    assert (found["datapoints"], found["of_datapoints"]) == (39, 40)
+    assert found["students"]["good"]["valid_evals"] == 2 * 39
+    assert found["students"]["good"]["n"]["overall"] == 39
+    assert found == api.open_run(run.folder).measures()["robust"]
+
+
+def test_a_set_that_its_own_scores_chose_tests_nothing(run: Run) -> None:
+    """Teachers are chosen by how far their items happen to tell students apart, and tests on these would call
+    students different who are not: see `robust_false`."""
+    ranks = robust(run)["ranking"]
+    assert (ranks["order"], ranks["ranges"], ranks["differences"]) == (["good", "bad"], {}, {})
+    of = robust_false(40)
+    assert of.everything <= 0.06 < of.robust
+
+
+def test_the_options_are_heeded(run: Run) -> None:
+    everybody = robust(run, judge_selection="all")
+    assert sorted(everybody["judges"]) == list(JUDGES)
+    assert everybody["datapoints"] < 40
+    assert robust(run, judge_selection="all", score_tolerance=1.0)["datapoints"] == 40
+    assert robust(run, agreement_threshold=0.0)["datapoints"] == 40
+    assert robust(run, agreement_metric="spa")["options"]["agreement_metric"] == "spa"
+
+
+def test_fewer_than_two_ranked_judges_have_no_robust_set(tmp_path: Path) -> None:
+    small = Run(tmp_path / "small")
+    for n in range(1, 15):
+        for judge in ("a", "b"):
+            small.judged(n, "s", judge, {"f": "High" if n % 2 else "Low"})
+    found = robust(small)
+    assert not found["applicable"]
+    assert "30 scores or more in common" in found["reason"]
+    measures = api.open_run(small.folder).measures()
+    assert measures["judges"]["a"]["degenerate"]
+    assert measures["panel"]["krippendorff_alpha"] is None
+    assert measures["agreement"]["a|b"]["spa"] == 1.0
+
+
+def test_of_three_teachers_the_two_that_tell_most_apart_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    apart = {"sharp": ("High", "Low"), "fair": ("High", "Medium"), "blunt": ("High", "High")}
+    for teacher, (good, bad) in apart.items():
+        made = Run(folder, teacher=teacher)
+        for n in range(1, 21):
+            for judge in ("a", "b"):
+                made.judged(n, "good", judge, {"f": good})
+                made.judged(n, "bad", judge, {"f": bad})
+    found = robust(Run(folder))
+    assert found["teachers"] == ["sharp", "fair"]
+    assert found["datapoints"] == 40
+    assert found["options"] == msgspec.to_builtins(RobustOptions())
+
+
+# What students gain on items of their own family's teachers: a planted gain is told, ease is none.
+
+FAMILIES = {
+    "oak-1": "oak",
+    "oak-2": "oak",
+    "elm-1": "elm",
+    "fir-1": "fir",
+    "oak-t": "oak",
+    "elm-t": "elm",
+    "ash-t": "ash",
+}
+STUDENTS = {"elm-1": 0.6, "fir-1": 0.35, "oak-1": 0.8, "oak-2": 0.55}
+
+
+def drawn(
+    seed: int, items: int = 90, leak: float = 0.0, students: dict[str, float] = STUDENTS
+) -> tuple[ScoreGrid, Floats]:
+    """Items of three teachers in turn, those of oak-t easier; ``leak`` is added to what oaks see of these."""
+    random = np.random.default_rng(seed)
+    names, teachers = tuple(sorted(students)), ("ash-t", "elm-t", "oak-t")
+    teacher = np.arange(items) % 3
+    skills = np.array([students[name] for name in names])[:, None]
+    quality = (
+        skills
+        + random.normal(0, 0.2, items)
+        + 0.2 * (teacher == 2)
+        + random.normal(0, 0.15, (len(names), items))
+    )
+    own = np.array([FAMILIES[name] == "oak" for name in names])[:, None] & (teacher == 2)
+    worth = (quality + leak * own)[..., None] + random.normal(0, 0.05, (len(names), items, 3))
+    scores = ((worth >= 1 / 3).astype(float) + (worth >= 2 / 3)).mean(axis=-1) / 2
+    task = np.arange(items) // 3 % 2
+    nothing = np.zeros(0, np.int64)
+    grid = ScoreGrid(
+        nothing, nothing, nothing, np.zeros((0, 1), np.int8),
+        GridItems([f"i{n}" for n in range(items)], task, teacher, {}),
+        names, ("j",), ("f",), ("s", "t"), teachers, (TaskDesign(frozenset(), frozenset()),) * 2,
+    )  # fmt: skip
+    return grid, scores
+
+
+def leaks(seed: int, **how: Any) -> dict[str, Any]:
+    return teacher_leak(*drawn(seed, **how), FAMILIES)
+
+
+def test_a_family_that_gains_on_its_own_teacher_s_items_is_told() -> None:
+    found = [leaks(seed, items=240, leak=0.15) for seed in range(20)]
+    sure = [one["families"]["oak"]["p_adjusted"] < 0.05 for one in found]
+    assert np.mean(sure) >= 0.8
+    assert all(one["families"]["oak"]["value"] > 0 for one in found)
+    assert np.mean([one["families"]["elm"]["p_adjusted"] < 0.05 for one in found]) <= 0.2
+    assert found[0]["students"].keys() == {"elm-1", "oak-1", "oak-2"}, "fir-1 has no kin among the teachers"
+    assert found[0]["families"]["oak"]["items"] == 80
+    [low, high] = found[0]["families"]["oak"]["ci95"]
+    assert low < found[0]["families"]["oak"]["value"] < high
+
+
+@pytest.mark.parametrize("items", [18, 90])
+def test_who_finds_easy_items_easy_gains_nothing(items: int) -> None:
+    """All differ less on items that are easy for all: of means alone, weak students would seem to gain."""
+    found = [leaks(seed, items=items) for seed in range(80)]
+    for kind, name in (
+        ("families", "oak"),
+        ("students", "oak-1"),
+        ("students", "oak-2"),
+        ("students", "elm-1"),
+    ):
+        sure = [one[kind][name]["ci95"][0] > 0 or one[kind][name]["ci95"][1] < 0 for one in found]
+        assert np.mean(sure) <= 0.1, name
+
+
+def test_whose_gain_it_is_cannot_always_be_told() -> None:
+    """Two teachers and a student of each: one may gain by as much as the other loses."""
+    grid, scores = drawn(1, students={"elm-1": 0.6, "oak-1": 0.8})
+    of_two = grid.items.teacher > 0
+    found = teacher_leak(grid.kept(of_two), scores[:, of_two], FAMILIES)
+    assert found["students"]["oak-1"]["value"] is None
+    assert found["families"]["elm"]["p_adjusted"] is None
+    alone = teacher_leak(*drawn(1, students={"oak-1": 0.8}), FAMILIES)
+    assert alone["students"]["oak-1"]["value"] is None, "its gain may be the items' ease"
+    assert teacher_leak(*drawn(1, students={"fir-1": 0.8}), FAMILIES) == {"students": {}, "families": {}}
+
+
+def test_scores_that_are_all_alike_say_that_nobody_gains_and_are_not_sure_of_it() -> None:
+    grid, scores = drawn(1)
+    found = teacher_leak(grid, np.ones_like(scores), FAMILIES)["families"]["oak"]
+    assert abs(found["value"]) < 0.01
+    assert found["ci95"][0] < -0.005 < 0.005 < found["ci95"][1]
+    assert teacher_leak(grid, np.full_like(scores, np.nan), FAMILIES)["families"]["oak"]["value"] is None
+
+
+# Judges with a planted bias are the ones that are named; honest ones, however strict, are not.
+
+REPEATS = 12
+"""Few: docs/judges.md has the shares of a thousand."""
+
+
+@pytest.mark.parametrize(("world", "bias"), [(KIND, "family"), (LONG, "length"), (VAIN, "self")])
+def test_a_judge_that_leans_is_named_and_honest_ones_beside_it_are_not(world: World, bias: str) -> None:
+    found = named(world, 50, REPEATS)[bias]
+    assert found.leaning is not None
+    assert found.leaning >= 0.75
+    assert found.honest_named <= 0.25
+
+
+@pytest.mark.parametrize("world", [HONEST, STRICT])
+def test_honest_judges_lean_on_nothing_however_strict_they_are(world: World) -> None:
+    """Where all give full marks a strict judge looks as kind as the others: that is no leaning."""
+    for bias, found in named(world, 50, REPEATS).items():
+        assert found.leaning is None
+        assert found.honest_sure <= 0.2, bias
+        assert found.honest_named <= 0.25, bias
+
+
+def test_no_interval_is_a_failed_fit_s() -> None:
+    """In these runs the likelihood had tops between the nodes of a coarse quadrature, and errors of 50 times
+    their size."""
+    families = model_families((*KIND.students, *KIND.judges), {})
+    for seed in (13, 18, 36, 39):
+        grid, lengths = simulate(KIND.judges, 50, seed)
+        found = bias_ledger(grid, lengths, families)["kin-judge"]["family"]
+        assert found.low is not None
+        assert found.high is not None
+        assert 0.04 < found.high - found.low < 0.2
+        assert found.is_sure
+
+
+def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> None:
+    ledger = {
+        name: dict.fromkeys(("severity", "family", "self", "length", "position"), bias)
+        for name, bias in (
+            ("a", Bias(0.1, 0.01, 0.19, 0.03)),
+            ("b", Bias(0.0, -0.1, 0.1, 0.8)),
+            ("c", Bias(None, None, None, None)),
+        )
+    }
+    found = plain_ledger(ledger)
+    assert found["a"]["length"] == {"value": 0.1, "ci95": [0.01, 0.19], "p_adjusted": 0.06}
+    assert found["b"]["length"]["p_adjusted"] == 0.8
+    assert found["c"]["length"] == {"value": None, "ci95": None, "p_adjusted": None}
+
+
+@pytest.mark.parametrize(("both", "items"), [(True, 100), (False, 250)])
+def test_a_judge_that_likes_what_stands_first_is_named_and_an_honest_one_is_not(
+    both: bool, items: int
+) -> None:
+    assert places_named(0.1, items, 100, both=both) >= 0.9
+    assert places_named(0.0, items, 100, both=both) <= 0.1
+
+
+def test_severity_is_what_the_others_give_more() -> None:
+    grid, lengths = simulate({"a": Planted(0.2), "b": Planted(), "c": Planted()}, 60, 1)
+    ledger = bias_ledger(grid, lengths, {})
+    scores = grid.levels / 2
+    expected = scores[:, 1:].mean() - scores[:, 0].mean()
+    found = ledger["a"]["severity"]
+    assert found.value == pytest.approx(expected, abs=1e-12)
+    models = pytest.importorskip("statsmodels.api")
+    difference = scores[:, 1:].mean(axis=1) - scores[:, 0]
+    fit = models.OLS(difference, np.ones(len(difference))).fit(
+        cov_type="cluster", cov_kwds={"groups": grid.item, "use_correction": False}, use_t=True
+    )
+    error = fit.bse[0] * np.sqrt(60 / 59)
+    assert found.low is not None
+    assert found.value is not None
+    stats = pytest.importorskip("scipy.stats")
+    assert found.value - found.low == pytest.approx(stats.t.ppf(0.975, 59) * error, rel=1e-9)
+    assert found.is_sure
+    assert found.value > 0
+
+
+def test_what_the_scores_cannot_tell_is_not_told() -> None:
+    alone = simulate({"a": Planted()}, 30, 1)
+    assert not any(bias.value for bias in bias_ledger(*alone, {})["a"].values())
+    related = {"one": 0.5, "two": 0.7}
+    all_family = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
+    ledger = bias_ledger(*all_family, dict.fromkeys(("one", "two", "a", "b"), "same"))
+    assert ledger["a"]["family"].value is None
+    assert ledger["a"]["self"].value is None
+    assert ledger["a"]["length"].value is not None
+    grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
+    assert bias_ledger(grid, np.full_like(lengths, 100.0), {})["a"]["length"].value is None
+    assert bias_ledger(grid, np.full_like(lengths, np.nan), {})["a"]["length"].value is None
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("gpt-4o-mini", "gpt"),
+        ("openai/o3-mini", "gpt"),
+        ("us.anthropic.claude-sonnet-4-v1:0", "claude"),
+        ("meta-llama/Llama-3.1-8B", "llama"),
+        ("Qwen/Qwen3-4B", "qwen"),
+        ("sim-large", "sim"),
+        ("mine:7b", "mine"),
+        ("7b", "7b"),
+    ],
+)
+def test_families_are_told_by_names(name: str, family: str) -> None:
+    assert model_family(name) == family
+
+
+@pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
+def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
+    grid, lengths = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
+    found = plain_ledger(bias_ledger(grid, lengths, {}))["a"]["severity"]
+    assert (found["value"] is not None) == (found["ci95"] is not None) == known
+    assert (found["p_adjusted"] is not None) == known
+
+
+def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
+    grid, lengths = simulate({"a": Planted(), "b": Planted()}, 12, 1)
+    grid.levels[:] = [0, 1]
+    found = plain_ledger(bias_ledger(grid, lengths, {}))["a"]["severity"]
+    assert found == {"value": None, "ci95": None, "p_adjusted": None}

@@ -5,13 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from cli.invoked import Command
+from cli.terminal import on_terminal
 from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
+from rich.cells import cell_len
 
 import coeval as api
 from coeval.cli.commands.analysis_names import AnalysisName
@@ -155,3 +161,191 @@ def test_a_run_whose_tasks_are_all_removed_has_nothing_to_measure(
     assert ended.code == 3, ended.err
     assert "internal error" not in ended.err
     assert "of what is planned, this is not there: 4 items" in " ".join(ended.err.split())
+
+
+# ``coeval analyze`` and ``coeval compare`` of runs with next to nothing in them, and with hostile names.
+
+NAMES = ("all", "students", "teachers", "judges", "agreement", "robust", "labels", "coverage", "items")
+HOSTILE = '=cmd()|\x1b[31mred\u202eevil\n"x" <b>`*'
+
+
+class Written:
+    """A run whose file names say nothing; datapoints 1 to n of one task and teacher."""
+
+    def __init__(self, folder: Path, task: str = "haiku") -> None:
+        self.folder, self.task = folder, task
+
+    def add(self, phase: str, record: dict[str, Any]) -> None:
+        path = self.folder / {"d": "phase3_datapoints/x.datapoints", "r": "phase4_responses/x.responses"}.get(
+            phase, "phase5_evaluations/x.evaluations"
+        )
+        path = path.with_name(path.name + ".jsonl")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def datapoint(self, n: int, **fields: Any) -> str:
+        key = f"{self.task}__t__{n:05d}"
+        named = {"id": key, "task_id": self.task, "teacher_model_id": "t"}
+        self.add("d", {**named, "prompt": f"prompt {n}", **fields})
+        return key
+
+    def response(self, n: int, student: str, **fields: Any) -> str:
+        item = f"{self.task}__t__{n:05d}"
+        key = f"{item}__{student}"
+        self.add(
+            "r",
+            {"id": key, "datapoint_id": item, "student_model_id": student, "response": "text", **fields},
+        )
+        return key
+
+    def judged(self, n: int, student: str, judge: str, **fields: Any) -> None:
+        response = self.response(n, student)
+        named = {"id": f"{response}__{judge}", "response_id": response, "judge_model_id": judge}
+        self.add("e", {**named, "scores": {}, **fields})
+
+
+def with_scores(items: int, students: tuple[str, ...], judges: tuple[str, ...]) -> Callable[[Written], None]:
+    def write(run: Written) -> None:
+        for n in range(1, items + 1):
+            run.datapoint(n)
+            for place, student in enumerate(students):
+                for judge in judges:
+                    run.judged(n, student, judge, scores={"plot": "High" if (n + place) % 3 else "Low"})
+
+    return write
+
+
+def nothing(run: Written) -> None:
+    (run.folder / "phase3_datapoints").mkdir(parents=True)
+    (run.folder / "phase3_datapoints" / "a.b.datapoints.jsonl").write_text("")
+
+
+def items_alone(run: Written) -> None:
+    for n in range(1, 5):
+        run.datapoint(n)
+
+
+def answers_alone(run: Written) -> None:
+    items_alone(run)
+    for n in range(1, 5):
+        run.response(n, "ann")
+        run.response(n, "ben")
+
+
+def all_failed(run: Written) -> None:
+    items_alone(run)
+    for n in range(1, 5):
+        run.judged(n, "ann", "j", status="failed")
+        run.response(n, "ben", status="failed", response=None)
+
+
+def labels_alone(run: Written) -> None:
+    for n in range(1, 13):
+        expected = ("red", HOSTILE)[n % 2]
+        run.datapoint(n, sampled_target_attributes={"kind": expected})
+        for student, predicted in (("ann", expected), ("ben", expected if n % 3 else None)):
+            label = {"expected": expected, "predicted": predicted, "match": predicted == expected}
+            run.judged(n, student, "exact_match", label_scores={"kind": label})
+
+
+NOBODY = "Nobody has a score yet."
+RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
+    "nothing": (nothing, NOBODY, "holds no answers yet"),
+    "items alone": (items_alone, NOBODY, "holds no answers yet"),
+    "answers alone": (answers_alone, NOBODY, "no item has a score on both sides"),
+    "all failed": (all_failed, NOBODY, "no item has a score on both sides"),
+    "one of all": (
+        with_scores(1, ("ann",), ("j",)),
+        "ann is the only student, with 1.00",
+        "name a second folder",
+    ),
+    "one student": (with_scores(8, ("ann",), ("j", "k")), "ann is the only student", "name a second folder"),
+    "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "A single judge scored the answers", ""),
+    "one item": (with_scores(1, ("ann", "ben"), ("j", "k")), "ann has the highest score, 1.00", ""),
+    "labels alone": (labels_alone, "ann has the highest label accuracy in haiku (kind), 1.00", ""),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_little_there_is_is_told(name: str, tmp_path: Path, coeval: Command) -> None:
+    write, said, refused = RUNS[name]
+    write(Written(tmp_path / "run"))
+    shown = coeval("analyze", "--run", tmp_path / "run")
+    assert (shown.code, shown.err) == (0, "")
+    assert said in shown.out
+    assert not re.search(r"^\S+( +–)+ +\d+$", shown.out, re.MULTILINE) or "labels" in name, "no empty tables"
+    assert ("[low, high]" in shown.out) == (name != "nothing"), "no legend of nothing"
+    parsed = json.loads(coeval("analyze", "--run", tmp_path / "run", "--format", "json").out)
+    assert (parsed["units"] > 0) == name.startswith("one")
+    compared = coeval("compare", tmp_path / "run")
+    assert (compared.code, "nan" in compared.out) == (1 if refused else 0, False)
+    assert refused in compared.err
+
+
+@pytest.mark.parametrize(("students", "said"), [(("ann",), "1 score"), (("ann", "ben", "cleo"), "3 scores")])
+def test_how_little_judges_have_in_common_is_told(
+    students: tuple[str, ...], said: str, tmp_path: Path, coeval: Command
+) -> None:
+    """j scored every answer, k those to the first datapoint alone."""
+    run = Written(tmp_path / "run")
+    with_scores(1, students, ("j", "k"))(run)
+    run.datapoint(2)
+    run.judged(2, "ann", "j", scores={"plot": "High"})
+    found = json.loads(coeval("analyze", "--run", run.folder, "--format", "json").out)["findings"]
+    expected = f"they have at most {said} in common, fewer than 30."
+    assert f"Whether the judges agree cannot be told: {expected}" in found
+
+
+@pytest.mark.parametrize("analysis", NAMES)
+def test_every_analysis_of_nothing_says_so(analysis: str, tmp_path: Path, coeval: Command) -> None:
+    nothing(Written(tmp_path / "run"))
+    for shape in ((), ("--format", "csv"), ("--format", "markdown"), ("--format", "json")):
+        ended = coeval("analyze", analysis, "--run", tmp_path / "run", *shape)
+        assert (ended.code, ended.err) == (0, "")
+        assert shape or any(
+            said in ended.out for said in ("yet", "No robust set", "No task of this run has labels")
+        )
+
+
+STUDENTS = (f"ann {HOSTILE}", "a-long-name/of-a.model:2026-01-01-preview-and-more-of-it-still", "汉字" * 12)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = Written(tmp_path_factory.mktemp("hostile") / "run", task=f"task {HOSTILE}")
+    for n in range(1, 37):
+        run.datapoint(n, sampled_target_attributes={f"mood {HOSTILE}": f"={HOSTILE}"})
+        for place, student in enumerate(STUDENTS):
+            for judge in (f"judge {HOSTILE}", "k" * 50):
+                level = "High" if (n + place) % 3 else "Low"
+                run.judged(n, student, judge, scores={HOSTILE: level, "plot": "Medium" if n % 5 else "Low"})
+            label = {"expected": f"={HOSTILE}", "predicted": None, "match": False}
+            run.judged(n, student, "exact_match", label_scores={f"mood {HOSTILE}": label})
+    return run.folder
+
+
+def test_hostile_names_are_text_in_every_shape(hostile: Path, coeval: Command) -> None:
+    shapes: tuple[tuple[str, ...], ...] = ((), ("--format", "csv"), ("--format", "markdown"))
+    for words in (("analyze", "--run"), ("analyze", "labels", "--run"), ("compare",)):
+        for shape in shapes if words[0] == "analyze" else ((), ("--markdown",)):
+            ended = coeval(*words, hostile, *shape)
+            assert (ended.code, ended.err) == (0, ""), words
+            assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", ended.out)
+            if "markdown" in "".join(shape):
+                assert "<b>" not in ended.out
+                assert not re.search(r"(?<!\\)`", ended.out)
+            if "csv" in shape:
+                cells = [cell for line in csv.reader(io.StringIO(ended.out)) for cell in line]
+                assert any("red" in cell for cell in cells)
+                assert not any(cell.startswith(("=", "+", "@")) for cell in cells)
+    found = json.loads(coeval("analyze", "--run", hostile, "--format", "json").out)
+    assert set(found["students"]) == set(STUDENTS)
+
+
+@pytest.mark.parametrize("words", [("analyze", "--run"), ("analyze", "labels", "--run"), ("compare",)])
+def test_a_narrow_terminal_is_not_overrun(words: tuple[str, ...], hostile: Path) -> None:
+    seen = on_terminal([sys.executable, "-m", "coeval", *words, hostile], 80, cwd=hostile.parent, rows=400)
+    assert seen.code == 0
+    assert [line for line in seen.screen if cell_len(line) > 80] == []
+    assert "\\x1b[31mred" in "\n".join(seen.screen)

@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 from cli.terminal import on_terminal
-from pipeline.experiments import Lab, model, task
+from cli.warm_process import WarmProcess
+from hypothesis import given
+from hypothesis import strategies as st
+from pipeline.experiments import Lab, model, quiz, task
+from rich.cells import cell_len
 from rich.console import Console
 
+from coeval.cli import streams
+from coeval.cli.streams import folded, folded_name, warn_at_length
 from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
 from coeval.engine.progress import Board, Calls, figures
 
@@ -152,3 +158,144 @@ def test_totals_are_planned_before_phases_1_and_2_have_answered(lab: Lab) -> Non
     low, _, high = calls[0].partition("–")
     assert int(low) == 40 < int(high.replace(",", ""))
     assert int(low) <= int(calls[-1]) <= int(high.replace(",", "")), "then the number is known"
+
+
+# Every view of a run at 60, 80 and 200 columns, and through a pipe: no number, name, path or id is cut.
+NAMES = ("a-model-with-quite-a-long-name-1", "another-model-with-a-long-name-2")
+TASKS = ("explain_a_concept_in_few_words", "which_team_is_to_be_asked_first")
+VIEWS = {
+    "status": ("status",),
+    "results": ("results",),
+    "by judge": ("results", "--by", "judge"),
+    "by attribute": ("results", "--by", "attribute"),
+    "show": ("show", "--worst", "2"),
+    "repair": ("repair", "--stats", "--dry-run", "--breakdown"),
+}
+
+
+@pytest.fixture(scope="module")
+def long_named(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A run with long names, a label task, failures, and a line that is no record."""
+    models = [model(NAMES[0]), model(NAMES[1], failure_rate=0.2)]
+    made = Lab(tmp_path_factory.mktemp("lab"), models, [task(TASKS[0]), quiz(TASKS[1])])
+    made.settings = {"probe_mode": "disable", "generation_retries": 0}
+    made.run()
+    path = next((made.path / "phase5_evaluations").glob("*.jsonl"))
+    path.write_text(path.read_text() + '{"id": "x"}\n')
+    return made
+
+
+def view(name: str) -> list[str]:
+    command, *flags = VIEWS[name]
+    return [*COEVAL, command, "--run", "runs/exp", *flags]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_pipe_gets_every_name_whole_whatever_columns_says(long_named: Lab, name: str) -> None:
+    process = WarmProcess(*view(name)[3:], cwd=long_named.folder, env={"COLUMNS": "40"})
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert not re.search(r"[\x1b\r]", out + err)
+    assert not re.search(r"[ \t]$", out, re.MULTILINE), "no blanks at the end of a line"
+    wide = on_terminal(view(name), 400, cwd=long_named.folder, out_piped=True)
+    assert out == wide.piped, "what the pipe gets does not depend on the terminal beside it"
+    files = {path.name for path in long_named.path.glob("phase*/*.jsonl")}
+    assert NAMES[1] in out
+    assert name != "repair" or files <= set(out.split())
+
+
+@pytest.mark.parametrize("columns", [60, *(pytest.param(wide, marks=pytest.mark.slow) for wide in (80, 200))])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_terminal_cuts_nothing_and_is_not_overrun(long_named: Lab, name: str, columns: int) -> None:
+    seen = on_terminal(view(name), columns, cwd=long_named.folder)
+    assert seen.code == 0
+    copied = [line for line in seen.screen if re.search(r"coeval |\.jsonl|__0", line)]  # in one piece
+    assert max(len(line) for line in seen.screen if line not in copied) <= columns
+    piped = WarmProcess(*view(name)[3:], cwd=long_named.folder).communicate().out
+    figures = re.compile(r"(?<![\w.-])[\d,.]+(?![\w.-])")
+    assert "…" not in "\n".join(seen.screen) or "…" in piped
+    assert set(figures.findall(piped)) <= set(figures.findall("\n".join(seen.screen)))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_dry_run_fits_and_says_both_records_and_calls(long_named: Lab, columns: int) -> None:
+    words = [*COEVAL, "run", "--config", "exp.yaml", "--dry-run", "--overwrite"]
+    seen = on_terminal(words, columns, cwd=long_named.folder)
+    assert seen.code == 0
+    assert max(map(len, seen.screen)) <= columns
+    text = "\n".join(seen.screen)
+    assert "…" not in text
+    assert all(name in text for name in (*NAMES, *TASKS, "response_collection"))
+    assert re.search(r"^phase +mode +records +calls$", text, re.MULTILINE)
+    assert re.search(r"^evaluation +New +36 +24$", text, re.MULTILINE), "labels are records and no calls"
+
+
+# Sentences on a narrow terminal: folded between words; paths, names and commands stay in one piece.
+
+PATH = "/a/folder/with-a/rather_long.name/that-does-not-fit/into-one-line-of-forty"
+COMMAND = "coeval run --config my-file.yaml --continue --only-models a,b"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("one two three four", ["one two", "three four"]),
+        (f"see {PATH}; then go on", ["see", f"{PATH};", "then go on"]),
+        (f"Fill it with: {COMMAND}", ["Fill it", "with:", COMMAND]),
+        ("do `coeval datasets fetch x y z` now", ["do", "`coeval datasets fetch x y z`", "now"]),
+        ("  indented words go on so", ["  indented", "  words go", "  on so"]),
+        ("short\n\nlines stay", ["short", "", "lines stay"]),
+    ],
+)
+def test_what_stays_in_one_piece(text: str, lines: list[str]) -> None:
+    assert folded(text, 10) == lines
+
+
+@given(st.text(alphabet="abc é日`-/.\n", max_size=80), st.integers(1, 30))
+def test_nothing_is_lost_and_only_single_pieces_run_over(text: str, width: int) -> None:
+    lines = folded(text, width)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(cell_len(line) <= width or " " not in line.strip() or "`" in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("words", [["run", "--config"], ["status", "--run"], ["show", "--run"]])
+def test_an_error_breaks_no_word_and_no_path(tmp_path: Path, columns: int, words: list[str]) -> None:
+    name = "experiments-of-last-week/a-rather-long-name/second.yaml"
+    command = [sys.executable, "-m", "coeval", *words, name]
+    seen = on_terminal(command, columns, cwd=tmp_path)
+    assert seen.code == 1
+    assert max(map(len, seen.screen)) <= columns, "the terminal has nothing to break"
+    piped = " ".join(on_terminal(command, 4000, cwd=tmp_path).screen).split()
+    assert [word for line in seen.screen for word in line.split()] == piped
+    assert any(name in word for word in piped)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("short", "short"),
+        ("a-model-with-a-long-name", "a-model-\nwith-a-\nlong-name"),
+        ("which_team (labels)", "which_\nteam\n(labels)"),
+        ("unbreakableword", "unbreakableword"),
+    ],
+)
+def test_a_name_in_a_narrow_column_ends_its_lines_where_words_end(name: str, shown: str) -> None:
+    assert folded_name(name, 9) == shown
+
+
+# Sentences on a console that others had a hand in.
+
+
+def test_further_lines_of_a_warning_stand_below_it_and_begin_no_line_of_their_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = "step_10: the server ended.\nIts last lines (out/server.log):\n  \x1b[31mred\nwarning: owned"
+    warn_at_length(streams.messages(), said)
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: step_10: the server ended.",
+        "  Its last lines (out/server.log):",
+        r"    \x1b[31mred",
+        "  warning: owned",
+    ]

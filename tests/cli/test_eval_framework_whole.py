@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections import Counter
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
 from cli.eval_process import finish, start, write_prompts
-from fakes.openai_chat import Answer, fake
+from fakes.openai_chat import Answer, Behaviour, Broken, Server, fake
+from pipeline.experiments import Lab, model, quiz, task
 
+from coeval.analysis.intervals import wilson
 from coeval.analysis.load import load
 from coeval.api import open_run
 from coeval.benchmarks.assets import Library, Presence
@@ -19,44 +23,6 @@ from coeval.benchmarks.task_registry import TASKS, kind_of
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
-
-pytestmark = pytest.mark.slow
-
-IN_FLIGHT = 8
-
-
-async def test_killed_and_started_again_nothing_is_lost_or_asked_twice(tmp_path: Path) -> None:
-    texts = [f"Prompt {n}." for n in range(120)]
-    prompts = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", texts)
-    responses = tmp_path / "outputs" / "ifeval" / "responses.jsonl"
-
-    def reply(messages: list[dict[str, Any]]) -> Answer:
-        return Answer(f"Answer to {messages[-1]['content']}", delay_s=0.02)
-
-    async with fake(reply=reply, extra_fields={"top_k"}) as server:
-        how = ["--tasks", "ifeval", "--model", "m", "--base-url", server.url, "--ifeval-input", prompts]
-        kept: set[bytes] = set()
-        for _ in range(3):
-            before = len(server.asked)
-            process = await start(tmp_path, *how, "--num-threads", IN_FLIGHT)
-            await server.arrived(before + 30)
-            process.kill()
-            await process.output()
-            lines = responses.read_bytes().splitlines(keepends=True)
-            assert kept <= set(lines)
-            kept = {line for line in lines if line.endswith(b"\n")}
-        ended = await finish(await start(tmp_path, *how, "--num-threads", IN_FLIGHT))
-    assert ended.code == 0, ended
-    asked = Counter(body["messages"][-1]["content"] for body in server.bodies)
-    twice = sum(asked[text] - 1 for text in texts)
-    assert twice <= 3 * IN_FLIGHT
-    found = [json.loads(line) for line in responses.read_text().splitlines()]
-    assert {line["id"]: line["response"] for line in found} == {
-        str(n): f"Answer to Prompt {n}." for n in range(120)
-    }
-    summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
-    assert (summary["n_expected"], summary["complete"]) == (120, True)
-
 
 FITTED = {
     "length_controlled_winrate",
@@ -98,6 +64,7 @@ def as_foretold(estimate: dict[str, Any], output: Path, models: set[str]) -> Non
     assert calls["judge"]["high"] - calls["judge"]["low"] == again["high"] - again["low"]
 
 
+@pytest.mark.slow
 async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path: Path) -> None:
     if missing := absent():
         pytest.skip(f"needs the benchmarks' data: coeval datasets fetch {' '.join(missing)}")
@@ -133,3 +100,148 @@ async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path:
         "model_judgment",
         "summary.json",
     }
+
+
+# Ctrl-C in `eval-framework`: what is finished is shown, the rest is counted and goes on where it stood.
+
+ASKED = 7
+"""A probe, and one request for each prompt."""
+
+
+class Host:
+    """Answers all but the prompts that ask for patience, until it is released."""
+
+    def __init__(self) -> None:
+        self.patient = False
+
+    def reply(self, messages: list[dict[str, Any]]) -> Behaviour:
+        text = messages[-1]["content"]
+        return Broken.HANG if text.startswith("Slow") and not self.patient else Answer(f"Answer to {text}")
+
+
+def command(folder: Path, server: Server) -> list[object]:
+    quick = write_prompts(folder / "quick.jsonl", "punctuation:no_comma", ["Quick 0.", "Quick 1."])
+    mixed = write_prompts(
+        folder / "mixed.jsonl", "format:parentheses", ["Quick 2.", "Quick 3.", "Slow 4.", "Slow 5."]
+    )
+    how: list[object] = ["--model", "m", "--base-url", server.url, "--top-k", "5"]
+    return [*how, "--tasks", "ifeval,ifbench", "--ifeval-input", quick, "--ifbench-input", mixed]
+
+
+async def test_finished_tasks_are_shown_and_the_rest_goes_on(tmp_path: Path) -> None:
+    host = Host()
+    async with fake(reply=host.reply, extra_fields=["top_k"]) as server:
+        how = command(tmp_path, server)
+        process = await start(tmp_path, *how)
+        await server.arrived(ASKED)
+        process.send_signal(signal.SIGINT)
+        ended = await finish(process)
+        assert ended.code == 130
+        assert "prompt_level_strict_accuracy" in ended.out
+        assert "ifbench was stopped: 2 of 4 answers are there" in ended.out
+        assert "Stopped. The same command again goes on from here." in ended.err
+        assert "Traceback" not in ended.err
+        summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
+        assert (summary["complete"], summary["n_expected"]) == (True, 2)
+        assert not (tmp_path / "outputs" / "ifbench" / "summary.json").exists()
+
+        host.patient, asked = True, len(server.asked)
+        again = await finish(await start(tmp_path, *how))
+        assert again.code == 0
+        assert "was stopped" not in again.out
+        prompts = [body["messages"][-1]["content"] for body in server.bodies[asked:]]
+        assert sorted(text for text in prompts if not text.startswith("Reply")) == ["Slow 4.", "Slow 5."]
+
+
+@pytest.mark.slow
+async def test_stopped_results_as_json(tmp_path: Path) -> None:
+    async with fake(reply=Host().reply, extra_fields=["top_k"]) as server:
+        process = await start(tmp_path, *command(tmp_path, server), "--json")
+        await server.arrived(ASKED)
+        process.send_signal(signal.SIGINT)
+        ended = await finish(process)
+    assert ended.code == 130
+    told = json.loads(ended.out)
+    assert (told["exit_code"], told["interrupted"]) == (130, True)
+    assert told["tasks"]["ifeval"]["summary"]["complete"]
+    assert told["tasks"]["ifbench"]["summary"] is None
+    assert told["tasks"]["ifbench"]["left_at"] == {
+        "answers": 2, "prompts": 4, "judgments": 0, "judgments_needed": 0,
+    }  # fmt: skip
+
+
+async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    async with fake(reply=Host().reply, extra_fields=["top_k"]) as server:
+        process = await start(tmp_path, *command(tmp_path, server))
+        await server.arrived(ASKED)
+        process.send_signal(signal.SIGINT)
+        while "stopping" not in process.so_far().err:
+            assert process.poll() is None, "it ended at the first"
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        ended = await finish(process)
+    assert (ended.code, ended.out) == (130, "")
+    assert "Stopped at once; what was finished is on disk, and the same command goes on" in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_stopped_before_anything_was_asked(tmp_path: Path) -> None:
+    async with fake(Broken.HANG, extra_fields=["top_k"]) as server:
+        process = await start(tmp_path, *command(tmp_path, server))
+        await server.arrived(1)
+        process.send_signal(signal.SIGINT)
+        ended = await finish(process)
+    assert (ended.code, ended.out) == (130, "")
+    assert "Stopped before anything was asked." in ended.err
+    assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["usage.json"], "the probe counts"
+
+
+# `eval-framework --tasks coeval:RUN`: a benchmark of one's own, put to any model.
+
+
+@pytest.mark.parametrize("judge", [[], ["--judge-model", "judge"]])
+async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge(
+    tmp_path: Path, judge: list[str]
+) -> None:
+    lab = Lab(tmp_path, [model("ann")], [quiz(total=8)])
+    await lab.arun()
+    how = ["--tasks", f"coeval:{lab.path}", "--model", "m"]
+    async with fake(reply=lambda _: Answer("red"), extra_fields={"top_k"}) as host:
+        how += ["--base-url", host.url, *judge]
+        ended = await finish(await start(tmp_path, *how))
+        few = await finish(await start(tmp_path, *how, "--max-examples", 4, "--output-dir", "few"))
+    assert (ended.code, few.code) == (0, 0), (ended, few)
+    assert {body["model"] for body in host.bodies} == {"m"}
+    items = lab.records("data_generation").values()
+    share = wilson(sum(item["sampled_target_attributes"]["colour"] == "red" for item in items), 8)
+    row = next(line.split() for line in ended.out.splitlines() if "label_accuracy quiz/colour" in line)
+    assert re.search(r"^coeval-exp +8 scores +0$", ended.out, re.MULTILINE)
+    assert "n: prompts; in a task's own line what it is scored by" in ended.out
+    assert row[2:] == [f"{share.mean:.3f}", f"[{share.low:.3f},", f"{share.high:.3f}]", "8"]
+
+    said = " ".join((ended.out + ended.err).split())
+    assert "coeval-exp: its answers are compared with labels; no judge was asked" in said
+    assert not re.search(r"judged|published", said)
+    summary = json.loads((tmp_path / "outputs" / "coeval-exp" / "summary.json").read_text())
+    assert (summary["judge"], summary["comparable"], summary["n_scored"]) == (None, True, 8)
+    few_said = " ".join(few.out.split())
+    assert "coeval-exp is not comparable with the run's own scores: only the first 4 of 8" in few_said
+
+
+async def test_labels_stand_beside_what_is_judged(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [model("ann")], [quiz(total=2), task(total=2)])
+    await lab.arun()
+
+    def reply(messages: list[dict[str, Any]]) -> Answer:
+        judging = "plot" in messages[-1]["content"]
+        return Answer('{"plot": "High", "style": "Low"}' if judging else "green")
+
+    async with fake(reply=reply, extra_fields={"top_k"}) as host:
+        ended = await finish(
+            await start(tmp_path, "--tasks", f"coeval:{lab.path}", "--model", "m", "--base-url", host.url)
+        )
+    assert ended.code == 0, ended
+    summary = json.loads((tmp_path / "outputs" / "coeval-exp" / "summary.json").read_text())
+    assert list(summary["metrics"]) == ["mean_score", "label_accuracy quiz/colour"]
+    assert (summary["n_expected"], summary["n_scored"]) == (6, 6), "4 factors and 2 labels"
+    assert "published" not in ended.out

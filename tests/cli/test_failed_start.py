@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+import typer
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, task
+from pipeline.experiments import Lab, model, quiz, task
+from typer.core import TyperGroup
+
+from coeval import load_config, open_run, run
+from coeval.cli.eval_framework.command import make_app
+from coeval.cli.main import app
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -96,3 +107,199 @@ def test_a_full_device_is_no_bug_of_ours(lab: Lab) -> None:
     assert shown.returncode == 1
     assert "No space left on device" in shown.stderr
     assert "internal error" not in shown.stderr
+
+
+# What a terminal, a folder's name or a daemon's start must not do to a run.
+
+PROGRAM = [sys.executable, "-m", "coeval", "run", "--config", "e.yaml"]
+
+
+def write(folder: Path, storage: str, skill: float = 0.9, **experiment: object) -> Path:
+    """An experiment of one simulated model on four items."""
+    model = {
+        "name": "m",
+        "interface": "simulated",
+        "roles": ["teacher", "student", "judge"],
+        "parameters": {"skill": skill},
+    }
+    task = {
+        "name": "t",
+        "description": "Say something.",
+        "target_attributes": {"a": ["x", "y"]},
+        "sampling": {"total": 4},
+        "rubric": {"good": "It is good."},
+    }
+    data = {
+        "models": [model],
+        "tasks": [task],
+        "experiment": {"id": "e", "storage_folder": storage, **experiment},
+    }
+    path = folder / "e.yaml"
+    path.write_bytes(msgspec.json.encode(data))
+    return path
+
+
+def overall(folder: Path) -> float | None:
+    return open_run(folder).results().students[0].mean
+
+
+@pytest.mark.parametrize(("plain", "pattern"), [("runs1", "runs[1]"), ("ra", "r*"), ("rb", "r?")])
+def test_a_folder_named_like_a_pattern_is_read_as_itself(tmp_path: Path, plain: str, pattern: str) -> None:
+    for name, skill in ((plain, 1.0), (pattern, 0.0)):
+        run(load_config(write(tmp_path, str(tmp_path / name), skill)))
+    high, low = overall(tmp_path / plain / "e"), overall(tmp_path / pattern / "e")
+    assert high is not None
+    assert low is not None
+    assert high > 0.5 > low
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path, "~/kept")
+    assert run(load_config(path)).exit_code == 0
+    assert (tmp_path / "home" / "kept" / "e" / "meta.json").exists()
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.slow
+def test_a_terminal_without_these_characters_and_one_that_is_not_there(tmp_path: Path) -> None:
+    write(tmp_path, "runs")
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(PROGRAM, cwd=tmp_path, env=narrow, capture_output=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    closed = ["sh", "-c", 'exec "$@" --continue >&- 2>&-', "sh", *PROGRAM]
+    assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_run_that_does_not_start_replaces_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, "runs")
+    assert subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    before = {p: p.read_bytes() for p in (tmp_path / "runs/e").rglob("*.jsonl")}
+    serve = [sys.executable, "-m", "coeval", "simulate", "--port", "0", "--model", "m", "--api-key", "secret"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().split()[3].rstrip(":")
+        data = msgspec.json.decode(path.read_bytes())
+        data["models"][0] |= {"interface": "vllm", "parameters": {"base_url": url}}
+        path.write_bytes(msgspec.json.encode(data))
+        refused = subprocess.run([*PROGRAM, "--overwrite"], cwd=tmp_path, capture_output=True, check=False)
+        server.terminate()
+    assert refused.returncode == 2, refused.stderr
+    assert {p: p.read_bytes() for p in (tmp_path / "runs/e").rglob("*.jsonl")} == before
+    assert open_run(tmp_path / "runs/e").results().students[0].n == 4
+
+
+def test_what_a_file_says_moves_no_cursor(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text('experiment: {"\\e[2Jid": x}\n')
+    told = subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False)
+    assert told.returncode == 1
+    assert b"\x1b" not in told.stderr
+
+
+# What the message of a bug of ours recommends is understood by every command.
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """The words that call each command that is shown."""
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, TyperGroup)
+    for name, command in whole.commands.items():
+        if command.hidden:
+            continue
+        below = command.commands if isinstance(command, TyperGroup) else {}
+        yield from ((name, each) for each in below) if below else [(name,)]
+
+
+def test_every_command_takes_a_log_level(here: Path, coeval: Command) -> None:
+    words = list(commands())
+    assert ("run",) in words
+    assert ("view",) in words
+    assert ("datasets", "list") in words
+    for command in words:
+        for level in ("DEBUG", "INFO"):
+            ended = coeval(*command, "--log-level", level, "--help")
+            assert ended.code == 0, (command, ended.err)
+        refused = coeval(*command, "--log-level", "LOUD")
+        assert refused.code == 1, command
+        assert "'DEBUG', 'INFO', 'WARNING', 'ERROR'" in refused.err, (command, refused.err)
+    shown = typer.main.get_command(make_app())
+    assert any("--log-level" in parameter.opts for parameter in shown.params)
+
+
+def test_a_bug_is_traced_by_a_command_that_has_no_log(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("what nobody thought of")
+
+    monkeypatch.setattr("coeval.pipeline.existing_run.existing_results", broken)
+    quiet = coeval("results", "--run", here)
+    assert "internal error" in quiet.err
+    assert "Traceback" not in quiet.err
+    assert "--log-level DEBUG" in quiet.err
+    assert "Traceback" in coeval("results", "--run", here, "--log-level", "DEBUG").err
+
+
+# What the command prints is English, not Python: no reprs of records, tuples, enums or paths.
+
+PYTHON = re.compile(
+    r"\b[A-Z]\w+\(\w+="  # Converted(counts=…
+    r"|<\w+[.:] ?\w+"  # <Stance.REFUSE: 'refuse'>
+    r"|\b(?:None|True|False|PosixPath|Counter|OrderedDict|frozenset|dict_keys)\b"
+    r"|\(\d+, \d+\)"  # (1, 2)
+    r"|\('\w|\['\w|\{'\w"
+)
+LEGACY = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "legacy_run"
+
+
+@pytest.fixture
+def troubled(here: Path) -> Lab:
+    """Two models, of which one fails now and then, a label task, and one whose rubric is proposed."""
+    models = [model("ann"), model("ben", failure_rate=0.3, malformed_rate=0.3)]
+    tasks = [task(rubric="auto", evaluation_mode="per_factor"), quiz()]
+    return Lab(here, models, tasks, {"probe_mode": "disable", "generation_retries": 0})
+
+
+@pytest.mark.slow
+def test_no_command_speaks_python(troubled: Lab, coeval: Command) -> None:
+    said = []
+
+    def say(*words: object) -> None:
+        ended = coeval(*words)
+        said.append(f"$ coeval {' '.join(map(str, words))}\n{ended.out}{ended.err}")
+
+    say("run", "--config", troubled.file, "--dry-run")
+    say("run", "--config", troubled.file)
+    say("run", "--config", troubled.file)
+    path = next((troubled.path / "phase5_evaluations").glob("*.jsonl"))
+    path.write_text(path.read_text() + '{"id": 1}\nno record\n')
+    for words in (("status",), ("results",), ("results", "--by", "judge"), ("show", "--worst", "3")):
+        say(words[0], "--run", troubled.path, *words[1:])
+    say("repair", "--run", troubled.path, "--stats", "--breakdown", "--examples", "1")
+    troubled.models[0]["parameters"]["skill"] = 0.4
+    say("run", "--config", troubled.file, "--continue")
+    say("run", "--config", troubled.file, "--continue", "--redo-changed")
+    say("run", "--config", troubled.file, "--continue", "--only-models", "nobody")
+    troubled.tasks[0]["sampling"] = {"target": [3, 1], "total": -2, "nuance": "some"}
+    troubled.models[0] |= {"roles": "teacher", "interface": ["a", "b"], "access_key": 5}
+    troubled.settings |= {"quota": {"ann": {"max_calls": True}}, "seed": None}
+    say("run", "--config", troubled.file, "--dry-run")
+    assert len(said) == 12
+    assert [line for text in said for line in text.splitlines() if PYTHON.search(line)] == []
+
+
+@pytest.mark.skipif(not LEGACY.is_dir(), reason=f"the run in an older layout is not at {LEGACY}")
+def test_nor_does_taking_over_an_older_run(here: Path, coeval: Command) -> None:
+    shutil.copytree(LEGACY, here / "runs" / "old")
+    troubled = Lab(here, [model("ann")], [task("haiku_writing", total=2)], {"resume_from": "old"})
+    told = coeval("run", "--config", troubled.file).err
+    assert "converted from an older layout" in told
+    assert not PYTHON.search(told)
+
+
+def test_what_it_looks_for_is_found() -> None:
+    for leak in ("Converted(counts={})", "(1, 2)", "['student']", "<Mode.NEW: 1>", "it is None", "('a',)"):
+        assert PYTHON.search(leak), leak
+    assert not PYTHON.search("0.90 [.86, .93] (removed), run_0/ (see [a, b]); {task}")

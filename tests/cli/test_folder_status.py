@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
 
+import msgspec
+import pytest
 from cli.coeval_process import called
 from cli.eval_process import finish, start, surroundings, write_prompts
+from cli.terminal import on_terminal
 from cli.warm_process import WarmProcess
 from fakes import openai_chat
 from pipeline.experiments import Lab, model, task
+
+from coeval.engine.session import ErrorLine
+from coeval.store.rundir import RunDir
 
 COEVAL = (sys.executable, "-m", "coeval")
 
@@ -172,3 +179,148 @@ async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(t
     assert (
         "--budget-usd is $0.001; the same command with --estimate-only shows what costs what. Raise" in said
     )
+
+
+# `coeval status` on a terminal of 80 columns: what a run holds, what went wrong, whether it is alive.
+
+ESCAPE = "\x1b[2J\x9b31m"
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Lab:
+    made = Lab(tmp_path, models=[model("ann")], tasks=[task(total=2)])
+    assert made.run().exit_code == 0
+    return made
+
+
+def status(whole: Lab) -> list[str]:
+    seen = on_terminal([sys.executable, "-m", "coeval", "status", "--run", whole.path], 80, cwd=whole.folder)
+    assert seen.code == 0, seen.screen
+    return seen.screen
+
+
+def write_errors(whole: Lab, *errors: ErrorLine) -> None:
+    with (whole.path / "run_errors.jsonl").open("ab") as file:
+        for error in errors:
+            file.write(msgspec.json.encode(error) + b"\n")
+
+
+def failure(n: int, kind: str = "server", message: str = "the host answered 500") -> ErrorLine:
+    return ErrorLine(
+        at=f"2026-01-01T00:00:{n:02d}Z",
+        phase="evaluation",
+        id=f"story__ann__{n:05d}__ann__ann",
+        model="ann",
+        kind=kind,
+        message=message,
+    )
+
+
+def test_errors_are_grouped_and_the_last_ten_shown(whole: Lab) -> None:
+    write_errors(whole, *(failure(n) for n in range(1, 15)), failure(15, "timeout"), failure(16, "timeout"))
+    shown = status(whole)
+    groups = [line.split() for line in shown if line.split()[:2] == ["evaluation", "ann"]]
+    assert groups == [["evaluation", "ann", "server", "14"], ["evaluation", "ann", "timeout", "2"]]
+    assert "Last 10 of 16:" in shown
+    heads = [line.split() for line in shown if line.startswith("2026-01-01")]
+    assert [head[2] for head in heads] == [f"story__ann__{n:05d}__ann__ann" for n in range(7, 17)]
+    assert [head[1] for head in heads][-3:] == ["server", "timeout", "timeout"]
+
+
+def test_foreign_text_is_shown_short_and_moves_no_cursor(whole: Lab) -> None:
+    write_errors(whole, failure(1, message=ESCAPE + "x" * 5_000))
+    with (whole.path / "run_errors.jsonl").open("ab") as file:
+        file.write(b'{"at": "\xff"}\n{"at": 1}\n{"torn')
+    shown = "\n".join(status(whole))
+    assert not any(character in shown for character in ESCAPE if not character.isprintable())
+    assert "Last 1:" in shown
+    assert shown.count("x") < 400
+
+
+def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(whole: Lab) -> None:
+    path = next((whole.path / "phase5_evaluations").glob("*.jsonl"))
+    path.write_bytes(b"garbage\n\xff\n" + path.read_bytes())
+    assert "2 invalid records; see coeval repair --run" in " ".join(status(whole))
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_is_not_called_running(whole: Lab) -> None:
+    folder = RunDir(whole.path)
+    meta = folder.read_meta()
+    meta.status = "running"
+    folder.write_meta(meta)
+    with folder.locked():
+        assert any(f"running (process {os.getpid()})" in line for line in status(whole))
+    assert "stopped before its end; go on with coeval run" in " ".join(status(whole))
+
+
+def test_a_healthy_run_shows_no_errors(whole: Lab) -> None:
+    shown = status(whole)
+    assert shown[0] == "exp: completed (simulated models)"
+    assert not any("rror" in line or "no record" in line for line in shown)
+
+
+# `coeval repair` on a terminal of 80 columns.
+
+
+@pytest.fixture
+def hurt(tmp_path: Path) -> Lab:
+    """A run with two damaged evaluations, and a control sequence in each of them."""
+    long = "a-model-with-quite-a-long-name-1"
+    made = Lab(tmp_path, models=[model("ann"), model(long)], tasks=[task(total=2)])
+    assert made.run().exit_code == 0
+    path = made.path / "phase5_evaluations" / f"story.{long}.{long}.evaluations.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = '{"id": "\x9b31m", "scores": {"plot": "Great"}}\n'.encode()
+    lines[2] = b"garbage \x1b[2J\n"
+    path.write_bytes(b"".join(lines))
+    return made
+
+
+def repair(hurt: Lab, *words: str, code: int = 0) -> str:
+    seen = on_terminal(
+        [sys.executable, "-m", "coeval", "repair", "--run", hurt.path, *words],
+        80,
+        cwd=hurt.folder,
+    )
+    shown = "\n".join(seen.screen)
+    assert seen.code == code, shown
+    assert "\x1b" not in shown
+    assert "\x9b" not in shown
+    return shown.rstrip("\n")
+
+
+def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(hurt: Lab) -> None:
+    shown = repair(hurt, "--dry-run", "--stats", "--breakdown", "--examples", "1", "--show-valid", "1")
+    paths = [line for line in shown.splitlines() if ".jsonl" in line]
+    assert paths, "a path stays in one piece: the terminal folds it"
+    assert [line for line in shown.splitlines() if line not in paths and len(line) > 80] == []
+    table = {line.split()[0]: line.split()[1:] for line in shown.splitlines()[1:6]}
+    assert table["evaluation"] == ["16", "0", "2", "16", "14", "2"]
+    assert table["response_collection"] == ["8", "0", "0", "8", "8", "0"]
+    assert "level" in shown
+    assert "unreadable" in shown
+    assert "plot: 'Great'" in shown
+    assert r"garbage \x1b[2J" in shown
+    assert "Valid lines:" in shown
+    assert "2 invalid records. Nothing was changed;" in shown
+    assert not (hurt.path / "repaired").exists()
+
+
+@pytest.mark.slow
+def test_repairing_says_where_the_records_went_and_how_to_go_on(hurt: Lab) -> None:
+    shown = repair(hurt)
+    [aside] = (hurt.path / "repaired").iterdir()
+    assert f"2 invalid records set aside in {aside}" in " ".join(shown.split())
+    assert f"coeval run --config {hurt.path}/config.yaml --continue" in shown
+    again = repair(hurt, "--phase", "5")
+    assert "All records are valid." in again
+    assert again.splitlines()[1].split() == ["evaluation", "14", "0", "0", "16", "14", "2"]
+    assert hurt.run(continue_run=True).exit_code == 0
+    assert repair(hurt).splitlines()[-1] == "All records are valid."
+
+
+def test_wrong_requests_exit_with_1_and_the_way_out(hurt: Lab) -> None:
+    assert "the phases are attribute_mapping" in repair(hurt, "--phase", "judging", code=1)
+    hurt.id = "other"
+    assert "there is no folder" in repair(hurt, code=1)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from cli.invoked import Command
+from cli.terminal import on_terminal
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 import coeval as api
@@ -194,3 +198,183 @@ def test_a_run_of_labels_shows_them_in_its_name(here: Path) -> None:
     [label] = api.open_run(lab.path).results().labels
     low, high = (f"{bound:.2f}".removeprefix("0") for bound in (label.low, label.high))
     assert shown == f"Results('ann' quiz colour {label.accuracy:.2f} [{low}, {high}])"
+
+
+# ``coeval show``: items, answers and judgments for reading; hostile text is text.
+
+HOSTILE = "safe\r\nstart \x1b[2J\x9b31m[bold]:smile: \u202egnirts\u2028line\x00 tab\tend\nanswer of nobody"
+
+
+@pytest.fixture
+def judged(here: Path) -> Lab:
+    made = Lab(here, [model("ann"), model("ben", skill=0.3)], [task(total=4), quiz(total=2)])
+    assert made.run().exit_code == 0
+    return made
+
+
+def show(judged: Lab, coeval: Command, *arguments: object) -> str:
+    ended = coeval("show", "--run", judged.path, *arguments)
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
+def answers(out: str) -> int:
+    return sum(line.startswith("answer of ") for line in out.splitlines())
+
+
+def test_an_item_with_its_answers_and_what_judges_said(judged: Lab, coeval: Command) -> None:
+    key = "quiz__ann__00001"
+    item = judged.records("data_generation")[key]
+    raw = '{"plot": "Low", "why": "It ends where it began."}'
+    out = show(judged, coeval, "--id", key).splitlines()
+    assert out[0] == key
+    assert f"  {item['prompt'].splitlines()[0]}" in out
+    assert f"  {item['reference_response'].splitlines()[0]}" in out
+    assert {f"{key}__ann", f"{key}__ben"} <= set(out)
+    labels = judged.records("evaluation")[f"{key}__ben__exact_match"]["label_scores"]["colour"]
+    verdict = "right" if labels["match"] else "wrong"
+    assert any(
+        line.startswith(f"exact_match: colour: expected {labels['expected']}, given ") and verdict in line
+        for line in out
+    )
+    story = "story__ann__00001__ben"
+    judged.edit("evaluation", f"{story}__ann", raw=raw)
+    out = show(judged, coeval, "--id", story).splitlines()
+    scores = judged.records("evaluation")[f"{story}__ann"]["scores"]
+    assert f"ann: plot {scores['plot']}, style {scores['style']}" in out
+    assert f"  {raw}" in out
+
+
+def test_the_worst_answers_of_a_student(judged: Lab, coeval: Command) -> None:
+    values = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
+    scores: dict[str, list[float]] = {}
+    for record in judged.records("evaluation").values():
+        if record["task_id"] == "story" and record["student_model_id"] == "ben":
+            scores.setdefault(record["response_id"], []).extend(values[v] for v in record["scores"].values())
+    expected = sorted((sum(found) / len(found), key) for key, found in scores.items())
+    lines = show(judged, coeval, "--worst", 3, "--student", "ben", "--task", "story", "--json").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(each["score"], each["answer"]["id"]) for each in found] == expected[:3]
+    assert all(len(each["judgments"]) == 2 for each in found)
+    stored = judged.records("response_collection")[found[0]["answer"]["id"]]
+    assert {name: found[0]["answer"][name] for name in stored} == stored
+
+
+def test_disagreement_comes_most_first(judged: Lab, coeval: Command) -> None:
+    found = [json.loads(line) for line in show(judged, coeval, "--disagreement", "--json").splitlines()]
+    apart = [each["disagreement"] for each in found]
+    assert apart == sorted(apart, reverse=True)
+    assert min(apart) > 0
+
+
+def test_few_are_shown_unless_more_are_asked_for(judged: Lab, coeval: Command) -> None:
+    ended = coeval("show", "--run", judged.path)
+    assert answers(ended.out) == 10
+    assert "14 more answers; --limit 24 shows all of them" in ended.err
+    assert answers(show(judged, coeval, "--limit", 24)) == 24
+    assert len(show(judged, coeval, "--json").splitlines()) == 24
+
+
+def test_long_texts_are_cut_unless_they_are_asked_for(judged: Lab, coeval: Command) -> None:
+    key = "story__ann__00001__ann"
+    judged.edit("response_collection", key, response="x" * 10_000)
+    out = show(judged, coeval, "--id", key)
+    assert "x" * 3_000 in out
+    assert "… 7,000 more characters (--full shows them)" in out
+    assert "x" * 10_000 in show(judged, coeval, "--id", key, "--full")
+    assert json.loads(show(judged, coeval, "--id", key, "--json"))["answer"]["response"] == "x" * 10_000
+
+
+def test_hostile_text_is_escaped_and_cannot_pass_for_a_heading(judged: Lab, coeval: Command) -> None:
+    key = "story__ann__00001__ann"
+    judged.edit("response_collection", key, response=HOSTILE)
+    judged.edit("data_generation", "story__ann__00001", prompt=HOSTILE)
+    judged.edit("evaluation", f"{key}__ben", raw=HOSTILE)
+    lines = show(judged, coeval, "--id", key).splitlines()
+    shown = r"  start \x1b[2J\x9b31m[bold]:smile: \u202egnirts\u2028line\x00 tab    end"
+    assert lines.count(shown) == 3
+    assert lines.count("  answer of nobody") == 3
+    assert "answer of nobody" not in lines
+    told = show(judged, coeval, "--id", key, "--json")
+    assert all(character.isprintable() for character in told.rstrip("\n"))
+    assert json.loads(told)["item"]["prompt"].startswith("safe\r\nstart \x1b[2J")
+
+
+def test_failed_records_say_why(here: Path, coeval: Command) -> None:
+    judged = Lab(
+        here, [model("tea", "teacher"), model("ann", "student", failure_rate=1), model("jud", "judge")]
+    )
+    judged.settings["probe_mode"] = "disable"
+    assert judged.run().exit_code == 3
+    assert "failed (server): simulated failure" in show(judged, coeval)
+
+
+def test_names_that_are_not_there_are_pointed_out(judged: Lab, coeval: Command) -> None:
+    for flags, told in (
+        (("--student", "bem"), "did you mean ben?"),
+        (("--task", "haiku"), "there are quiz, story"),
+        (("--id", "story__ann__99999"), "has this id"),
+        (("--worst", 1, "--disagreement"), "two orders"),
+    ):
+        ended = coeval("show", "--run", judged.path, *flags)
+        assert (ended.code, ended.out) == (1, "")
+        assert told in ended.err
+
+
+def test_nothing_that_judges_differ_about_is_no_error(here: Path, coeval: Command) -> None:
+    judged = Lab(here, [model("ann")])
+    judged.run()
+    ended = coeval("show", "--run", judged.path, "--disagreement")
+    assert (ended.code, ended.out) == (0, "")
+    assert "no two judges differ" in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_text_is_folded_on_a_terminal_and_stays_in_one_piece_in_a_pipe(judged: Lab, columns: int) -> None:
+    words = [sys.executable, "-m", "coeval", "show", "--run", "runs/exp", "--worst", "2"]
+    seen = on_terminal(words, columns, cwd=judged.folder)
+    assert seen.code == 0
+    assert max(map(len, seen.screen)) <= columns
+    piped = subprocess.run(words, cwd=judged.folder, capture_output=True, text=True, check=True).stdout
+    assert "\x1b" not in piped
+    assert " ".join(piped.split()) == " ".join(" ".join(seen.screen).split())
+    prompts = [record["prompt"].splitlines()[0] for record in judged.records("data_generation").values()]
+    assert any(f"  {prompt}" in piped.splitlines() for prompt in prompts)
+    answers = [key for key in judged.records("response_collection") if key in piped]
+    assert len(answers) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "--run", "runs/exp"),
+        ("show", "--run", "runs/exp", "--json"),
+        ("results", "--run", "runs/exp"),
+        ("status", "--run", "runs/exp"),
+        ("datasets", "list"),
+        ("run", "--config", "exp.yaml", "--continue"),
+        ("--help",),
+    ],
+    ids=" ".join,
+)
+def test_an_output_that_nobody_reads_is_no_error(judged: Lab, words: tuple[str, ...]) -> None:
+    """As `coeval … | head -1` in a shell with `set -o pipefail`, where the reader has gone already."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = tuple(str(judged.file) if word == "exp.yaml" else word for word in words)
+    done = subprocess.run(
+        [sys.executable, "-m", "coeval", *words], cwd=judged.folder, stdout=writing,
+        stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 0, done.stderr
+    assert "Broken pipe" not in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(judged: Lab) -> None:
+    """As `coeval show … | head -1`."""
+    command = f"{sys.executable} -m coeval show --run runs/exp --json | head -c 10"
+    done = subprocess.run(command, shell=True, cwd=judged.folder, capture_output=True, text=True, check=False)  # noqa: S602
+    assert (done.stdout[:2], done.stderr) == ('{"', "")

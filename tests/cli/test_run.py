@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import duckdb
 import pytest
 from cli.coeval_process import called
 from cli.invoked import Command
-from pipeline.experiments import FOLDERS, Lab, content, model, task
+from pipeline.experiments import FOLDERS, Lab, content, model
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
@@ -236,15 +234,6 @@ def test_a_missing_key_names_the_places_where_it_may_stand(here: Path, coeval: C
     assert not lab.path.exists()
 
 
-def test_a_model_that_does_not_answer_the_probe_is_exit_2(lab: Lab, coeval: Command) -> None:
-    lab.models[1]["parameters"]["failure_rate"] = 1
-    ended = coeval("run", "--config", lab.file)
-    assert ended.code == 2
-    assert "1 of 2 models does not answer:\n  ann: simulated failure" in ended.err
-    assert not (lab.path / "meta.json").exists()
-    assert coeval("run", "--config", lab.file, "--probe-on-fail", "warn").code == 3
-
-
 def own_items(here: Path, *items: str) -> Lab:
     """A task whose items are one's own, of which so many are there."""
     exam = {"name": "exam", "interface": "benchmark", "roles": ["teacher"], "parameters": {"task": "story"}}
@@ -330,31 +319,6 @@ def test_debug_shows_where_an_error_comes_from(here: Path, coeval: Command) -> N
     arguments = ("run", "--config", lab.file, "--only-models", "nobody")
     assert "Traceback" not in coeval(*arguments).err
     assert "Traceback" in coeval(*arguments, "--log-level", "DEBUG").err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["Ctrl-C", "a lost terminal"])
-def test_ctrl_c_saves_what_is_finished(lab: Lab, coeval: Command, number: int) -> None:
-    """One signal: exit code 130, and --continue completes the run."""
-    lab.models[1]["parameters"]["latency_s"] = 1.0
-    lab.tasks = [task(total=2)]
-    command = [sys.executable, "-m", "coeval", "run", "--config", str(lab.file), "--probe", "disable"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=lab.folder) as process:
-        items = lab.path / "phase3_datapoints" / "story.tea.datapoints.jsonl"
-        while process.poll() is None and not (items.exists() and items.read_bytes().count(b"\n") == 2):
-            time.sleep(0.02)
-        process.send_signal(number)
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "stopping" in told
-    assert "--continue" in told
-    assert "wait for what they need" not in told
-    assert "not begun when the run was stopped" in told
-    assert lab.counts()[0] == 2
-    assert lab.counts()[2] < 2
-    assert lab.meta()["status"] == "interrupted"
-    assert coeval("run", "--config", lab.file, "--continue").code == 0
-    assert lab.counts() == (2, 2, 2)
 
 
 def test_a_move_that_was_cut_short_is_finished_by_the_next_start(lab: Lab, coeval: Command) -> None:

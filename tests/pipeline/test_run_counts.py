@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.experiments import Lab, listen, model, over_http, quiz, served, task
+from pipeline.experiments import Lab, listen, model, quiz, task
 
 from coeval.api import load_config
 from coeval.pipeline.config.schema import PHASES
@@ -17,7 +17,6 @@ from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.run_options import RunOptions
 
 AUTO: dict[str, Any] = {"target_attributes": "auto", "nuanced_attributes": "auto", "rubric": "auto"}
-FIVE = [model(name) for name in ("ann", "ben", "cat", "dan", "eve")]
 
 
 def foretold(lab: Lab, **options: Any) -> list[tuple[int, int]]:
@@ -28,21 +27,6 @@ def foretold(lab: Lab, **options: Any) -> list[tuple[int, int]]:
 
 def exactly(*calls: int) -> list[tuple[int, int]]:
     return [(count, count) for count in calls]
-
-
-@pytest.mark.slow
-async def test_five_models_in_all_roles(tmp_path: Path) -> None:
-    """The shape of the medium benchmark, with 2 datapoints in place of 20: a tenth of 12,400 calls."""
-    lab = Lab(tmp_path, FIVE, [task(name, total=2) for name in ("one", "two", "three", "four")])
-    async with served(lab.models) as host:
-        lab.models = [over_http(entry, host) for entry in lab.models]
-        counts = foretold(lab)
-        run = await lab.arun()
-    assert run.exit_code == 0
-    teachers, students, judges, items = 5, 5, 5, 4 * 2 * 5
-    assert counts == exactly(0, 0, items, students * items, judges * students * items)
-    assert len(host.bodies) == sum(low for low, _ in counts) == 1_240
-    assert len(lab.lines("data_generation")) == teachers * 4 * 2
 
 
 @pytest.mark.slow
@@ -175,25 +159,6 @@ def test_what_was_proposed_before_a_crash_is_known(tmp_path: Path) -> None:
 def test_open_attributes_leave_a_static_rubric_known(tmp_path: Path) -> None:
     lab = Lab(tmp_path, tasks=[task(target_attributes="auto", evaluation_mode="per_factor")])
     assert foretold(lab) == exactly(2, 0, 6, 12, 48)
-
-
-def test_what_is_owed_is_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--continue, --only-models and --overwrite are counted as they would be run."""
-    lab = Lab(tmp_path)
-    lab.run()
-    assert foretold(lab, overwrite=True) == exactly(0, 0, 6, 12, 24)
-    lab.models.append(model("cat"))
-    lab.tasks = [task(total=4), task("essay", total=2, rubric="auto")]
-    asked = listen(monkeypatch)
-    for options in ({"only_models": ("cat",)}, {}):
-        expected = foretold(lab, continue_run=True, **options)
-        asked.clear()
-        assert lab.run(continue_run=True, **options).exit_code == 0
-        assert exactly(*asked.phases()) == expected
-        assert sum(asked.phases()) > 0
-    lab.settings["phases"] = dict.fromkeys(PHASES[:2], "Keep")
-    items = 3 * (4 + 2)
-    assert foretold(lab, overwrite=True) == exactly(0, 0, items, 3 * items, 9 * items), "the rubric stays"
 
 
 def supply(lab: Lab, name: str, teacher: str, count: int) -> None:

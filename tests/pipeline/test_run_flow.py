@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pipeline.experiments import PHASES, Lab, content, listen, model, quiz, task
+from fakes.tiny_model import tiny_model
+from pipeline.experiments import PHASES, Lab, content, listen, model, over_http, quiz, served, task
 
+from coeval.core.errors import UsageError
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
+from coeval.models.local.local_transformers import TransformersEngine
+from coeval.pipeline.config.schema import Phase
 from coeval.simulation.simulated_model import SimulatedModel
 
 ONE_EACH = [model("tea", "teacher"), model("stu", "student"), model("jay", "judge")]
@@ -164,3 +170,110 @@ async def test_an_interruption_while_models_are_probed_runs_nothing(
     assert not (lab.path / "meta.json").exists()
     gate.open.set()
     assert (await lab.arun()).exit_code == 0, "a start that was stopped can be repeated"
+
+
+# The same experiment in process and through HTTP: nothing of what is recorded differs.
+
+SAID = ("prompt", "reference_response", "response", "scores", "label_scores", "raw", "attempts", "status")
+
+
+def experiment(folder: Path, name: str, *, structured: bool) -> Lab:
+    """Models that fail and talk nonsense now and then, so that many questions are asked again."""
+    models = [
+        model(name, skill=skill, malformed_rate=0.25, failure_rate=0.05)
+        for name, skill in (("ann", 0.9), ("ben", 0.3))
+    ]
+    tasks = [
+        task(total=6),
+        task("essay", total=4, evaluation_mode="per_factor", rubric="auto", target_attributes="auto"),
+        quiz(total=4, output_description="Say what you see."),
+    ]
+    return Lab(folder, [entry | {"structured_output": structured} for entry in models], tasks, id=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("structured", [True, False])
+async def test_the_same_seeds_make_the_same_records_over_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, structured: bool
+) -> None:
+    inside = experiment(tmp_path, "inside", structured=structured)
+    asked = listen(monkeypatch)
+    here = await inside.arun()
+    questions = sum(asked.phases())
+    async with served(inside.models) as host:
+        outside = experiment(tmp_path, "outside", structured=structured)
+        outside.models = [over_http(entry, host) for entry in outside.models]
+        there = await outside.arun()
+    assert outside.counts() == inside.counts()
+    for phase in PHASES:
+        assert said(outside, phase) == said(inside, phase)
+    assert there.exit_code == here.exit_code
+    assert there.results().students == here.results().students
+    assert len(host.bodies) == questions > sum(inside.counts()) + 10
+    asking_for_json = [body for body in host.bodies if "JSON" in body["messages"][-1]["content"]]
+    assert asking_for_json
+    assert all(("response_format" in body) == structured for body in asking_for_json)
+
+
+def said(lab: Lab, phase: Phase) -> dict[str, list[Any]]:
+    return {key: [record.get(name) for name in SAID] for key, record in lab.records(phase).items()}
+
+
+# Runs of models in this process: loaded once, and refused before anything is made where they cannot be.
+
+
+def lab(folder: Path, weights: object) -> Lab:
+    """A student in this process beside a simulated teacher and judge."""
+    local: dict[str, Any] = {
+        "name": "tiny",
+        "interface": "huggingface",
+        "roles": ["student"],
+        "parameters": {"model": str(weights), "device": "cpu", "max_new_tokens": 4, "temperature": 0},
+    }
+    return Lab(folder, [model("ann", "teacher", "judge"), local], [task(total=2)])
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models whose weights were loaded, in order."""
+    loaded: list[str] = []
+    load = TransformersEngine.__init__
+
+    def counted(self: TransformersEngine, spec: ModelSpec, device: str) -> None:
+        loaded.append(spec.model)
+        load(self, spec, device)
+
+    monkeypatch.setattr(TransformersEngine, "__init__", counted)
+    return loaded
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.slow
+def test_weights_are_loaded_once(tmp_path: Path, loads: list[str]) -> None:
+    weights = tiny_model(tmp_path / "tiny")
+    run = lab(tmp_path, weights).run()
+    assert run.exit_code == 0
+    assert loads == [str(weights)]
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("written", ["./typo", "../typo", "~/typo", "/nowhere/typo", "models/v2/typo"])
+def test_a_folder_that_is_not_there_is_named_before_anything_is_made(
+    tmp_path: Path, loads: list[str], written: str
+) -> None:
+    experiment = lab(tmp_path, written)
+    with pytest.raises(UsageError, match=r"local model tiny: there is no folder ") as refused:
+        experiment.run()
+    assert written in str(refused.value)
+    assert not experiment.path.exists()
+    assert loads == []
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_folder_without_a_model_is_no_model(tmp_path: Path, loads: list[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    experiment = lab(tmp_path, tmp_path / "empty")
+    with pytest.raises(UsageError, match=r"empty holds no config\.json"):
+        experiment.run()
+    assert not experiment.path.exists()
+    assert loads == []

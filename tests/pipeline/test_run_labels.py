@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pipeline.experiments import Lab, model, quiz
+from pipeline.experiments import Asked, Lab, listen, model, quiz, task
 
 from coeval.cli.commands.results import results
+from coeval.core.errors import UsageError
+from coeval.pipeline.config.load_file import load_config, read_config
+from coeval.pipeline.start.propose_only import ProposedPart
+from coeval.pipeline.start.settled_file import SettledFile, refuse_credentials, settled_file
 
 COLOURS = {"colour": ["light_blue", "blue", "red"]}
 
@@ -92,3 +97,179 @@ def test_answers_that_failed_stand_beside_the_accuracies(
     shown = capsys.readouterr().out
     assert re.search(r"student +accuracy +right +(no label +)?(bounds +)?failed", shown), shown
     assert "under nine tenths of another student's scores or labels in some task" in shown
+
+
+# The nuance an item was written with, as students and judges are told it, stored or not.
+
+TOLD = "<nuance>{nuanced_attributes}</nuance>"
+PROMPTS = {
+    "sample": f"{TOLD} Write an item with attributes: {{target_attributes}}. JSON with prompt and response.",
+    "test": f"{TOLD} {{input}}",
+    "evaluate_single": f"{TOLD} Score {{response}} by {{rubric}} as JSON, one of High, Medium, Low each.",
+}
+NUANCE: dict[str, Any] = {
+    "nuanced_attributes": {"tone": ["dry", "warm", "curt"], "place": ["home", "work"]},
+    "sampling": {"target": [1, 1], "nuance": [1, 2], "total": 6},
+}
+
+
+def tasks(**changes: Any) -> list[dict[str, Any]]:
+    return [task(prompt_library=PROMPTS, **{**NUANCE, **changes})]
+
+
+def told(asked: Asked, purpose: str) -> list[str]:
+    """What the models were told of the nuance in requests of a phase, in a fixed order."""
+    texts = [r.messages[-1].content for _, r in asked.requests if r.purpose == purpose]
+    return sorted(text.partition("<nuance>")[2].partition("</nuance>")[0] for text in texts)
+
+
+@pytest.mark.parametrize("barriers", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_students_and_judges_are_told_what_the_teacher_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool, barriers: bool
+) -> None:
+    lab = Lab(tmp_path, [model("ann")], tasks(store_nuanced=stored))
+    asked = listen(monkeypatch)
+    assert lab.run(phase_barriers=barriers).exit_code == 0
+    given = told(asked, "data_generation")
+    assert "none" not in given
+    assert len(set(given)) > 3
+    assert told(asked, "response_collection") == given
+    assert told(asked, "evaluation") == given
+    items = lab.records("data_generation").values()
+    assert all(("sampled_nuanced_attributes" in item) == stored for item in items)
+
+
+@pytest.mark.parametrize("proposed", [False, True])
+def test_a_run_that_goes_on_knows_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proposed: bool
+) -> None:
+    lab = Lab(tmp_path, [model("ann"), model("ben", "teacher")], tasks())
+    if proposed:
+        lab.tasks[0]["nuanced_attributes"] = "auto"
+    asked = listen(monkeypatch)
+    lab.run()
+    given = told(asked, "data_generation")
+    for phase in ("response_collection", "evaluation"):
+        for key in lab.records(phase):
+            lab.lose(phase, key)
+    asked.clear()
+    lab.models.append(model("cat", "student"))
+    assert lab.run(continue_run=True).exit_code == 0
+    assert told(asked, "data_generation") == []
+    assert told(asked, "response_collection") == told(asked, "evaluation") == sorted([*given, *given])
+    other = Lab(tmp_path, [model("dan", "student")], lab.tasks, {"resume_from": "exp"}, id="other")
+    other.settings["phases"] = {"data_generation": "Keep", "evaluation": "Keep"}
+    asked.clear()
+    other.run()
+    assert told(asked, "response_collection") == given, "in another run, without the teachers"
+
+
+def test_of_items_that_were_put_there_none_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exam = {"name": "exam", "interface": "benchmark", "roles": ["teacher"]}
+    changes = {"category": "benchmark", "sampling": NUANCE["sampling"] | {"total": 1}}
+    lab = Lab(tmp_path, [exam, model("ann", "student", "judge")], tasks(**changes))
+    file = lab.path / "phase3_datapoints" / "story.exam.datapoints.jsonl"
+    file.parent.mkdir(parents=True)
+    item = {"id": "story__exam__00001", "task_id": "story", "teacher_model_id": "exam"}
+    item |= {"sampled_target_attributes": {}, "prompt": "Why?"}  # type: ignore[dict-item]
+    file.write_text(json.dumps(item) + "\n")
+    asked = listen(monkeypatch)
+    assert lab.run().exit_code == 0
+    assert told(asked, "response_collection") == told(asked, "evaluation") == ["none"]
+
+
+def test_of_items_of_another_plan_none_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's nuances have changed since: what these items were written with is not known."""
+    lab = Lab(tmp_path, [model("ann")], tasks())
+    lab.run()
+    lab.tasks = tasks(nuanced_attributes={"weather": ["rain", "sun"]}, sampling={"nuance": [1], "total": 8})
+    lab.models.append(model("cat", "student"))
+    asked = listen(monkeypatch)
+    lab.run(continue_run=True)
+    old, new = told(asked, "response_collection")[:6], told(asked, "response_collection")[6:]
+    assert old == ["none"] * 6
+    assert len(new) == 4
+    assert all(nuance.startswith("weather: ") for nuance in new)
+
+
+# However a file is written, what is proposed comes to stand in it, and the rest says what it said.
+
+MODELS = "models:\n- {name: ann, interface: simulated, roles: [teacher, student, judge]}\n"
+EXPERIMENT = "experiment: {id: x, storage_folder: runs}  # last"
+PARTS = [
+    ProposedPart("t", "target", {"mood": ["glad", "no"], "a: b": ["#1", "null", "ü"]}, ("ann",)),
+    ProposedPart("t", "rubric", {"plot": 'It\'s "so": # [1]\n  two', "yes": " lead"}, ()),
+]
+REST = "description: D.\n  output_description: O.\n  nuanced_attributes: {}\n"
+
+LAYOUTS = {
+    "block": f"- name: t\n  {REST}  target_attributes: auto\n  sampling: {{total: 2}}\n  rubric: auto\n",
+    "seeds before the next key": f"- name: t\n  {REST}  target_attributes: auto\n"
+    "  target_attributes_seed:\n    mood: [glad]\n\n  # kept\n  sampling: {total: 2}\n  rubric: auto\n",
+    "complete, with a range to replace": f"- name: t\n  {REST}  target_attributes: complete # all\n"
+    "  sampling:\n    target: [1, 2]\n    total: 2\n  rubric: auto\n",
+    "complete, without a range": f"- name: t\n  {REST}  target_attributes: complete # all\n"
+    "  sampling:\n    total: 2\n  rubric: auto\n",
+    "flow": "- {name: t, description: D., target_attributes_seed: {mood: [glad]}, target_attributes: auto, "
+    "rubric: 'auto', sampling: {total: 2}}\n",
+    "seed at the end": f"- name: t\n  {REST}  rubric: auto\n  sampling: {{total: 2}}\n"
+    "  target_attributes: auto\n  target_attributes_seed: {mood: [glad]}",
+    "lines of another system": f"- name: t\n  {REST}  target_attributes: auto # x\n"
+    "  sampling: {total: 2}\n  rubric: auto # y\n".replace("\n", "\r\n"),
+}
+NOT_FOLLOWED = {
+    "a word that stands elsewhere": "- name: t\n  description: &word auto\n  target_attributes: *word\n"
+    "  sampling: {total: 2}\n  rubric: *word\n",
+    "a seed that begins its task": "- target_attributes_seed: {mood: [glad]}\n  name: t\n"
+    f"  {REST}  target_attributes: auto\n  sampling: {{total: 2}}\n  rubric: auto\n",
+    "words over lines": f"- name: t\n  {REST}  target_attributes: >-\n    auto\n"
+    "  sampling: {total: 2}\n  rubric: auto\n",
+}
+
+
+def settled(tmp_path: Path, task: str) -> tuple[str, SettledFile]:
+    text = f"# first\n{MODELS}tasks:\n{task}\n{EXPERIMENT}\n"
+    file = tmp_path / "draft.yaml"
+    file.write_bytes(text.encode())
+    return text, settled_file(file, read_config(file), PARTS)
+
+
+def holds(tmp_path: Path, found: SettledFile) -> None:
+    file = tmp_path / "settled.yaml"
+    file.write_bytes(found.text.encode())
+    task = load_config(file).tasks[0]
+    assert (task.target_attributes, task.rubric) == (PARTS[0].value, PARTS[1].value)
+    assert (task.target_attributes_seed, task.sampling.total) == (None, 2)
+    assert load_config(file) == found.config
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_only_what_was_left_to_teachers_changes(layout: str, tmp_path: Path) -> None:
+    text, found = settled(tmp_path, LAYOUTS[layout])
+    assert not found.rewritten
+    holds(tmp_path, found)
+    touched = ("auto", "complete", "_seed", "mood:", "target: [", "sampling")
+    stays = [line for line in text.splitlines() if not any(part in line for part in touched)]
+    assert [line for line in stays if line not in found.text.splitlines()] == []
+    walks = "complete" in layout
+    assert (found.config.tasks[0].sampling.target == "all") is walks
+
+
+@pytest.mark.parametrize("layout", NOT_FOLLOWED)
+def test_what_is_written_too_oddly_is_written_anew(layout: str, tmp_path: Path) -> None:
+    _, found = settled(tmp_path, NOT_FOLLOWED[layout])
+    assert found.rewritten
+    holds(tmp_path, found)
+
+
+def test_a_key_in_an_address_is_refused(tmp_path: Path) -> None:
+    key = "sk-" + "Ab1" * 15
+    address = (
+        f"- {{name: eve, interface: vllm, roles: [judge], parameters: {{base_url: 'http://u:{key}@h'}}}}\n"
+    )
+    file = tmp_path / "draft.yaml"
+    file.write_text(f"{MODELS}{address}tasks:\n{LAYOUTS['block']}{EXPERIMENT}")
+    with pytest.raises(UsageError, match=r"models\.eve\.parameters holds a credential") as caught:
+        refuse_credentials(read_config(file))
+    assert key not in str(caught.value)

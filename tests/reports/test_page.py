@@ -21,6 +21,7 @@ from coeval.core.plain import plain
 from coeval.reports.content import Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
+from perf.analysis import FACTORS, JUDGES, STUDENTS, write_judged_run
 
 pytestmark = pytest.mark.slow
 
@@ -307,3 +308,16 @@ def test_a_run_writes_it_at_its_end(tmp_path: Path) -> None:
     run = lab.run()
     assert "story" in (run.path / "report.html").read_text(encoding="utf-8")
     assert json.loads((run.path / "measures.json").read_text()) == run.measures()
+
+
+# How large a page is.
+
+EVALUATIONS = 10_000
+
+
+def test_a_page_of_ten_thousand_evaluations_can_be_mailed(tmp_path: Path) -> None:
+    write_judged_run(tmp_path / "run", EVALUATIONS // STUDENTS // JUDGES)
+    write_report(tmp_path / "run", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"{EVALUATIONS // STUDENTS // JUDGES // 4 * 4 * STUDENTS * JUDGES * FACTORS:,} scores" in page
+    assert len(page.encode()) <= 2_000_000

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes.tiny_model import tiny_model
 from workers import (
     WorkerProcess,
     a_worker,
@@ -43,7 +42,6 @@ from coeval.models.transport import endpoint
 from coeval.sweeps import server_process
 from coeval.sweeps import worker_files as worker_count
 from coeval.sweeps.health import free_port, is_free
-from coeval.sweeps.server_command import PRESETS, ServerCommand
 from coeval.sweeps.server_process import RECORD, ServerRecord, end_leftovers
 from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_progress, write_worker
 from coeval.sweeps.worker_run import run_worker
@@ -476,32 +474,6 @@ def test_a_message_is_one_bounded_line(clock: Clock) -> None:
 
 
 # A worker over `transformers serve`: a server that is not ours, a model that is none, on the CPU.
-
-
-@pytest.mark.slow
-def test_a_checkpoint_is_answered_by_transformers_serve(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'coeval[local]'")
-    command = Path(sys.executable).with_name("transformers")
-    if not command.is_file():
-        pytest.skip("there is no command `transformers`: pip install 'coeval[local]'")
-    checkpoint = str(tiny_model(tmp_path / "step_10"))
-    template = PRESETS["transformers"].replace("transformers", str(command), 1) + " --device cpu"
-    worker = a_worker(
-        tmp_path, template, prompts=4, checkpoint=checkpoint, environment={"HF_HUB_OFFLINE": "1"}
-    )
-    name = checkpoint if ServerCommand(template).serves_path else "tiny"
-    tested = msgspec.structs.replace(worker.evaluation.tested, model=name)  # type: ignore[type-var]
-    write_worker(
-        msgspec.structs.replace(worker, evaluation=msgspec.structs.replace(worker.evaluation, tested=tested))
-    )
-    process = WorkerProcess(worker)
-    record = process.record()
-    result = process.result()
-    assert (result.end, result.problem) == ("done", "")
-    assert [task.answers for task in result.tasks] == [4]
-    assert {line["model"] for line in answers(worker)} == {"/ckpt/step_10@10"}
-    assert result.output_tokens == sum(line["usage"]["output_tokens"] for line in answers(worker)) > 0
-    assert gone(record)
 
 
 # `kill -9` at seeded moments: of a worker's server, its guard, the worker, and worker and guard at once.
