@@ -134,7 +134,7 @@ def test_what_eval_framework_left_in_a_folder_is_shown(here: Path, coeval: Comma
     assert (row["measure"], row["value"], row["model"]) == ("metric", "0.625", "'=m")
     by = coeval("results", "--run", here / "outputs", "--by", "judge")
     assert (by.code, by.out) == (1, "")
-    assert "--by takes a run's scores apart" in by.err
+    assert "which have no scores by" in by.err
     other = coeval("show", "--run", here / "outputs")
     assert other.code == 1
     assert "results of eval-framework, which `coeval results` shows" in other.err

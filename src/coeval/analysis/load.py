@@ -32,7 +32,8 @@ from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.store.output_folder import output_tasks
+from coeval.core.errors import UsageError
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
 from coeval.store.rundir import RunDir
 
 
@@ -49,3 +50,42 @@ def load(folder: str | Path, planned: Planned | None = None) -> Reader:
     if not RunDir(folder).is_run() and output_tasks(Path(folder)):
         return OutputReader(folder)
     return RunReader(folder, planned)
+
+
+def is_readable(folder: Path) -> bool:
+    """Whether a folder is a run, or holds results of ``eval-framework``."""
+    return RunDir(folder).is_run() or bool(output_tasks(folder))
+
+
+def need_run(folder: Path, what: str) -> RunDir:
+    """Return the run in a folder that `is_readable`.
+
+    Raises
+    ------
+    UsageError
+        it holds results of ``eval-framework``, which have no ``what``.
+    """
+    if not RunDir(folder).is_run():
+        raise UsageError(f"{folder} holds results of eval-framework, which have no {what}")
+    return RunDir(folder)
+
+
+def record_files(folder: Path) -> list[Path]:
+    """The files from which all that `load` shows of a folder follows, whether or not they are there."""
+    run = RunDir(folder)
+    if run.is_run():
+        return [
+            *(file for stage in RunReader.stages for file in run.files(stage.files)),
+            run.config,
+            run.inherited,
+        ]
+    files = []
+    for task in output_tasks(folder):
+        files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
+    return files
+
+
+def writer_of(folder: Path) -> int | None:
+    """The process that is at work in a folder, if any is."""
+    places = [folder] if RunDir(folder).is_run() else output_tasks(folder)
+    return next((pid for place in places if (pid := RunDir(place).writer()) is not None), None)

@@ -121,8 +121,6 @@ class Run:
 
         with opened(self.path) as (reader, notes):
             found = results(reader, notes)
-        if not RunDir(self.path).is_run():
-            return found
         missing, mixed = self._standing()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
 
@@ -277,7 +275,6 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
 
 def _mixed(folders: Sequence[Path]) -> Iterator[str]:
     """Which of the runs hold records of another configuration."""
-    runs = [RunDir(folder) for folder in dict.fromkeys(folders) if RunDir(folder).is_run()]
-    for run in runs:
-        for note in look_for_gaps(run).notes:
-            yield f"{run.path}: {note}" if len(folders) > 1 else note
+    for folder in dict.fromkeys(folders):
+        for note in look_for_gaps(RunDir(folder)).notes:
+            yield f"{folder}: {note}" if len(folders) > 1 else note

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -211,7 +211,38 @@ class _Summary(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     missing: dict[str, int] = {}
+    complete: bool = False
     judge: _Judge | None = None
+
+
+SummaryT = TypeVar("SummaryT")
+
+
+def task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
+    """What a task's ``summary.json`` says, as a record of this kind.
+
+    Raises
+    ------
+    FileNotFoundError
+        the task has not been scored yet.
+    StoreError
+        the file cannot be read.
+    """
+    return read_json(task / SUMMARY, kind)
+
+
+class TaskCounts(NamedTuple):
+    """Records of a task, answers or judgments: planned, good and failed ones; ``planned`` None: nobody knows
+    before the task has been summed up."""
+
+    planned: int | None
+    good: int
+    failed: int
+
+
+_COUNT = """
+SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM {} GROUP BY task, sample
+"""
 
 
 class OutputReader(Reader):
@@ -288,6 +319,34 @@ class OutputReader(Reader):
         for folder, task in self.rows("SELECT DISTINCT folder, task FROM place"):
             self._search(SEARCHED, [path for path in [Path(folder) / RESPONSES] if path.is_file()], task)
 
+    def counts(self) -> dict[str, TaskCounts]:
+        """Each task's answers, and its judgments where there are any. What is planned is known once the task
+        has been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
+        counted = {
+            view: {(task, sample): counts for task, sample, *counts in self.rows(_COUNT.format(view))}
+            for view in ("answers", "judgments")
+        }
+        several = len({sample_of(task) for task in self._summaries}) > 1
+        found: dict[str, TaskCounts] = {}
+        for task, summary in self._summaries.items():
+            place = (_name(task, summary), sample_of(task))
+            label = f"run_{place[1]} {place[0]}" if several else place[0]
+            good, failed = counted["answers"].get(place, (0, 0))
+            known = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
+            found[label] = TaskCounts(good if summary.complete else known, good, failed)
+            if place in counted["judgments"]:
+                good, failed = counted["judgments"][place]
+                found[f"{label} judging"] = TaskCounts(good if summary.complete else None, good, failed)
+        return found
+
+    def status(self) -> str:
+        """Of a folder that nobody is at work in: "completed" where nothing of its tasks is missing,
+        "incomplete" where asking has ended and records are missing, else "stopped"."""
+        summaries = self._summaries.values()
+        if not all(summary.task for summary in summaries):
+            return "stopped"
+        return "completed" if all(summary.complete for summary in summaries) else "incomplete"
+
     def notes(self) -> tuple[str, ...]:
         notes = [*super().notes(), *self._unread]
         notes += [
@@ -313,7 +372,7 @@ class OutputReader(Reader):
 
     def _summary(self, task: Path) -> _Summary:
         try:
-            return read_json(task / SUMMARY, _Summary)
+            return task_summary(task, _Summary)
         except FileNotFoundError:
             return _Summary()
         except StoreError as error:

@@ -12,12 +12,11 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Scale, scale_of
-from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.output_reader import OutputReader, task_summary
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical, digest, listed, numbered
-from coeval.store.jsonl import read_json
-from coeval.store.output_folder import SUMMARY, sample_of, task_folders
+from coeval.store.output_folder import sample_of, task_folders
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -179,7 +178,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRun
 def _facts(path: Path) -> RunFacts | str:
     """What a sample came to, or why it cannot count."""
     try:
-        found = read_json(path / SUMMARY, RunFacts)
+        found = task_summary(path, RunFacts)
     except FileNotFoundError:
         return "not scored yet"
     except StoreError as error:

@@ -107,7 +107,6 @@ def analyze(
       coeval analyze --run ./runs/quickstart --figures ./figures
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
-    from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
     from coeval.core.text import listed
     from coeval.pipeline.existing_run import existing_results
@@ -120,18 +119,17 @@ def analyze(
 
         export_items(folder, out, report_format)
         return
-    if name not in OF_OUTPUTS and not RunDir(folder).is_run():
-        raise UsageError(
-            f"{folder} holds results of eval-framework, which have no {name}; ask for {listed(OF_OUTPUTS)}"
-        )
     need_address_space()
     # Here, because they load duckdb and numpy.
+    from coeval.analysis.load import need_run
     from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli import streams
     from coeval.cli.streams import warn
     from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
+    from coeval.pipeline.upkeep.quick_look import look_for_gaps
 
+    if name not in OF_OUTPUTS:
+        need_run(folder, f"{name}; ask for {listed(OF_OUTPUTS)}")
     options = RobustOptions(
         judge_selection.value,
         agreement_metric.value,
@@ -140,7 +138,7 @@ def analyze(
         score_tolerance,
     )
     _show(folder, name, report_format, (out, figures), options)
-    missing = look_for_gaps(RunDir(folder)) if RunDir(folder).is_run() else Missing(None, ())
+    missing = look_for_gaps(RunDir(folder))
     for note in missing.notes:
         warn(streams.messages(), note)
     tell_missing(missing, RunDir(folder), streams.messages())

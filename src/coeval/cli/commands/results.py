@@ -51,24 +51,23 @@ def results(
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
-    from coeval.analysis.readers.run_reader import RunReader
+    from coeval.analysis.load import need_run
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import streams
     from coeval.cli.streams import say
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.plan.run_reading import opened
-    from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
+    from coeval.pipeline.plan.run_reading import opened, reading
+    from coeval.pipeline.upkeep.quick_look import look_for_gaps
     from coeval.store.rundir import RunDir
 
-    parts, is_run = None, RunDir(folder).is_run()
-    if by is not None and not is_run:
-        raise UsageError(f"--by takes a run's scores apart; {run} holds results of eval-framework")
+    parts = None
+    if by is not None:
+        with reading(need_run(folder, f"scores by {by.value} (--by)")) as (of_run, _):
+            parts = Parts(breakdown(of_run, by.value), label_breakdown(of_run, by.value))
     with opened(folder) as (reader, notes):
         found = scores_of(reader, notes)
-        if by is not None and isinstance(reader, RunReader):
-            parts = Parts(breakdown(reader, by.value), label_breakdown(reader, by.value))
-    missing = look_for_gaps(RunDir(folder)) if is_run else Missing(None, ())
+    missing = look_for_gaps(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
         say(streams.messages(), results_view.why_nothing(found, by.value))

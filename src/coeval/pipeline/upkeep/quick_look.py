@@ -37,7 +37,9 @@ class Missing(NamedTuple):
 
 def look_for_gaps(folder: RunDir) -> Missing:
     """What a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` are None where that
-    is not there or cannot be used, and for runs of the older layout."""
+    is not there or cannot be used, for runs of the older layout, and where the folder is no run."""
+    if not folder.is_run():
+        return Missing(None, ())
     try:
         gaps = quick_look(folder).gaps
     except (ConfigError, StoreError) as error:

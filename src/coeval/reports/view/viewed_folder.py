@@ -10,12 +10,12 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, TypeAlias
 
+from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.measures.run_measures import measure_tree
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.plain import plain
-from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -24,7 +24,6 @@ from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.site.page import write_page
 from coeval.reports.view.item_marks import MarkedItem, add_mark, read_marks
 from coeval.store.jsonl import store_error
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
 from coeval.store.rundir import RunDir
 
 StatusReader: TypeAlias = Callable[[Path], Any]
@@ -103,14 +102,18 @@ class ViewedFolder:
                 self._told = {**self._told, "error": plain(str(error))}
 
     def _look(self) -> None:
-        if self._asking.is_due(now := (self._writer(), self._stamp(records_alone=False))):
+        if self._asking.is_due(now := (writer_of(self.path), self._stamp(records_alone=False))):
             with self._asking.doing(now):
                 self._take_status()
         if self.wanted and self._reading.is_due(stamp := self._stamp(records_alone=True)):
             with self._reading.doing(stamp):
                 self._take_records()
         generation = self._generation
-        if (self.report_wanted or self._writer() is None) and generation and self._writing.is_due(generation):
+        if (
+            (self.report_wanted or writer_of(self.path) is None)
+            and generation
+            and self._writing.is_due(generation)
+        ):
             with self._writing.doing(generation):
                 self._write_report()
 
@@ -200,11 +203,6 @@ class ViewedFolder:
                 browser.flag(measured.tree["items"])
                 browser.rank(measured.ranks.order)
 
-    def _writer(self) -> int | None:
-        """The process that is at work there."""
-        folders = [self.path] if self.is_run else output_tasks(self.path)
-        return next((pid for folder in folders if (pid := RunDir(folder).writer()) is not None), None)
-
     def _replace(self, read: _Read | None) -> None:
         with self._lock:
             before, self._read = self._read, read
@@ -217,17 +215,9 @@ class ViewedFolder:
     def _stamp(self, *, records_alone: bool) -> Stamp:
         """What tells whether anything has changed: names, sizes and times of files, those of records alone,
         or those in which the folder says how it stands too."""
-        run, told = RunDir(self.path), []
-        if self.is_run:
-            files = [file for phase in PHASES[2:] for file in run.files(phase)]
-            files += [run.config, run.inherited]
-        else:
-            files = []
-            for task in output_tasks(self.path):
-                files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
-        if not records_alone:
-            told = [run.meta, run.usage, run.errors, run.pending_batches]
-        return tuple(_stamp_of(file) for file in (*files, *told))
+        run = RunDir(self.path)
+        told = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
+        return tuple(_stamp_of(file) for file in (*record_files(self.path), *told))
 
 
 def _stamp_of(file: Path) -> tuple[str, int, int]:
@@ -274,7 +264,7 @@ class ViewedPlaces:
                 raise UsageError(
                     plain(f"{path} {what}: a run, an output of eval-framework, or one with these")
                 )
-            if _is_shown(path):
+            if is_readable(path):
                 self._add(path)
             else:
                 self._parents.append(path)
@@ -316,7 +306,7 @@ class ViewedPlaces:
     def _find(self) -> None:
         for parent in self._parents:
             try:
-                found = [path for path in sorted(parent.iterdir()) if path.is_dir() and _is_shown(path)]
+                found = [path for path in sorted(parent.iterdir()) if path.is_dir() and is_readable(path)]
             except OSError as error:
                 if not self.folders:
                     raise store_error("read", parent, error) from error
@@ -329,8 +319,3 @@ class ViewedPlaces:
         if whole not in self._known:
             self._known.add(whole)
             self.folders.append(ViewedFolder(path, self._status))
-
-
-def _is_shown(path: Path) -> bool:
-    """A run, or what eval-framework left; a folder of runs is neither."""
-    return RunDir(path).is_run() or bool(output_tasks(path))
