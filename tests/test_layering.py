@@ -52,7 +52,6 @@ LATE_IMPORTS = {
     "pricing/price_library.py": {
         "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"
     },
-    "pipeline/plan/estimate/on_record.py": {"tokenizers": "comes with transformers, an extra"},
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
     "models/transport/network.py": {"resource": "not on Windows"},
     "models/hosts/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
@@ -71,7 +70,7 @@ LATE_IMPORTS = {
         "pyarrow": "comes with the packages that write such files",
     },
     "pipeline/start/begin_run.py": {
-        "coeval.pipeline.plan.estimate": "numpy is slow, and only estimates and budgets need it"
+        "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon"
     },
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},

@@ -17,14 +17,14 @@ from coeval.api import find_keys
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
-from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import estimated_start
+from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pricing.estimate import Estimate
+from coeval.pricing.lengths import Span
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.unknowns import Span
 
 
 def any_task(draw: random.Random, name: str) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
         start = estimated_start(loaded, options, find_keys(), prices)
     except UsageError:
         return None
-    evidence = evidence_of(start.config, start.preview)
-    return estimate_run(start.config, start.preview, Assumed(prices, evidence))
+    lengths = seen_lengths(start.config, start.preview)
+    return estimate_run(start.config, start.preview, Assumed(prices, lengths))
 
 
 @pytest.mark.slow

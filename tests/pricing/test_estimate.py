@@ -1,142 +1,160 @@
-"""The arithmetic of estimates: what was seen corrects guesses, what overlaps takes as long as the slowest."""
+"""The arithmetic of estimates: means correct rules of thumb, calls are priced and timed with their ranges."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 
-from coeval.pricing.call_shape import CallGroup, Pricing, cost_of, size_of, surely
-from coeval.pricing.estimate import EndpointPace, duration_s
-from coeval.pricing.tariff import Rates, Tariff, Tier
-from coeval.pricing.unknowns import (
-    CENTRAL,
+from coeval.core.records import Message, Request, Usage
+from coeval.pricing.estimate import AskedModel, CallShape, EndpointPace, Estimate, EstimateLine, estimate_of
+from coeval.pricing.lengths import (
+    RULE_OF_THUMB,
+    SEEN_NEARBY,
     Cell,
-    ErrorSpread,
-    Evidence,
-    Guess,
-    ScenarioDraws,
-    Seen,
-    draw,
-    span_of,
+    Lengths,
+    Span,
+    exact,
+    of_mean,
+    prompt_size,
+    token_count,
 )
+from coeval.pricing.tariff import Rates, Tariff, Tier
 
-SPREAD = ErrorSpread(shared=0.3, task=0.2, model=0.2, cell=0.1, item=0.3)
 CELLS = [Cell(task, model) for task in ("one", "two") for model in ("ann", "ben")]
+OWN, SAME_TASK, SAME_MODEL, OTHER = CELLS
 
 
-def drawn(seen: dict[Cell, Seen]) -> dict[Cell, float]:
-    guesses = {cell: Guess(100.0, 1000) for cell in CELLS}
-    found = draw(guesses, SPREAD, seen, np.random.default_rng(0))
-    return {cell: float(figures[CENTRAL]) for cell, figures in found.items()}
+def expected(seen: dict[Cell, list[float]]) -> dict[Cell, Span]:
+    lengths = Lengths()
+    for cell, values in seen.items():
+        for value in values:
+            lengths.add("answer", cell, value)
+    return lengths.expected("answer", {cell: RULE_OF_THUMB.about(100) for cell in CELLS})
 
 
-def test_without_anything_seen_a_guess_is_what_is_expected() -> None:
-    assert drawn({}) == dict.fromkeys(CELLS, pytest.approx(100))
+def test_a_rule_of_thumb_is_expected_where_nothing_was_seen() -> None:
+    assert expected({}) == dict.fromkeys(CELLS, RULE_OF_THUMB.about(100))
 
 
-def test_what_is_seen_of_one_cell_corrects_those_that_err_with_it() -> None:
-    found = drawn({Cell("one", "ann"): Seen(50.0, 400)})
-    own, same_task, other = found[Cell("one", "ann")], found[Cell("one", "ben")], found[Cell("two", "ben")]
-    assert own == pytest.approx(50, rel=0.02)
-    assert own < same_task < other < 100
+def test_what_is_seen_of_a_cell_is_its_mean_and_corrects_the_others() -> None:
+    found = expected({OWN: [40, 60]})
+    assert found[OWN].central == pytest.approx(50)
+    assert {found[cell] for cell in CELLS[1:]} == {SEEN_NEARBY.about(50)}
+    found = expected({OWN: [50], SAME_TASK: [100], SAME_MODEL: [200]})
+    assert found[OTHER].central == pytest.approx(150), "the mean of the same task and the same model"
 
 
-def test_two_tasks_tell_whether_others_differ_as_guessed() -> None:
-    """Where a long and a short text were told of and are equally long, so is what is told of a third."""
-    sizes = {"long": 2000.0, "short": 200.0, "longest": 4000.0}
-    guesses = {Cell(name, "ann"): Guess(size, 1000) for name, size in sizes.items()}
-    seen = {Cell(name, "ann"): Seen(300.0, 20) for name in ("long", "short")}
-
-    def longest(spread: ErrorSpread) -> float:
-        found = draw(guesses, spread, seen, np.random.default_rng(0))
-        return float(found[Cell("longest", "ann")][CENTRAL])
-
-    assert longest(SPREAD._replace(slope=0.2)) < 500
-    assert longest(SPREAD) > 700
+def test_a_range_narrows_with_what_is_seen() -> None:
+    widths = [each.high / each.low for each in (RULE_OF_THUMB, SEEN_NEARBY, *map(of_mean, (2, 20, 2000)))]
+    assert widths == sorted(widths, reverse=True)
+    many, few = (expected({OWN: [50.0] * number})[OWN] for number in (200, 2))
+    assert many.high / many.low < 1.1 < few.high / few.low < 1.5
 
 
-def test_texts_are_terse_together_and_may_be_far_below_their_guesses() -> None:
-    draws, guesses = ScenarioDraws(Evidence()), {CELLS[0]: Guess(100, 1000)}
-    spread = ErrorSpread(shared=0.3, task=0.0, model=0.0, cell=0.0, item=0.0)
-    items = draws.lengths("item characters", guesses, spread)[CELLS[0]]
-    answers = draws.lengths("answer characters", guesses, spread)[CELLS[0]]
-    others = draws.means("slowness", guesses, spread)[CELLS[0]]
-    assert np.corrcoef(items, answers)[0, 1] > 0.99
-    assert abs(np.corrcoef(items, others)[0, 1]) < 0.3
-    found = span_of(items)
-    assert found.central / found.low > 2 > found.high / found.central
+def test_calls_of_damaged_usage_show_no_tokens() -> None:
+    lengths = Lengths()
+    lengths.add_call("student", OWN, Usage(100, 20), 1.0, 2)
+    lengths.add_call("student", OWN, Usage(900, 1, uncounted=True), 3.0, 1)
+    lengths.add_call("student", OWN, None, None, 1)
+    rules = {OWN: RULE_OF_THUMB.about(80)}
+    figures = [
+        lengths.expected(f"student {what}", rules)[OWN].central for what in ("input", "output", "seconds")
+    ]
+    assert figures == pytest.approx([50, 10, 2])
 
 
 def test_one_call_is_not_called_several() -> None:
-    evidence = Evidence()
-    evidence.count("ann", "sample")
-    assert evidence.basis("ann") == "1 sample"
-    evidence.count("ann", "sample")
-    assert evidence.basis("ann") == "2 samples"
+    lengths = Lengths()
+    assert lengths.basis("ann") == "rules of thumb"
+    lengths.count("ann", "sample")
+    assert lengths.basis("ann") == "1 sample"
+    lengths.count("ann", "sample")
+    assert lengths.basis("ann") == "2 samples"
 
 
-def width(items: int, seen: Seen) -> float:
-    """How many times the low end the high one is, of the mean of so many items of a cell."""
-    cell, random = CELLS[0], np.random.default_rng(0)
-    found = span_of(draw({cell: Guess(100, items)}, SPREAD, {cell: seen}, random)[cell])
-    return found.high / found.low
-
-
-def test_many_items_of_a_cell_leave_little_to_guess() -> None:
-    assert width(1000, Seen(50, 200)) < 1.2 < width(1000, Seen(50, 2))
-
-
-def test_items_that_are_seen_to_be_alike_are_taken_to_be() -> None:
-    scattered, alike = (width(4, Seen(100, 20, 20 * off**2)) for off in (60, 3))
-    assert alike < 0.7 * scattered
-
-
-def group(phase: str, model: str, calls: float, seconds: float, **more: float) -> CallGroup:
-    rates = Rates(input_usd_per_mtok=2.0, output_usd_per_mtok=8.0, cached_usd_per_mtok=0.5)
-    dearer = Tier(above=10_000, input_usd_per_mtok=4.0, output_usd_per_mtok=16.0)
-    share = more.get("share", 1.0)
-    pricing = Pricing("host", Tariff(rates=rates, source="ours", tiers=(dearer,)), share, share < 1)
-    return CallGroup(
-        phase, "t", model, pricing, surely(calls), surely(more.get("taken", 1000)), surely(100),
-        surely(more.get("read", 0)), surely(0), surely(seconds),
-    )  # fmt: skip
-
-
-def usd(of: CallGroup) -> float:
-    cost = cost_of(of)
-    assert cost is not None
-    return float(cost[CENTRAL])
-
-
-def test_calls_cost_what_their_tokens_do() -> None:
-    assert usd(group("a", "m", 10, 1)) == pytest.approx(10 * (1000 * 2 + 100 * 8) / 1e6)
-    assert usd(group("a", "m", 10, 1, read=600)) == pytest.approx(10 * (400 * 2 + 600 * 0.5 + 100 * 8) / 1e6)
-    assert usd(group("a", "m", 10, 1, taken=20_000)) == pytest.approx(10 * (20_000 * 4 + 100 * 16) / 1e6)
-    assert usd(group("a", "m", 10, 1, share=0.5)) == usd(group("a", "m", 10, 1)) / 2
-
-
-def seconds(groups: list[CallGroup], *stages: list[str], **limits: float) -> float:
-    paces = {name: EndpointPace(name, surely(10), **limits) for name in ("quick", "slow")}
-    batch = {phase: surely(3600) for phase in ("a", "b")}
-    return float(duration_s(list(stages), groups, paces, batch)[CENTRAL])
-
-
-def test_phases_that_overlap_take_as_long_as_the_slowest_model() -> None:
-    groups = [group("a", "quick", 100, 1), group("b", "slow", 100, 20)]
-    assert seconds(groups, ["a", "b"]) == pytest.approx(200 + 1 + 20)  # its work, and the first and last call
-    assert seconds(groups, ["a"], ["b"]) == pytest.approx(10 + 200)
-    assert seconds([group("a", "quick", 100, 1), group("b", "quick", 100, 1)], ["a", "b"]) == pytest.approx(
-        22
-    )
-
-
-def test_limits_and_batches_take_their_time() -> None:
-    groups = [group("a", "quick", 120, 1)]
-    assert seconds(groups, ["a"], requests_per_minute=60) == pytest.approx(120)
-    assert seconds(groups, ["a"], tokens_per_minute=13_200) == pytest.approx(600)
-    assert seconds([group("a", "quick", 120, 1, share=0.5), group("b", "slow", 10, 1)], ["a", "b"]) > 3600
+def test_a_prompt_is_measured_without_the_texts_that_are_to_come() -> None:
+    text = "known " * 10 + "\ue000" + "known " * 10 + "\ue000"
+    request = Request((Message("user", text),), shared=60)
+    size = prompt_size([request, request], {"answer": "\ue000"})
+    assert (size.tokens, size.per_character, size.times) == (120 / 4 + 4, 0.25, {"answer": 2})
+    assert size.prompt({"answer": exact(400)}).central == 34 + 200
+    assert size.shared({"answer": exact(400)}) == exact(15)
+    assert prompt_size([], {"answer": "\ue000"}).prompt({"answer": exact(400)}) == exact(0)
 
 
 def test_scripts_differ_in_the_tokens_that_they_take() -> None:
-    latin, cyrillic, chinese = (size_of(text * 40).tokens for text in ("word ", "слово", "五個字的詞"))
+    latin, cyrillic, chinese = (token_count(text * 40) for text in ("word ", "слово", "五個字的詞"))
     assert latin < cyrillic < chinese
+
+
+def shape(phase: str, model: str, calls: float, seconds: float, **more: Any) -> CallShape:
+    rates = Rates(input_usd_per_mtok=2.0, output_usd_per_mtok=8.0, cached_usd_per_mtok=0.5)
+    dearer = Tier(above=10_000, input_usd_per_mtok=4.0, output_usd_per_mtok=16.0)
+    share = more.get("share", 1.0)
+    endpoint = EndpointPace(model, exact(10), more.get("requests"), more.get("tokens"))
+    tariff = Tariff(rates=rates, source="ours", tiers=(dearer,))
+    asked = AskedModel(model, "student", "host", endpoint, tariff, share, share < 1, first_s=seconds)
+    head, together = exact(more.get("head", 0)), more.get("together", 1.0)
+    known = exact(more.get("taken", 1000)), exact(100)
+    return CallShape(phase, "t", asked, exact(calls), exact(calls), *known, head, together)
+
+
+def estimated(*shapes: CallShape, stages: tuple[str, ...] = ("a b",)) -> Estimate:
+    return estimate_of(shapes, Lengths(), [stage.split() for stage in stages])
+
+
+def usd(of: CallShape) -> float:
+    cost = estimated(of).total.cost_usd
+    assert cost is not None
+    return cost.central
+
+
+def test_calls_cost_what_their_tokens_do() -> None:
+    assert usd(shape("a", "m", 10, 1)) == pytest.approx(10 * (1000 * 2 + 100 * 8) / 1e6)
+    assert usd(shape("a", "m", 10, 1, taken=20_000)) == pytest.approx(10 * (20_000 * 4 + 100 * 16) / 1e6)
+    assert usd(shape("a", "m", 10, 1, share=0.5)) == usd(shape("a", "m", 10, 1)) / 2
+
+
+def test_what_prompts_begin_with_alike_is_read_from_a_cache() -> None:
+    alike = {"taken": 4000, "head": 2000, "together": 5.0}
+    read = 2000 * 0.8 * 0.85
+    paid = (4000 - read) * 2 + read * 0.5 + 100 * 8
+    assert usd(shape("a", "m", 10, 1, **alike)) == pytest.approx(10 * paid / 1e6)
+    span = estimated(shape("a", "m", 10, 1, **alike)).total.cost_usd
+    assert span is not None
+    assert span.low < span.central < span.high
+    short = alike | {"head": 1000}
+    assert usd(shape("a", "m", 10, 1, **short)) == usd(shape("a", "m", 10, 1, taken=4000))
+
+
+def test_models_without_a_price_are_named_and_left_out_of_the_sum() -> None:
+    free = shape("a", "own", 10, 1)
+    free = free._replace(asked=free.asked._replace(tariff=None))
+    found = estimated(free, shape("a", "m", 10, 1))
+    assert (found.unpriced, found.by_model["own"].cost_usd) == (("own",), None)
+    assert found.total.cost_usd == found.by_model["m"].cost_usd
+    assert estimated(free._replace(counted=exact(0), calls=exact(0))).unpriced == ()
+
+
+def test_lines_add_up() -> None:
+    line = EstimateLine(exact(2), exact(20), exact(4), Span(2, 1, 3))
+    assert line + line == line * 2
+    assert (line + EstimateLine(exact(0), exact(0), exact(0), None)).cost_usd == line.cost_usd
+
+
+def seconds(*shapes: CallShape, stages: tuple[str, ...] = ("a b",)) -> float:
+    return estimated(*shapes, stages=stages).hours.central * 3600
+
+
+def test_phases_that_overlap_take_as_long_as_the_slowest_model() -> None:
+    shapes = shape("a", "quick", 100, 1), shape("b", "slow", 100, 20)
+    assert seconds(*shapes) == pytest.approx(200 + 1 + 20)  # its work, and the first and last call
+    assert seconds(*shapes, stages=("a", "b")) == pytest.approx(10 + 200)
+    assert seconds(shapes[0], shape("b", "quick", 100, 1)) == pytest.approx(22)
+
+
+def test_limits_and_batches_take_their_time() -> None:
+    assert seconds(shape("a", "m", 120, 1, requests=60), stages=("a",)) == pytest.approx(120)
+    assert seconds(shape("a", "m", 120, 1, tokens=13_200), stages=("a",)) == pytest.approx(600)
+    assert seconds(shape("a", "m", 120, 1, share=0.5), shape("b", "slow", 10, 1)) > 3600

@@ -1,47 +1,65 @@
-"""What is known of models without asking them: what their calls cost, how quick they are, what sets them
-limits. Of speeds these are rules of thumb, to be corrected by what is seen."""
+"""What is known of models without asking them: what their calls cost, how quick they are, how much they think
+and what limits them. Speeds and thinking are rules of thumb, which records and samples correct."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import Purpose, SamplingParameters
+from coeval.core.records import SamplingParameters
 from coeval.engine.model_work import RoleModel
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
-from coeval.pricing.call_shape import AskedModel, Pricing, Speed, thinking_tokens
-from coeval.pricing.estimate import EndpointPace
+from coeval.pricing.estimate import AskedModel, EndpointPace
+from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.unknowns import Cell, ErrorSpread, Guess, ScenarioDraws, Scenarios
-from coeval.simulation.prose import TypicalLengths, typical_lengths
 
-__all__ = ["ModelFacts", "output_limit", "speed_of"]
+__all__ = ["ModelFacts", "output_limit"]
 
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "num_predict")
 
-_SPEED = Speed(0.8, 70.0)
+
+class _Speed(NamedTuple):
+    """Seconds to the first token, and tokens in a second from then on (None: at once)."""
+
+    first_s: float
+    tokens_per_s: float | None
+
+
+_SPEED = _Speed(0.8, 70.0)
 # By interface; hosts of large models have some 50 to 100 tokens in a second for each request.
 _SPEEDS = {
-    "cerebras": Speed(0.4, 900.0),
-    "groq": Speed(0.4, 300.0),
-    "deepseek": Speed(1.2, 35.0),
-    "huggingface": Speed(0.4, 20.0),
-    "ollama": Speed(0.4, 30.0),
-    "vllm": Speed(0.3, 40.0),
+    "cerebras": _Speed(0.4, 900.0),
+    "groq": _Speed(0.4, 300.0),
+    "deepseek": _Speed(1.2, 35.0),
+    "huggingface": _Speed(0.4, 20.0),
+    "ollama": _Speed(0.4, 30.0),
+    "vllm": _Speed(0.3, 40.0),
 }
-# Requests that a host takes at once, where nobody limits them.
-_AT_ONCE = 64
+# Requests that a host takes at once where nobody limits them: accounts of the lowest tiers take some 25 of a
+# large model, higher ones some 160.
+_AT_ONCE, _TIMES_AT_ONCE = 64, 2.5
 _AT_ONCE_HERE = {"huggingface": 8, "ollama": 4}
-_CONCURRENCY = ErrorSpread(shared=0.2, task=0.0, model=0.5, cell=0.0, item=0.0)
-# How long a batch takes: at the least, as expected, at the most. Providers promise a day, and say one to
-# four hours.
-_BATCH_S = (600.0, 2 * 3600.0, 24 * 3600.0)
+
+# Tokens that models think for a question of a paragraph. Whether a family thinks unless told otherwise is
+# taken from its own pages; how much is a rule of thumb.
+_BY_EFFORT = {"none": 0, "minimal": 40, "low": 200, "medium": 500, "high": 1400, "xhigh": 3000, "max": 4000}
+_USUALLY = 500
+# Start of a model's id → tokens, the first that fits; others think only where they are told to.
+_FAMILIES = {
+    r"(.*/)?(ft:)?(o[1-9]|gpt-[5-9](?!.*chat))": 450,
+    r"(.*/)?gpt-oss": 250,
+    r"(.*/)?gemini-(2\.5|3)[\d.]*-flash-lite": 0,
+    r"(.*/)?gemini-(2\.5|[3-9])[\d.]*-flash": 280,
+    r"(.*/)?gemini-(2\.5|[3-9])": 700,
+    r"(.*[/.])?deepseek-(r1|reasoner)": 800,
+    r"(.*/)?(qwq|qwen3(?!.*instruct)|.*thinking)": 700,
+    r"(.*/)?(magistral|grok-4(?!.*non-reasoning))": 500,
+}
 
 
 class ModelFacts:
@@ -61,96 +79,81 @@ class ModelFacts:
         self._prices = prices
         self._is_batched = is_batched
         self._judged_by = judged_by
-        self.tariffs = {
+        self._tariffs = {
             spec.name: tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
             for spec in specs
             if spec.interface in HOSTS
         }
+        at: dict[str, list[ModelSpec]] = {}
+        for spec in specs:
+            at.setdefault(_address(spec), []).append(spec)
+        self._endpoints = {spec.name: _endpoint(name, of) for name, of in at.items() for spec in of}
 
-    @property
-    def typical(self) -> dict[str, TypicalLengths]:
-        """How long the texts of simulated models are, which is known of them, by name."""
-        return {
-            name: typical_lengths(float(spec.options.get("verbosity", 1.0)))
-            for name, spec in self._specs.items()
-            if spec.interface == "simulated"
-        }
-
-    def asked_in(self, phase: Purpose, role_model: RoleModel) -> AskedModel:
-        """How the calls of a model in a phase are priced and timed."""
+    def asked_in(self, phase: str, role_model: RoleModel) -> AskedModel:
+        """Say how the calls of a model in a phase are priced and timed."""
         name, sampling = role_model.name, role_model.sampling
         spec = self._specs[self._judged_by.get(name, name) if role_model.role == "judge" else name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
+        speed = _speed(spec)
         return AskedModel(
             name=name,
             role=role_model.role,
-            pricing=Pricing(spec.interface, self.tariffs.get(spec.name), share, batched),
-            speed=speed_of(spec),
-            thinking=0 if spec.interface == "simulated" else thinking_tokens(spec.known_as, sampling),
+            provider=spec.interface,
+            endpoint=self._endpoints[spec.name],
+            tariff=self._tariffs.get(spec.name),
+            share=share,
+            batched=batched,
             limit=output_limit(sampling),
             caches=spec.prompt_caching,
+            first_s=speed.first_s,
+            tokens_per_s=speed.tokens_per_s,
+            thinking=RULE_OF_THUMB.about(_thinking_tokens(spec, sampling)),
         )
-
-    def speed(self, name: str) -> Speed:
-        """How quick a model is expected to be."""
-        return speed_of(self._specs[name])
-
-    def paces(self, draws: ScenarioDraws) -> dict[str, EndpointPace]:
-        """Of each model's endpoint; models that are asked at the same one share it."""
-        endpoints: dict[str, list[ModelSpec]] = {}
-        for spec in self._specs.values():
-            endpoints.setdefault(_endpoint(spec), []).append(spec)
-        guesses = {Cell("", name): Guess(_at_once(specs)) for name, specs in endpoints.items()}
-        drawn = draws.means("concurrency", guesses, _CONCURRENCY)
-        return {
-            spec.name: _pace(name, specs, drawn[Cell("", name)])
-            for name, specs in endpoints.items()
-            for spec in specs
-        }
-
-    def batch_s(self, phases: Sequence[str], draws: ScenarioDraws) -> dict[str, Scenarios]:
-        """How long the batches of each phase take."""
-        least, expected, most = map(float, np.log(_BATCH_S))
-        return {phase: np.exp(draws.between(least, expected, most)) for phase in phases}
-
-
-def speed_of(spec: ModelSpec) -> Speed:
-    """How quick a model is expected to be."""
-    if spec.interface == "simulated":
-        pace = float(spec.options.get("tokens_per_s", 0.0))
-        return Speed(float(spec.options.get("latency_s", 0.0)), pace or None)
-    return _SPEEDS.get(spec.interface, _SPEED)
 
 
 def output_limit(sampling: SamplingParameters) -> int | None:
-    """The most tokens that a reply may have, by whichever name it is set."""
+    """Return the most tokens that a reply may have, by whichever name it is set."""
     named = (sampling.rest.get(name) for name in _LIMITS)
     limits = [limit for limit in (sampling.max_tokens, *named) if isinstance(limit, int) and limit > 0]
     return min(limits, default=None)
 
 
-def _endpoint(spec: ModelSpec) -> str:
+def _thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int:
+    if spec.interface == "simulated":
+        return 0
+    if sampling.thinking_budget is not None:
+        return max(0, min(sampling.thinking_budget // 2, 2000))
+    if sampling.reasoning_effort is not None:
+        return _BY_EFFORT.get(sampling.reasoning_effort, _USUALLY)
+    model = spec.known_as
+    return next((n for family, n in _FAMILIES.items() if re.match(family, model, re.IGNORECASE)), 0)
+
+
+def _speed(spec: ModelSpec) -> _Speed:
+    if spec.interface == "simulated":
+        pace = float(spec.options.get("tokens_per_s", 0.0))
+        return _Speed(float(spec.options.get("latency_s", 0.0)), pace or None)
+    return _SPEEDS.get(spec.interface, _SPEED)
+
+
+def _address(spec: ModelSpec) -> str:
     """What tells endpoints apart, as far as a configuration tells it: the address and who asks."""
     own = spec.name if spec.interface == "simulated" else ""
     return "\0".join((spec.interface, spec.base_url or "", spec.account or "", spec.access_key or "", own))
 
 
-def _at_once(specs: Sequence[ModelSpec]) -> float:
-    if specs[0].interface == "simulated":
-        return float(_ceiling(specs))
-    return float(min(_AT_ONCE_HERE.get(specs[0].interface, _AT_ONCE), _ceiling(specs)))
-
-
-def _ceiling(specs: Sequence[ModelSpec]) -> int:
-    return max(
-        (s.max_concurrency for s in specs if s.max_concurrency is not None), default=DEFAULT_CONCURRENCY
-    )
-
-
-def _pace(name: str, specs: Sequence[ModelSpec], concurrency: Scenarios) -> EndpointPace:
-    requests = [s.requests_per_minute for s in specs if s.requests_per_minute is not None]
-    tokens = [s.tokens_per_minute for s in specs if s.tokens_per_minute is not None]
+def _endpoint(name: str, specs: Sequence[ModelSpec]) -> EndpointPace:
+    interface = specs[0].interface
+    own = [spec.max_concurrency for spec in specs if spec.max_concurrency is not None]
+    ceiling = float(max(own, default=DEFAULT_CONCURRENCY))
+    usual = float(_AT_ONCE_HERE.get(interface, _AT_ONCE))
+    at_once = Span(usual, usual * _TIMES_AT_ONCE, usual / _TIMES_AT_ONCE)
+    requests = [spec.requests_per_minute for spec in specs if spec.requests_per_minute is not None]
+    tokens = [spec.tokens_per_minute for spec in specs if spec.tokens_per_minute is not None]
     return EndpointPace(
-        name, np.minimum(concurrency, _ceiling(specs)), min(requests, default=None), min(tokens, default=None)
+        name,
+        exact(ceiling) if interface == "simulated" else at_once.up_to(ceiling),
+        min(requests, default=None),
+        min(tokens, default=None),
     )

@@ -14,7 +14,7 @@ from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.estimate import Estimate, EstimateLine
-from coeval.pricing.unknowns import Span
+from coeval.pricing.lengths import Span
 from coeval.reports.content import (
     Cell,
     Passage,

@@ -88,28 +88,6 @@ _TAILS = (
 )  # fmt: skip
 
 
-class TypicalLengths(NamedTuple):
-    """Mean characters of what a simulated model writes."""
-
-    item: float
-    reference: float
-    answer: float
-    labelled_answer: float
-
-
-# Characters of a sentence with the blank behind it, in the mean.
-_SENTENCE = 62.0
-
-
-def typical_lengths(verbosity: float) -> TypicalLengths:
-    """Return the mean lengths of items and answers at this verbosity."""
-
-    def characters(count: float, rest: float) -> float:
-        return rest + _SENTENCE * max(1.0, count * verbosity)
-
-    return TypicalLengths(characters(4, 82), characters(3, 42), characters(4, 45), 66.0)
-
-
 def sentences(draws: Draws, name: str, count: int) -> str:
     """Write ``count`` sentences (at least one) on one line."""
     return " ".join(sentence_list(draws, name, count))

@@ -6,15 +6,15 @@ Checkpoints of which the same is owed are alike, and one of them is looked into 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.runner import prepare
 from coeval.engine.progress import Watcher
-from coeval.pricing.estimate import EstimateLine
+from coeval.pricing.estimate import EstimateLine, total_cost
+from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.unknowns import Span, exact
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, OwedJobs
 from coeval.sweeps.sweep import Sweep, SweepPhases
@@ -24,10 +24,10 @@ class TaskEstimate(NamedTuple):
     """Of a task over all checkpoints: jobs owed, requests to the checkpoints, requests to the judge, and what
     those cost; None where no price is known."""
 
-    jobs: int
-    answers: int
-    judgments: Span
-    cost_usd: Span | None
+    jobs: int = 0
+    answers: int = 0
+    judgments: Span = exact(0)
+    cost_usd: Span | None = None
 
 
 class SweepEstimate(NamedTuple):
@@ -67,80 +67,30 @@ def estimate_sweep(
     judged: list[EstimateLine] = []
     prices: set[str] = set()
     for key, (checkpoint, owed) in first.items():
-        found = _of_checkpoint(sweep, checkpoint, owed, phases, watcher)
-        for name, one in found.tasks.items():
-            tasks[name] = _added(tasks.get(name), one, alike[key])
-        if found.judge is not None:
-            judged.append(_times(found.judge, alike[key]))
-        prices.update(found.prices)
-    return SweepEstimate(alike.total(), workers, tasks, _sum(judged), tuple(sorted(prices)))
+        evaluation, times = sweep.whole(checkpoint, owed.conclusions), alike[key]
+        prepared = prepare(evaluation, watcher)
+        estimate = estimate_evaluation(prepared, PriceBook())
+        for run in prepared.task_runs:
+            asked = estimate.by_phase.get(run.label) if phases.inference else None
+            judging = estimate.by_phase.get(run.judging) if phases.judge else None
+            tasks[run.task] = _added(tasks.get(run.task, TaskEstimate()), asked, judging, times)
+        name = evaluation.judge.name if evaluation.judge is not None else ""
+        if phases.judge and name in estimate.by_model:
+            judged.append(estimate.by_model[name] * times)
+        prices.update([estimate.prices[name]] if name in estimate.prices else [])
+    judge = sum(judged[1:], judged[0]) if judged else None
+    return SweepEstimate(alike.total(), workers, tasks, judge, tuple(sorted(prices)))
 
 
-def _of_checkpoint(
-    sweep: Sweep, checkpoint: Checkpoint, owed: OwedJobs, phases: SweepPhases, watcher: Watcher
-) -> SweepEstimate:
-    evaluation = sweep.whole(checkpoint, owed.conclusions)
-    prepared = prepare(evaluation, watcher)
-    estimate = estimate_evaluation(prepared, PriceBook())
-    tasks: dict[str, TaskEstimate] = {}
-    for run in prepared.task_runs:
-        asked = estimate.by_phase.get(run.label)
-        judging = estimate.by_phase.get(run.judging)
-        one = TaskEstimate(
-            1,
-            round(asked.calls.central) if asked is not None and phases.inference else 0,
-            exact(0) if judging is None or not phases.judge else judging.calls,
-            None if judging is None or not phases.judge else judging.cost_usd,
-        )
-        tasks[run.task] = _added(tasks.get(run.task), one, 1)
-    name = evaluation.judge.name if evaluation.judge is not None else ""
-    judge = estimate.by_model.get(name) if phases.judge else None
-    prices = (estimate.prices[name],) if name in estimate.prices else ()
-    return SweepEstimate(1, 0, tasks, judge, prices)
-
-
-def _added(before: TaskEstimate | None, one: TaskEstimate, times: int) -> TaskEstimate:
-    cost = None if one.cost_usd is None else _scaled(one.cost_usd, times)
-    found = TaskEstimate(one.jobs * times, one.answers * times, _scaled(one.judgments, times), cost)
-    if before is None:
-        return found
-    return TaskEstimate(
-        before.jobs + found.jobs,
-        before.answers + found.answers,
-        before.judgments + found.judgments,
-        _both(before.cost_usd, found.cost_usd),
-    )
-
-
-def _both(one: Span | None, other: Span | None) -> Span | None:
-    return one + other if one is not None and other is not None else one or other
-
-
-def _scaled(span: Span, times: int) -> Span:
-    """What is not known is the same of all that are alike: the ends of the range grow with it."""
-    return Span(span.central * times, span.low * times, span.high * times)
-
-
-def _times(line: EstimateLine, times: int) -> EstimateLine:
-    cost = None if line.cost_usd is None else _scaled(line.cost_usd, times)
-    return EstimateLine(
-        _scaled(line.calls, times),
-        _scaled(line.input_tokens, times),
-        _scaled(line.output_tokens, times),
-        cost,
-    )
-
-
-def _sum(lines: Iterable[EstimateLine]) -> EstimateLine | None:
-    total: EstimateLine | None = None
-    for line in lines:
-        if total is None:
-            total = line
-            continue
-        total = EstimateLine(
-            total.calls + line.calls,
-            total.input_tokens + line.input_tokens,
-            total.output_tokens + line.output_tokens,
-            _both(total.cost_usd, line.cost_usd),
-        )
-    return total
+def _added(
+    before: TaskEstimate, asked: EstimateLine | None, judging: EstimateLine | None, times: int
+) -> TaskEstimate:
+    """Add one job at each of ``times`` checkpoints. What is not known is the same of all that are alike: the
+    ends of the range grow with their number."""
+    answers = round(asked.calls.central) if asked is not None else 0
+    jobs, asks = before.jobs + times, before.answers + answers * times
+    if judging is None:
+        return before._replace(jobs=jobs, answers=asks)
+    line = judging * times
+    cost = total_cost((before.cost_usd, line.cost_usd))
+    return TaskEstimate(jobs, asks, before.judgments + line.calls, cost)

@@ -10,9 +10,9 @@ from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, described_start, with_savings
+from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Report
@@ -36,7 +36,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     prices.refuse_strangers(HOSTS, HOSTS.own)
     options = RunOptions.so_far(config)
     start = described_start(config, options, keys, prices)
-    assumed = Assumed(prices, evidence_of(start.config, start.preview))
+    assumed = Assumed(prices, seen_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = with_savings(estimate, start.config, start.preview, options, assumed)
     warnings = (*doubts(config), *start.warnings, *_changed(start, options), *start.choices)

@@ -28,14 +28,14 @@ from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.on_record import evidence_of
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings
+from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.only import sample_only
 from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
+from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.unknowns import Evidence
 from coeval.store.jsonl import write_json_atomic
 
 
@@ -53,10 +53,10 @@ def estimate_and_report(
     start = estimated_start(config, options, keys, prices)
     for sentence in start.warnings:
         warn(messages, sentence)
-    evidence = evidence_of(start.config, start.preview)
-    if not _sampled(start, evidence, prices, keys, messages):
+    lengths = seen_lengths(start.config, start.preview)
+    if not _sampled(start, lengths, prices, keys, messages):
         return INTERRUPTED
-    assumed = Assumed(prices, evidence, options.phase_barriers)
+    assumed = Assumed(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = with_savings(estimate, start.config, start.preview, options, assumed)
     estimate = msgspec.structs.replace(estimate, notes=tuple(_shortfalls(start)))
@@ -112,7 +112,7 @@ def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
 
 
 def _sampled(
-    start: EstimatedStart, evidence: Evidence, prices: PriceBook, keys: Keys, messages: Console
+    start: EstimatedStart, lengths: Lengths, prices: PriceBook, keys: Keys, messages: Console
 ) -> bool:
     """Ask for samples, where some are wanted; whether nobody stopped it."""
     if not start.config.experiment.estimate_samples:
@@ -122,7 +122,7 @@ def _sampled(
             run_async(
                 interruptible(
                     lambda event: sample_only(
-                        start.config, start.preview, evidence, prices, SessionContext(keys, terminal, event)
+                        start.config, start.preview, lengths, prices, SessionContext(keys, terminal, event)
                     ),
                     terminal.note,
                 )

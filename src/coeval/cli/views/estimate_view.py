@@ -11,8 +11,8 @@ from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up, tokens
 from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
+from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_told
-from coeval.pricing.unknowns import Span
 
 __all__ = ["print_estimate", "tell_budget"]
 

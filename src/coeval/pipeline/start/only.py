@@ -9,18 +9,17 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars
-from coeval.engine.model_work import Asking
 from coeval.engine.probing import Probing, try_models
-from coeval.engine.session import Session, SessionContext, unless_interrupted
+from coeval.engine.session import Session, SessionContext
 from coeval.models.open import check_askable, obstacle_to
 from coeval.models.probe import ProbeResult
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.live_samples import LiveSamples, sampled_models, short_ceilings
+from coeval.pipeline.plan.estimate.live_samples import add_samples, sampled_models
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
+from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.unknowns import Evidence
 
 # --- Probing the models alone
 
@@ -59,10 +58,10 @@ async def probe_only(config: Config, probing: Probing, context: SessionContext) 
 
 
 async def sample_only(
-    config: Config, preview: Preview, evidence: Evidence, prices: PriceBook, context: SessionContext
+    config: Config, preview: Preview, lengths: Lengths, prices: PriceBook, context: SessionContext
 ) -> None:
-    """Add to ``evidence`` what ``experiment.estimate_samples`` of each model tell, whatever its roles. A
-    model that cannot be asked is told; what is sent counts in the run's folder, against the ceilings of
+    """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles. A
+    model that cannot be asked is reported; what is sent counts in the run's folder, against the ceilings of
     models.
 
     Raises
@@ -74,7 +73,7 @@ async def sample_only(
     Draining
         somebody interrupted it.
     """
-    each, folder = config.experiment.estimate_samples, run_folder(config)
+    folder = run_folder(config)
     wanted = sampled_models(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in wanted):
@@ -82,9 +81,8 @@ async def sample_only(
             askable.append(spec)
         else:
             context.watcher.warn(f"no samples of {spec.name}: {why}")
-    if not each or not askable:
+    if not config.experiment.estimate_samples or not askable:
         return
-    samples = LiveSamples(config, preview, evidence, [spec.name for spec in askable], each)
     if (writer := folder.writer()) is not None:
         raise UsageError(
             f"{folder.path} is in use by process {writer}, and samples would count there too; wait for "
@@ -92,18 +90,12 @@ async def sample_only(
         )
     async with open_start(config, prices, context, Opening(askable)) as session:
         before = _spent(askable, session)
-        await unless_interrupted(
-            samples.ask(Asking(session.models, 0), context.watcher),
-            context.interrupt,
-            "stopped while samples were being asked for; nothing was run",
-        )
+        await add_samples(config, preview, lengths, [spec.name for spec in askable], session)
         if cost := _spent(askable, session) - before:
             context.watcher.note(
                 f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
                 "budgets of the run"
             )
-        for sentence in short_ceilings(config, preview, session.ledger):
-            context.watcher.warn(sentence)
 
 
 def _spent(specs: Iterable[ModelSpec], session: Session) -> float:

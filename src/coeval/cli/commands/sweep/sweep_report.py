@@ -29,8 +29,8 @@ from coeval.core.text import dollars, listed, numbered
 from coeval.engine.progress import clock, short
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
+from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_told
-from coeval.pricing.unknowns import Span
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_plan import JobPlan, job_plan

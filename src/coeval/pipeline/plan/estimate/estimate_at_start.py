@@ -4,13 +4,12 @@ answer."""
 from __future__ import annotations
 
 from coeval.core.text import dollars
-from coeval.engine.model_work import Asking
-from coeval.engine.session import Session, unless_interrupted
+from coeval.engine.session import Session
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.in_words import calls, ends, summed_up
-from coeval.pipeline.plan.estimate.live_samples import LiveSamples, short_ceilings
-from coeval.pipeline.plan.estimate.on_record import evidence_of
+from coeval.pipeline.plan.estimate.live_samples import add_samples
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.run_options import run_folder
 from coeval.pricing.price_book import PriceBook
@@ -30,18 +29,11 @@ async def estimate_at_start(
     Draining
         somebody interrupted it.
     """
-    watcher, evidence = session.context.watcher, evidence_of(config, preview)
-    if each := config.experiment.estimate_samples:
+    watcher, lengths = session.context.watcher, seen_lengths(config, preview)
+    if config.experiment.estimate_samples:
         live = [model.name for model in config.models if not config.batched_phases(model)]
-        samples = LiveSamples(config, preview, evidence, live, each)
-        await unless_interrupted(
-            samples.ask(Asking(session.models, 0), watcher),
-            session.context.interrupt,
-            "stopped while samples were being asked for; nothing was run",
-        )
-        for sentence in short_ceilings(config, preview, session.ledger):
-            watcher.warn(sentence)
-    estimate = estimate_run(config, preview, Assumed(prices, evidence, phase_barriers))
+        await add_samples(config, preview, lengths, live, session)
+    estimate = estimate_run(config, preview, Assumed(prices, lengths, phase_barriers))
     write_json_atomic(run_folder(config).cost_estimate, estimate.as_json())
     for phase, line in estimate.by_phase.items():
         cost = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from coeval.core.text import dollars
 from coeval.engine.progress import short
 from coeval.pricing.estimate import Estimate, EstimateLine
-from coeval.pricing.unknowns import Span
+from coeval.pricing.lengths import Span
 
 __all__ = ["calls", "ends", "hours", "share", "summed_up", "tokens"]
 

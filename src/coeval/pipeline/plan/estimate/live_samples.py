@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -24,6 +24,7 @@ from coeval.core.records import Datapoint, Kept, Response, Usage, evaluation_id,
 from coeval.core.text import dollars, numbered
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
+from coeval.engine.session import Session, unless_interrupted
 from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.ledger import Ledger
 from coeval.pipeline.config.schema import Config, Phase
@@ -37,32 +38,29 @@ from coeval.pipeline.phases.evaluations import (
     prepared_item,
 )
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.plan.estimate.on_record import RecordReading, RecordTold, cast_of
-from coeval.pipeline.plan.estimate.run_shapes import with_other_teachers
+from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS
+from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.samples import Samples
-from coeval.pricing.unknowns import Cell, Evidence, Quantity
+from coeval.pricing.lengths import Cell, Lengths
 
-__all__ = ["LiveSamples", "sampled_models", "short_ceilings"]
+__all__ = ["add_samples", "sampled_models"]
 
-# A sample that takes longer is given up: the estimate goes on without.
 _LONGEST_S = 180.0
-# What is judged where teachers are yet to propose a rubric.
+"""A sample that takes longer is given up: the estimate goes on without."""
 _STAND_IN = {"quality": "The answer does all that the task asks for, and what it states is right."}
+"""What is judged where teachers are yet to propose a rubric."""
 _FEW = 8
-# The share of its factors that a second teacher adds to those of the first.
-_ADDED = 0.35
-_LEAST_TO_COMPARE = 2
-# What each record of a phase tells.
-_TOLD_BY: Mapping[Phase, Quantity] = {
-    "data_generation": "item characters",
-    "response_collection": "answer characters",
-    "evaluation": "verdict ratio",
+_SHOWN_BY: Mapping[Phase, str] = {
+    "data_generation": "item",
+    "response_collection": "answer",
+    "evaluation": "judge output",
 }
-# What a model does in a phase: its tasks.
+"""What each record of a phase adds to `Lengths`."""
 _Places: TypeAlias = list[tuple[TaskSetup, RoleModel]]
+"""What a model does in a phase: its tasks."""
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
 
 
@@ -75,7 +73,7 @@ def sampled_models(preview: Preview) -> set[str]:
     }
 
 
-def short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
+def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
     """A sentence on each ceiling that leaves fewer requests than the run will need: samples count towards
     it."""
     owed: Counter[str] = Counter()
@@ -93,16 +91,38 @@ def short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator
                 )
 
 
-class LiveSamples:
+async def add_samples(
+    config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], session: Session
+) -> None:
+    """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles;
+    ``askable`` names the models that can be asked.
+
+    Raises
+    ------
+    Draining
+        somebody interrupted it.
+    """
+    each, watcher = config.experiment.estimate_samples, session.context.watcher
+    samples = _LiveSamples(config, preview, lengths, askable, each)
+    await unless_interrupted(
+        samples.ask(Asking(session.models, 0), watcher),
+        session.context.interrupt,
+        "stopped while samples were being asked for; nothing was run",
+    )
+    for sentence in _short_ceilings(config, preview, session.ledger):
+        watcher.warn(sentence)
+
+
+class _LiveSamples:
     """``each`` samples of every model, whatever its roles; ``askable`` names the models that can be asked."""
 
     def __init__(
-        self, config: Config, preview: Preview, evidence: Evidence, askable: Iterable[str], each: int
+        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], each: int
     ) -> None:
         self._config = config
         self._preview = preview
         self._setups = [_judgeable(setup, preview) for setup in preview.plan.setups]
-        self._reading = RecordReading(config, self._setups, evidence, "sample")
+        self._lengths = lengths
         self._each = each
         self._left = dict.fromkeys(askable, each)
         self._watcher: Watcher = Unwatched()
@@ -179,13 +199,11 @@ class LiveSamples:
     def _wanted(self, phase: Phase, places: _Places) -> int:
         """How many samples of a model tell more than its records do, and are no more than it will be
         asked."""
-        seen = self._reading.evidence.of(_TOLD_BY[phase])
-        told = owed = 0
+        shown = owed = 0
         for setup, role_model in places:
             owed += self._calls(phase, setup, role_model.name)
-            if (cell := seen.get(Cell(setup.task.name, role_model.name))) is not None:
-                told += cell.items
-        return max(0, min(self._each - told, owed))
+            shown += self._lengths.items(_SHOWN_BY[phase], Cell(setup.task.name, role_model.name))
+        return max(0, min(self._each - shown, owed))
 
     def _answers_to(self, setup: TaskSetup) -> list[tuple[PreparedItem, Response]]:
         """Those that were sampled; else those on record."""
@@ -227,7 +245,9 @@ class LiveSamples:
             made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]
             rubrics = [record.rubric for record in made if isinstance(record, Proposal) and record.rubric]
             if rubrics:
-                self._reading.evidence.add("new factors", Cell(task.name, ""), _in_all(rubrics, len(owed)))
+                more = (len(owed) / len(rubrics)) ** MORE_TEACHERS
+                found = len(merge_rubrics({}, *rubrics)) * more
+                self._lengths.add("new factors", Cell(task.name, ""), found)
 
     # --- what comes of it --------------------------------------------------------------------
 
@@ -264,24 +284,13 @@ class LiveSamples:
         """Note what a sample tells, and have it asked about."""
         if not is_good(record):
             return
-        self._reading.take(phase, convert(msgspec.to_builtins(record), RecordTold))
+        seen = convert(msgspec.to_builtins(record), SeenRecord)
+        add_record(self._lengths, self._setups, phase, seen, "sample")
         match record, work:
             case Datapoint(), ItemWork():
                 self._items[setup.task.name].insert(0, prepared_item(record, work.sample.nuance))
             case Response(), ResponseWork():
                 self._answers.setdefault(setup.task.name, []).append((work.prepared, record))
-
-
-def _in_all(rubrics: Sequence[Mapping[str, str]], teachers: int) -> float:
-    """How many factors all teachers together will propose, by what some of them did: as many as there are to
-    be found, as their overlap tells (Chapman 1951), less those that all of them pass over."""
-    of_one = sum(map(len, rubrics)) / len(rubrics)
-    union = len(merge_rubrics({}, *rubrics))
-    if len(rubrics) == teachers or len(rubrics) < _LEAST_TO_COMPARE:
-        return with_other_teachers(union, _ADDED * of_one, teachers - len(rubrics))
-    shared = (len(rubrics) * of_one - union) / (len(rubrics) - 1)
-    to_be_found = max(union, (of_one + 1) ** 2 / (shared + 1) - 1)
-    return float(to_be_found * (1 - (1 - min(1.0, of_one / to_be_found)) ** teachers))
 
 
 class _Turn(NamedTuple):

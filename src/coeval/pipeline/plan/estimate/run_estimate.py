@@ -1,28 +1,63 @@
-"""What a run that starts now will cost and take, worked out of its plan: nothing is asked or written."""
+"""What a run that starts now will cost and take, worked out of its plan: nothing is asked or written.
+
+The run's own templates make the prompts, so that only texts that models are yet to write are unknown. How
+long these are is taken from records or samples (`Lengths`), else from one rule of thumb for each role.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.engine.model_facts import ModelFacts
+from coeval.core.records import Purpose, Request
+from coeval.engine.model_facts import ModelFacts, output_limit
+from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.resolve import sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
-from coeval.pipeline.plan.estimate.on_record import evidence_of
-from coeval.pipeline.plan.estimate.planned_calls import TaskCalls, task_calls
-from coeval.pipeline.plan.estimate.run_shapes import run_shapes, text_lengths
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
+from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.preview import Preview
-from coeval.pricing.call_shape import CallGroup, call_groups
-from coeval.pricing.estimate import Estimate, duration_s, estimate_of
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
+from coeval.pipeline.samples import Samples
+from coeval.pricing.estimate import AskedModel, CallShape, Estimate, estimate_of
+from coeval.pricing.lengths import (
+    LATIN_PER_TOKEN,
+    OF_PROMPTS,
+    RULE_OF_THUMB,
+    Cell,
+    Factor,
+    Lengths,
+    PromptSize,
+    Span,
+    each,
+    exact,
+    prompt_size,
+)
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.unknowns import CENTRAL, Evidence, ScenarioDraws, Span
 
 _FLOWING = (PHASES[:2], PHASES[2:])
 _ONE_BY_ONE = (PHASES[:2], *((phase,) for phase in PHASES[2:]))
+
+# Rules of thumb, in characters: what large models write who are asked for a paragraph.
+_TEXTS = {"item": 850.0, "reference": 650.0, "answer": 650.0}
+_PROPOSAL: Mapping[Kind, float] = {"target": 420.0, "nuanced": 380.0, "rubric": 620.0}
+# Characters of an item's JSON beside its two texts.
+_JSON_OF_ITEM = 34
+# Characters of a factor that teachers are yet to propose: in a judge's prompt, and in its verdict.
+_FACTOR_LINE, _NEW_LEVEL = 95, 26
+# Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
+# most of what one proposes has been proposed before: two a third more, five twice as many.
+_NEW_FACTORS, MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
+# Items whose attributes are drawn to know how long they are in the mean.
+_DRAWN = 12
+# What stands in the place of a text that is not known, which no text of a task holds.
+_MARKS = {"item": "\ue000", "reference": "\ue001", "answer": "\ue002"}
+_STAND_IN = "(proposed 1)"
 
 
 class Assumed(NamedTuple):
@@ -30,65 +65,204 @@ class Assumed(NamedTuple):
     models in the place of others as judges, by name."""
 
     prices: PriceBook
-    evidence: Evidence
+    lengths: Lengths
     phase_barriers: bool = False
     judged_by: Mapping[str, ModelConfig] = MappingProxyType({})
 
 
 def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate:
-    """What is owed by ``preview``; in ``config`` the interface ``auto`` stands for none any more."""
-    evidence = assumed.evidence
-    tasks, draws = task_calls(config, preview), ScenarioDraws(evidence)
-    others = {name: model.spec() for name, model in assumed.judged_by.items()}
+    """Estimate what ``preview`` says is missing; ``config`` has no interface ``auto`` any more."""
     models = [*config.models, *assumed.judged_by.values()]
+    phases = {model.name: config.batched_phases(model) for model in config.models}
     facts = ModelFacts(
         [model.spec() for model in models],
         {model.name: sent_in_roles(model) for model in models},
         assumed.prices,
-        is_batched(config),
-        {name: spec.name for name, spec in others.items()},
+        lambda phase, name: phase in phases[name],
+        {name: model.name for name, model in assumed.judged_by.items()},
     )
-    lengths = text_lengths(tasks, facts.typical, draws)
-    groups = call_groups(list(run_shapes(tasks, lengths, facts.asked_in, draws)), draws)
-    stages = _ONE_BY_ONE if assumed.phase_barriers else _FLOWING
-    seconds = duration_s(stages, groups, facts.paces(draws), facts.batch_s(PHASES, draws))
-    estimate = estimate_of(groups, seconds, _calls(tasks, groups))
-    tariffs = {name: tariff for name, tariff in facts.tariffs.items() if tariff is not None}
-    sources = {name: tariffs[name].source for name in estimate.by_model if name in tariffs}
-    return msgspec.structs.replace(
-        estimate, prices=sources, basis={name: evidence.basis(name) for name in estimate.by_model}
-    )
-
-
-def is_batched(config: Config) -> Callable[[str, str], bool]:
-    """Whether the calls of a phase go to a model as a batch."""
-    phases = {model.name: config.batched_phases(model) for model in config.models}
-    return lambda phase, name: phase in phases[name]
-
-
-def _calls(tasks: Iterable[TaskCalls], groups: Sequence[CallGroup]) -> dict[tuple[str, str], Span]:
-    """Calls by phase and model: their bounds as the plan has them, and what is expected between these."""
-    low: Counter[tuple[str, str]] = Counter()
-    high: Counter[tuple[str, str]] = Counter()
-    expected: Counter[tuple[str, str]] = Counter()
-    for task in tasks:
-        for phase, model, calls in task.counted():
-            low[phase, model] += calls.low
-            high[phase, model] += calls.high
-    for group in groups:
-        expected[group.phase, group.model] += round(float(group.calls[CENTRAL]))
-    return {
-        place: Span(min(max(expected[place], low[place]), most), low[place], most)
-        for place, most in high.items()
-    }
-
-
-# --- The least that a run is expected to cost: what a budget is held against before anything is asked
+    texts = _texts(preview, assumed.lengths)
+    shapes = [
+        shape
+        for setup in preview.plan.setups
+        for shape in _TaskShapes(setup, preview, texts, assumed.lengths, facts.asked_in).all()
+    ]
+    return estimate_of(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
 
 
 def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
-    """The low end of the estimate of all that ``preview`` says is owed, in US dollars; None where some model
-    that is to be asked has no known price. In ``config`` the interface ``auto`` stands for none any more."""
-    estimate = estimate_run(config, preview, Assumed(prices, evidence_of(config, preview)))
+    """Return the low end of the estimate of all that is owed, in US dollars: what a budget is held against
+    before anything is asked. None where some model that is to be asked has no known price."""
+    estimate = estimate_run(config, preview, Assumed(prices, seen_lengths(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low
+
+
+# --- The texts of a run that prompts show: items and references by their author, answers by their student
+
+_Texts: TypeAlias = Mapping[str, Mapping[Cell, Span]]
+
+
+def _authors(preview: Preview, task: str) -> dict[str, int]:
+    """Whose items a task has, and how many: of teachers too that have left the file."""
+    counts = preview.plan_count.by_model.items()
+    return {name: n.planned for (phase, of, name), n in counts if (phase, of) == ("data_generation", task)}
+
+
+def _texts(preview: Preview, lengths: Lengths) -> _Texts:
+    """Characters that are to be expected of each text, by kind and cell."""
+    rules: dict[str, dict[Cell, Span]] = {kind: {} for kind in (*_TEXTS, "label")}
+    limits: dict[Cell, float] = {}
+    for setup in preview.plan.setups:
+        task = setup.task.name
+        labels = [16.0 + max(map(len, values), default=10) for values in setup.labels.values()]
+        kind, answer = ("label", sum(labels)) if labels else ("answer", _TEXTS["answer"])
+        for author in {**_authors(preview, task), **{teacher.name: 0 for teacher in setup.teachers}}:
+            rules["item"][Cell(task, author)] = RULE_OF_THUMB.about(_TEXTS["item"])
+            rules["reference"][Cell(task, author)] = RULE_OF_THUMB.about(_TEXTS["reference"])
+        for student in setup.students:
+            cell = Cell(task, student.name)
+            rules[kind][cell] = RULE_OF_THUMB.about(answer)
+            if (limit := output_limit(student.sampling)) is not None:
+                limits[cell] = limit * LATIN_PER_TOKEN
+    found = {kind: lengths.expected(kind, rules[kind]) for kind in _TEXTS}
+    answers = found["answer"] | lengths.expected("answer", rules["label"])
+    return found | {"answer": {cell: span.up_to(limits.get(cell)) for cell, span in answers.items()}}
+
+
+# --- The calls of one task
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskShapes:
+    setup: TaskSetup
+    preview: Preview
+    texts: _Texts
+    lengths: Lengths
+    asked_in: Callable[[Purpose, RoleModel], AskedModel]
+
+    def all(self) -> Iterator[CallShape]:
+        setup, task = self.setup, self.setup.task
+        proposals = [
+            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.owed_proposals(task, kind)
+        ]
+        for kind, teacher in proposals:
+            asked = self.asked_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
+            size = _size(teacher, [teacher.prompt({})])
+            reply = RULE_OF_THUMB.about(_PROPOSAL[kind]) * size.per_character + asked.thinking
+            where, once = f"{task.name} {kind}", exact(1)
+            yield CallShape(PHASE_OF[kind], where, asked, once, once, size.prompt({}), reply)
+        for teacher in setup.teachers:
+            cell = Cell(task.name, teacher.name)
+            made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
+            yield self._shape("data_generation", teacher, self._item_prompt(teacher), made)
+        for student in setup.students:
+            reply = self.texts["answer"][Cell(task.name, student.name)]
+            size = _size(student, [student.prompt(self._values())])
+            yield self._shape("response_collection", student, size, reply)
+        proposing = sum(kind == "rubric" for kind, _ in proposals)
+        for judge in setup.judges:
+            yield self._judging(judge, proposing)
+
+    def _shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
+        """``made`` are the characters of a reply. Where a lost record comes again as it was, some calls are
+        not made."""
+        asked, task = self.asked_in(phase, role_model), self.setup.task.name
+        place = (phase, task, role_model.name)
+        most, least = (of.by_model.get(place) for of in (self.preview.plan_count, self.preview.least))
+        high = most.calls if most is not None else 0
+        low = least.calls - least.spared_calls if least is not None else 0
+        calls = Span(high, low, high)
+        reply = made * size.per_character + asked.thinking
+        return CallShape(phase, task, asked, calls, calls, size.prompt(self._shown()), reply)
+
+    def _shown(self) -> dict[str, Span]:
+        """The texts that prompts show, in the mean over whose they are: items by how many each has."""
+        authors = _authors(self.preview, self.setup.task.name)
+        students = {student.name: 1 for student in self.setup.students}
+        weights = {"item": authors, "reference": authors, "answer": students}
+        return {kind: self._mean(kind, of) for kind, of in weights.items()}
+
+    def _mean(self, kind: str, weights: Mapping[str, int]) -> Span:
+        whole = sum(weights.values()) or 1
+        texts = (self.texts[kind][Cell(self.setup.task.name, name)] * n for name, n in weights.items())
+        return sum(texts, exact(0)) * (1 / whole)
+
+    def _judging(self, judge: RoleModel, proposing: int) -> CallShape:
+        """Calls are as many as there are factors, where each is asked for by itself."""
+        setup, alone = self.setup, self.setup.task.evaluation_mode == "per_factor"
+        known, factors = self._factors(proposing)
+        size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
+        new = each(lambda n: max(0.0, n - len(known)), factors)
+        verdict = OF_PROMPTS.about(_verdict_characters(("score",) if alone else known))
+        shape = self._shape("evaluation", judge, size, verdict if alone else verdict + new * _NEW_LEVEL)
+        if alone:
+            shape = shape._replace(head=size.shared(self._shown()), together=factors.central)
+        else:
+            shape = shape._replace(prompt=shape.prompt + new * (_FACTOR_LINE * size.per_character))
+        low, high, most = shape.counted.low, shape.counted.high, len(setup.criteria)
+        if not proposing or factors.low == most:
+            return shape
+
+        def calls(number: float) -> float:
+            share = (number - max(1, len(known))) / (most - max(1, len(known)))
+            return low + (high - low) * (share if alone else number > len(known))
+
+        paid = each(calls, factors)
+        return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
+
+    def _factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
+        """The factors that are known, and how many there are once so many teachers have proposed theirs."""
+        setup, task = self.setup, self.setup.task
+        if task.name not in self.preview.unsettled or not proposing:
+            return tuple(setup.criteria), exact(len(setup.criteria))
+        heard = self.preview.blueprint.heard_rubric(task)
+        known = tuple(factor for factor in setup.criteria if factor in heard)
+        cell = Cell(task.name, "")
+        rule = _NEW_FACTORS * proposing**MORE_TEACHERS
+        new = self.lengths.expected("new factors", {cell: rule})[cell]
+        if known:  # it may be that nothing is added
+            new = msgspec.structs.replace(new, low=0.0)
+        return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
+
+    # --- the prompts, all but the texts that models are yet to write
+
+    def _item_prompt(self, teacher: RoleModel) -> PromptSize:
+        """The mean over some of the items that a teacher will be asked for."""
+        values = [
+            {"target_attributes": target, "nuanced_attributes": nuance}
+            for target, nuance in self._attributes(teacher.name, _DRAWN)
+        ]
+        return _size(teacher, [teacher.prompt(each, BENCHMARK_ITEM) for each in values])
+
+    def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
+        setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
+        if setup.task.evaluation_mode == "per_factor":
+            varying = ("factor", "criterion") if len(factors) > 1 else ()
+            criteria = [{"factor": factor, "criterion": setup.rubric.get(factor, "")} for factor in factors]
+            return [judge.prompt(values | criterion, FACTOR_SCORE, varying) for criterion in criteria]
+        shown = setup.asked_about(tuple(factors))
+        return [judge.prompt({**values, **shown.values}, shown.schema)]
+
+    def _values(self) -> dict[str, str]:
+        """The variables of an item, its texts unknown."""
+        ((target, nuance),) = self._attributes("", 1)
+        texts = {"input": _MARKS["item"], "reference": _MARKS["reference"]}
+        return {**texts, "target_attributes": target, "nuanced_attributes": nuance}
+
+    def _attributes(self, teacher: str, number: int) -> list[tuple[str, str]]:
+        """Attributes and nuance of some items, as prompts show them."""
+        setup = self.setup
+        samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
+        drawn = map(samples.item, range(1, number + 1))
+        return [(render_attributes(sample.target), render_attributes(sample.nuance)) for sample in drawn]
+
+
+def _size(role_model: RoleModel, asked: Sequence[Request]) -> PromptSize:
+    """Measure requests as the model is asked them."""
+    return prompt_size([role_model.request(each, "probe", "", 0) for each in asked], _MARKS)
+
+
+def _verdict_characters(factors: Sequence[str]) -> int:
+    """How long a judge's JSON is that gives each factor a level."""
+    return 4 + sum(len(factor) + 14 for factor in factors)

@@ -1,0 +1,106 @@
+"""What records show of lengths, tokens and times: those of a run, and of the one that it resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.records import Usage
+from coeval.engine.model_work import RoleModel
+from coeval.pipeline.config.schema import Config, Phase
+from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.run_plan import FLOWING
+from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.run_options import run_folder
+from coeval.pipeline.start.inherit import source_folder
+from coeval.pricing.lengths import Cell, Lengths, Source
+from coeval.store.jsonl import whole_lines
+
+# Bytes, some 2,000 records, whose mean is known to 1%. Of a longer file every second record is read, or every
+# tenth: as many as there are in so many bytes.
+_READ_WHOLE = 1 << 21
+
+
+class SeenRecord(msgspec.Struct):
+    """What is read of a line of phases 3–5."""
+
+    task_id: str
+    teacher_model_id: str = ""
+    student_model_id: str = ""
+    judge_model_id: str = ""
+    prompt: str | None = None
+    reference_response: str | None = None
+    response: str | None = None
+    scores: dict[str, str] = {}
+    usage: Usage | None = None
+    attempts: int = 1
+    latency_s: float | None = None
+    status: str = "ok"
+
+
+def seen_lengths(config: Config, preview: Preview) -> Lengths:
+    """Collect what records show, those of a table included that the run will put in its folder. Lines that
+    are no records are passed over."""
+    lengths, setups = Lengths(), preview.plan.setups
+    source, supplied = source_folder(config), preview.supply.rewritten
+    for phase in FLOWING:
+        folders = (run_folder(config), *([source] if source is not None else []))
+        found = [path for folder in folders for path in folder.files(phase)]
+        if phase == "data_generation":
+            found += [path for path in supplied if path not in found]
+        for path in found:
+            for record in _records(path, supplied.get(path)):
+                add_record(lengths, setups, phase, record, "record")
+    return lengths
+
+
+def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecord]:
+    """Read the records of a file, or those that are to stand in it."""
+    read = decoder(SeenRecord)
+    size = path.stat().st_size if supplied is None else sum(map(len, supplied))
+    lines = (line.text for line in whole_lines(path)) if supplied is None else supplied
+    for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
+        with suppress(Undecodable):
+            yield read(line)
+
+
+def add_record(
+    lengths: Lengths, setups: Sequence[TaskSetup], phase: Phase, record: SeenRecord, source: Source
+) -> None:
+    """Add what a good record shows: its texts, and what it took of a model that plays this role now. Items
+    that nobody was asked for show their texts alone."""
+    setup = next((setup for setup in setups if setup.task.name == record.task_id), None)
+    if setup is None or record.status != "ok":
+        return
+    author = Cell(record.task_id, record.teacher_model_id)
+    match phase:
+        case "data_generation":
+            maker, texts = author, {"item": record.prompt or "", "reference": record.reference_response or ""}
+        case "response_collection":
+            maker, texts = author._replace(model=record.student_model_id), {"answer": record.response or ""}
+        case _:
+            maker, texts = author._replace(model=record.judge_model_id), dict[str, str]()
+    for kind, text in texts.items():
+        lengths.add(kind, maker, len(text))
+    role = next((each.role for each in cast_of(setup, phase) if each.name == maker.model), None)
+    if role is None or record.usage is None or (role == "judge" and not record.scores):
+        return
+    alone = role == "judge" and setup.task.evaluation_mode == "per_factor"
+    calls = max(1, record.attempts) * (len(record.scores) if alone else 1)
+    lengths.add_call(role, maker, record.usage, record.latency_s, calls)
+    lengths.count(maker.model, source)
+
+
+def cast_of(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
+    """Return who makes the records of a phase 3–5."""
+    cast: Mapping[Phase, tuple[RoleModel, ...]] = {
+        "data_generation": setup.teachers,
+        "response_collection": setup.students,
+    }
+    return cast.get(phase, setup.judges)
