@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from coeval.api.run_handle import Records, Run, compare, open_run
+from coeval.analysis.readers.run_records import Records
+from coeval.api.run_handle import Run, compare, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.engine.progress import Watcher

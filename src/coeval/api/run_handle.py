@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
 
+from coeval.analysis.readers.run_records import RECORD_KINDS, Records
 from coeval.core.errors import CoevalError, StoreError, UsageError
-from coeval.core.html_table import Columns, columns, html_lines, html_table
+from coeval.core.html_table import html_lines, html_table
 from coeval.core.options import STUDENTS
 from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Record, Response
@@ -21,7 +22,6 @@ from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
 from coeval.pipeline.upkeep.quick_look import look_for_gaps
 from coeval.store.output_folder import output_tasks
-from coeval.store.record_index import known_records
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -30,44 +30,6 @@ if TYPE_CHECKING:
     from coeval.analysis.run_results import Results
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
-
-
-R = TypeVar("R", bound=Record, covariant=True)
-
-_KIND: dict[str, type[Any]] = {
-    "data_generation": Datapoint,
-    "response_collection": Response,
-    "evaluation": Evaluation,
-}
-
-
-class Records(Generic[R]):
-    """The records of one phase: iterated, each is read from disk, one of each id.
-
-    A failed record stands only where no good one is there (``record.status == "failed"``).
-    """
-
-    def __init__(self, folder: RunDir, phase: Phase) -> None:
-        self._kind: type[R] = _KIND[phase]
-        self._index = known_records(folder.files(phase), phase)
-
-    def __iter__(self) -> Iterator[R]:
-        return (self._index.load(key, self._kind) for key in self._index)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def table(self) -> Columns:
-        """All of them as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``.
-
-        A column for each field of the record; those of what it holds are named with a dot, such as
-        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low) or
-        ``sampled_target_attributes.ATTRIBUTE``, and None where a record has none.
-        """
-        return columns(self._kind, self)
-
-    def __repr__(self) -> str:
-        return f"Records({len(self):,} × {self._kind.__name__})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,12 +63,11 @@ class Run:
         UsageError
             the phase keeps no records, or the folder is one of ``eval-framework``, which knows no phases.
         """
-        if phase not in _KIND:
-            raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(_KIND)}")
-        run = RunDir(self.path)
-        if not run.is_run() and output_tasks(self.path):
+        if phase not in RECORD_KINDS:
+            raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(RECORD_KINDS)}")
+        if not RunDir(self.path).is_run() and output_tasks(self.path):
             raise UsageError(f'{self.path} holds results of eval-framework; ask for table("answers")')
-        return Records(run, phase)
+        return Records(RunDir(self.path), phase)
 
     def results(self) -> Results:
         """Student scores per task and overall with 95 % intervals, and label accuracies; of an output folder

@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage
-from coeval.analysis.readers.whole_items import OutputItems, WholeItems
+from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
@@ -313,11 +313,19 @@ class OutputReader(Reader):
         return "true", []  # all of the folder is one model's
 
     def items(self) -> WholeItems:
-        return OutputItems(self.rows)
+        return OutputItems(self.rows, self.places())
+
+    def places(self) -> list[TaskPlace]:
+        """The tasks' folders, by task and sample."""
+        found = self.rows(
+            "SELECT folder, any_value(task), any_value(sample), any_value(model), any_value(judged_by) "
+            "FROM place GROUP BY folder ORDER BY any_value(task), any_value(sample), folder"
+        )
+        return [TaskPlace(Path(folder), *others) for folder, *others in found]
 
     def add_searched(self) -> None:
-        for folder, task in self.rows("SELECT DISTINCT folder, task FROM place"):
-            self._search(SEARCHED, [path for path in [Path(folder) / RESPONSES] if path.is_file()], task)
+        for place in self.places():
+            self._search(SEARCHED, place.answers, place.task)
 
     def counts(self) -> dict[str, TaskCounts]:
         """Each task's answers, and its judgments where there are any. What is planned is known once the task

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage, Twin
+from coeval.analysis.readers.run_records import RECORD_KINDS
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decoder
@@ -35,10 +36,8 @@ from coeval.core.records import (
     PROMPT_SQL,
     RESPONSE_SQL,
     SCORES_SQL,
-    Datapoint,
     Evaluation,
     Record,
-    Response,
     good_sql,
     level_sql,
     parent_id,
@@ -228,11 +227,7 @@ WHERE place > total
 
 
 RecordT = TypeVar("RecordT", bound=Record)
-_PHASE: dict[type[Any], str] = {
-    Datapoint: "data_generation",
-    Response: "response_collection",
-    Evaluation: "evaluation",
-}
+_PHASE = {kind: phase for phase, kind in RECORD_KINDS.items()}
 
 
 class ItemText(msgspec.Struct, frozen=True):

@@ -326,12 +326,39 @@ class _Verdicts(msgspec.Struct, frozen=True):
     follow_instruction_list: list[bool]
 
 
-class _TaskSample(NamedTuple):
+class TaskPlace(NamedTuple):
     """A task's folder, and by which recipe what is shown of it was judged (None: whichever there is)."""
 
     folder: Path
+    task: str
     sample: int
+    model: str | None
     judged_by: str | None
+
+    @property
+    def answers(self) -> list[Path]:
+        """Its file of answers, if it is there."""
+        return [path for path in [self.folder / RESPONSES] if path.is_file()]
+
+    @property
+    def judgments(self) -> list[Path]:
+        return sorted(self.folder.glob(JUDGMENTS))
+
+    def followed(self) -> dict[str, list[FollowedInstruction]]:
+        """By item, what came of each of its instructions; empty where a benchmark has none."""
+        strict, loose = (_verdicts(self.folder / f"eval_results_{how}.jsonl") for how in ("strict", "loose"))
+        found = {}
+        for item, verdicts in strict.items():
+            loosely = loose[item].follow_instruction_list if item in loose else ()
+            read = zip_longest(verdicts.instruction_id_list, verdicts.follow_instruction_list, loosely)
+            found[item] = [FollowedInstruction(*each) for each in read if each[0] is not None]
+        return found
+
+
+class _TaskLines(NamedTuple):
+    """What is read of a task's folder."""
+
+    place: TaskPlace
     answers: ItemLines
     judgments: ItemLines
     followed: dict[str, list[FollowedInstruction]]
@@ -343,8 +370,9 @@ _METRICS = "SELECT metric, value FROM scores WHERE task = ? AND item = ? AND sam
 class OutputItems:
     """Those of an output folder of ``eval-framework``: metrics, verdicts, both orders of a pair."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, places: Sequence[TaskPlace]) -> None:
         self._rows = rows
+        self._places = places
 
     def prepare(self) -> None:
         _ = self._tasks
@@ -353,37 +381,28 @@ class OutputItems:
         headline = self._rows("SELECT metric FROM headline WHERE task = ?", [task])
         answers: list[ShownAnswer] = []
         prompt: str | None = None
-        for place in self._tasks.get(task, ()):
-            found = place.answers.records(item, _GivenAnswer, lambda each: each.id == item)
+        for lines in self._tasks.get(task, ()):
+            found = lines.answers.records(item, _GivenAnswer, lambda each: each.id == item)
             if not found:
                 continue
             answer = found[0]
             prompt = prompt or answer.prompt or None
-            answers.append(self._answer(answer, task, place, headline[0][0] if headline else ""))
+            answers.append(self._answer(answer, lines, headline[0][0] if headline else ""))
         return ItemDetail(item=item, task=task, prompt=prompt, answers=answers) if answers else None
 
     @cached_property
-    def _tasks(self) -> dict[str, list[_TaskSample]]:
-        found: dict[str, list[_TaskSample]] = {}
-        for name, task, sample, judged_by in self._rows(
-            "SELECT DISTINCT folder, task, sample, judged_by FROM place ORDER BY task, sample", []
-        ):
-            folder = Path(name)
-            found.setdefault(task, []).append(
-                _TaskSample(
-                    folder,
-                    sample,
-                    judged_by,
-                    ItemLines([path for path in [folder / RESPONSES] if path.is_file()]),
-                    ItemLines(sorted(folder.glob(JUDGMENTS))),
-                    followed_instructions(folder),
-                )
-            )
+    def _tasks(self) -> dict[str, list[_TaskLines]]:
+        found: dict[str, list[_TaskLines]] = {}
+        for place in self._places:
+            lines = _TaskLines(place, ItemLines(place.answers), ItemLines(place.judgments), place.followed())
+            found.setdefault(place.task, []).append(lines)
         return found
 
-    def _answer(self, answer: _GivenAnswer, task: str, place: _TaskSample, headline: str) -> ShownAnswer:
-        metrics: dict[str, float | None] = dict(self._rows(_METRICS, [task, answer.id, place.sample]))
-        judgments = place.judgments.records(
+    def _answer(self, answer: _GivenAnswer, lines: _TaskLines, headline: str) -> ShownAnswer:
+        place = lines.place
+        whose = [place.task, answer.id, place.sample]
+        metrics: dict[str, float | None] = dict(self._rows(_METRICS, whose))
+        judgments = lines.judgments.records(
             answer.id,
             _GivenJudgment,
             lambda each: each.item == answer.id and place.judged_by in (None, each.recipe),
@@ -405,7 +424,7 @@ class OutputItems:
             latency_s=answer.latency_s,
             judgments=[_verdict(each) for each in sorted(judgments, key=lambda each: each.id)],
             metrics=metrics,
-            instructions=place.followed.get(answer.id, []),
+            instructions=lines.followed.get(answer.id, []),
         )
 
 
@@ -418,17 +437,6 @@ def _verdict(judgment: _GivenJudgment) -> ShownJudgment:
         what=judgment.id.removeprefix(f"{judgment.item}__"),
         verdict={name: value for name, value in (judgment.value or {}).items() if name != "top_logprobs"},
     )
-
-
-def followed_instructions(folder: Path) -> dict[str, list[FollowedInstruction]]:
-    """By item, what came of each of its instructions; empty where a benchmark has none."""
-    strict, loose = (_verdicts(folder / f"eval_results_{reading}.jsonl") for reading in ("strict", "loose"))
-    found = {}
-    for item, verdicts in strict.items():
-        loosely = loose[item].follow_instruction_list if item in loose else ()
-        read = zip_longest(verdicts.instruction_id_list, verdicts.follow_instruction_list, loosely)
-        found[item] = [FollowedInstruction(*each) for each in read if each[0] is not None]
-    return found
 
 
 def _verdicts(file: Path) -> dict[str, _Verdicts]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,17 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.readers.run_records import read_errors
 from coeval.analysis.run_results import model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table
 from coeval.cli.views.progress_view import show_batches
-from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.errors import StoreError
 from coeval.core.text import dollars, limit_in_dollars
 from coeval.engine.session import ErrorLine
 from coeval.models.batch.waiting.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import Experiment
-from coeval.store.jsonl import whole_lines
 
 # --- Watching a folder at work
 
@@ -206,14 +204,6 @@ def _age_s(at: float) -> int:
 
 def last_errors(errors: Path) -> list[ErrorLine]:
     return list(deque(read_errors(errors), maxlen=LAST_ERRORS))
-
-
-def read_errors(errors: Path) -> Iterator[ErrorLine]:
-    """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
-    read = decoder(ErrorLine)
-    for line in whole_lines(errors):
-        with suppress(Undecodable):
-            yield read(line.text)
 
 
 # --- Cost, batch jobs and recent errors of a folder

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import msgspec
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader, Stage
-from coeval.analysis.readers.whole_items import followed_instructions
+from coeval.analysis.readers.whole_items import TaskPlace
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.reports.content import Cell, ColumnKind, ReportColumn
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
-from coeval.store.output_folder import JUDGMENTS, RESPONSES
 
 # --- Record sheets, a page at a time
 
@@ -69,7 +67,7 @@ _MOST_NAMES = 200
 _LARGEST = 2**53
 _KEY = "md5_number(id) AS key"
 _ANSWERS = Stage(
-    RESPONSES,
+    "answers",
     "sheet_answers",
     {
         "id": "VARCHAR",
@@ -85,7 +83,7 @@ _ANSWERS = Stage(
     {},
 )
 _SAID = Stage(
-    JUDGMENTS,
+    "judgments",
     "sheet_judgments",
     {
         "id": "VARCHAR",
@@ -111,24 +109,6 @@ _COLUMNS = (
 )
 
 
-class _TaskPlace(NamedTuple):
-    """A task's folder, and by which recipe what is shown of it was judged (None: whichever there is)."""
-
-    folder: Path
-    task: str
-    sample: int
-    model: str | None
-    judged_by: str | None
-
-    @property
-    def answers(self) -> list[Path]:
-        return [path for path in [self.folder / RESPONSES] if path.is_file()]
-
-    @property
-    def judgments(self) -> list[Path]:
-        return sorted(self.folder.glob(JUDGMENTS))
-
-
 def output_sheets(reader: OutputReader) -> Iterator[SheetTable]:
     """Texts are read one task's folder after the other.
 
@@ -137,16 +117,10 @@ def output_sheets(reader: OutputReader) -> Iterator[SheetTable]:
     StoreError
         a file cannot be read.
     """
-    places = [
-        _TaskPlace(Path(folder), *others)
-        for folder, *others in reader.rows(
-            "SELECT folder, any_value(task), any_value(sample), any_value(model), any_value(judged_by) "
-            "FROM place GROUP BY folder ORDER BY any_value(task), any_value(sample), folder"
-        )
-    ]
+    places = reader.places()
     try:
         yield _items(reader, places)
-        followed = [(place, followed_instructions(place.folder)) for place in places]
+        followed = [(place, place.followed()) for place in places]
         if any(found for _, found in followed):
             rows = (
                 (place.task, item, place.sample, place.model, each.instruction, each.strict, each.loose)
@@ -171,7 +145,7 @@ _INSTRUCTIONS = (
 )
 
 
-def _items(reader: OutputReader, places: Sequence[_TaskPlace]) -> SheetTable:
+def _items(reader: OutputReader, places: Sequence[TaskPlace]) -> SheetTable:
     """A row for each prompt and sample: its scores by metric, and the answer."""
     metrics = _metric_kinds(reader)
     columns = (
@@ -222,7 +196,7 @@ def _metric_kinds(reader: OutputReader) -> dict[str, ColumnKind]:
     return dict(list(found.items())[:_MOST_NAMES])
 
 
-def _judgments(reader: OutputReader, places: Sequence[_TaskPlace]) -> SheetTable:
+def _judgments(reader: OutputReader, places: Sequence[TaskPlace]) -> SheetTable:
     """A row for each judgment that counts: what it says by name, and the judge's words."""
     names = _said_names(reader, places)
     columns = (
@@ -254,7 +228,7 @@ FROM sheet_judgments ORDER BY item, id
 """
 
 
-def _of_recipe(place: _TaskPlace) -> str:
+def _of_recipe(place: TaskPlace) -> str:
     """The judgments of a folder that count, as an expression."""
     if place.judged_by is None:
         return "true"
@@ -262,7 +236,7 @@ def _of_recipe(place: _TaskPlace) -> str:
     return f"recipe = '{recipe}'"
 
 
-def _said_names(reader: OutputReader, places: Sequence[_TaskPlace]) -> list[str]:
+def _said_names(reader: OutputReader, places: Sequence[TaskPlace]) -> list[str]:
     """What judgments say, by the names that they give it."""
     found: dict[str, None] = {}
     for place in places:
@@ -293,7 +267,7 @@ def _as_cell(found: Any) -> Cell:
     return msgspec.json.encode(found).decode()
 
 
-def _find_failures(reader: OutputReader, places: Sequence[_TaskPlace]) -> None:
+def _find_failures(reader: OutputReader, places: Sequence[TaskPlace]) -> None:
     """Fill ``sheet_failures``."""
     reader.rows(f"CREATE OR REPLACE TABLE sheet_failures ({FAILED})")
     for place in places:

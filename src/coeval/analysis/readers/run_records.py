@@ -1,0 +1,62 @@
+"""Whole records of a run, phase by phase, and the lines of what failed; no table of them is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from coeval.core.errors import Undecodable
+from coeval.core.foreign import decoder
+from coeval.core.html_table import Columns, columns
+from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.engine.session import ErrorLine
+from coeval.store.jsonl import whole_lines
+from coeval.store.record_index import known_records
+from coeval.store.rundir import RunDir
+
+R = TypeVar("R", bound=Record, covariant=True)
+
+RECORD_KINDS: dict[str, type[Any]] = {
+    "data_generation": Datapoint,
+    "response_collection": Response,
+    "evaluation": Evaluation,
+}
+
+
+class Records(Generic[R]):
+    """The records of one phase: iterated, each is read from disk, one of each id.
+
+    A failed record stands only where no good one is there (``record.status == "failed"``).
+    """
+
+    def __init__(self, folder: RunDir, phase: str) -> None:
+        self._kind: type[R] = RECORD_KINDS[phase]
+        self._index = known_records(folder.files(phase), phase)
+
+    def __iter__(self) -> Iterator[R]:
+        return (self._index.load(key, self._kind) for key in self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def table(self) -> Columns:
+        """All of them as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``.
+
+        A column for each field of the record; those of what it holds are named with a dot, such as
+        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low) or
+        ``sampled_target_attributes.ATTRIBUTE``, and None where a record has none.
+        """
+        return columns(self._kind, self)
+
+    def __repr__(self) -> str:
+        return f"Records({len(self):,} × {self._kind.__name__})"
+
+
+def read_errors(errors: Path) -> Iterator[ErrorLine]:
+    """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
+    read = decoder(ErrorLine)
+    for line in whole_lines(errors):
+        with suppress(Undecodable):
+            yield read(line.text)
