@@ -304,9 +304,7 @@ async def test_what_a_run_lacks_is_told_with_its_results(lab: Lab) -> None:
     assert open_run(lab.path).results().missing == ()
     lab.lose("response_collection", "story__tea__00002__ben")
     [said] = open_run(lab.path).results().missing
-    assert said.startswith(
-        "of what is planned, this is not there: 1 answer, 1 judgment; see phase4_responses/"
-    )
+    assert said.startswith("missing from the plan: 1 answer, 1 judgment; see phase4_responses/")
     assert said in open_run(lab.path).results()._repr_html_()
     again = await lab.arun(continue_run=True)
     assert again.results().missing == ()

@@ -143,7 +143,7 @@ def test_what_the_test_says_decides_where_the_interval_alone_would_say_otherwise
     [one] = compared(tmp_path).comparisons
     assert one.p_adjusted == pytest.approx(0.125)
     assert one.ci95[0] > 0
-    assert one.sentence.startswith("ann and ben cannot be told apart on haiku: ben − ann is 20.0 [")
+    assert one.sentence.startswith("ann and ben are statistically tied on haiku: ben − ann is 20.0 [")
     assert (
         "20 paired items; the interval leaves zero out, but chance may well do that (p = 0.125)"
         in one.sentence

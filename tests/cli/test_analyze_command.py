@@ -160,7 +160,7 @@ def test_a_run_whose_tasks_are_all_removed_has_nothing_to_measure(
     ended = coeval("analyze", *how, "--run", lab.path)
     assert ended.code == 3, ended.err
     assert "internal error" not in ended.err
-    assert "of what is planned, this is not there: 4 items" in " ".join(ended.err.split())
+    assert "missing from the plan: 4 items" in " ".join(ended.err.split())
 
 
 # ``coeval analyze`` and ``coeval compare`` of runs with next to nothing in them, and with hostile names.

@@ -77,7 +77,7 @@ def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> N
     a = output(here / "a", "base", verdicts([1, 0] * 20))
     b = output(here / "b", "tuned", verdicts([1, 0] * 18 + [1, 1] * 2))
     shown = coeval("compare", a, b).out
-    assert shown.startswith("base and tuned cannot be told apart on ifeval: tuned − base is 5.0 [")
+    assert shown.startswith("base and tuned are statistically tied on ifeval: tuned − base is 5.0 [")
     assert "better" not in shown.splitlines()[0]
     assert "With 40 prompts, a true gap of " in shown.splitlines()[0]
 
@@ -230,7 +230,7 @@ def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Comm
     least = 100 * found(coeval, a, b)["comparisons"][0]["minimum_detectable"]
     assert passed.code == 0
     assert passed.err.splitlines() == [
-        "gate passed: nobody is worse by more than 1% of the scale, and significantly so",
+        "gate passed: no side is worse by more than 1% of the scale, and significantly so",
         f"a true loss of {least:.1f} points on ifeval would fail this gate four times in five, with 40 "
         "prompts; a smaller one may pass",
     ]
@@ -238,9 +238,9 @@ def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Comm
     assert failed.code == 4
     assert "gate failed: tuned is worse than base on ifeval by 5.0 [" in failed.err
     assert "] points, not significantly" in failed.err
-    assert "cannot be told apart" not in failed.err, "what fails the gate is said as such"
+    assert "are statistically tied" not in failed.err, "what fails the gate is said as such"
     marked = coeval("compare", a, b, "--fail-if-worse", "1%", "--markdown").out
-    assert marked.startswith("- gate passed: nobody is worse by more than 1% of the scale")
+    assert marked.startswith("- gate passed: no side is worse by more than 1% of the scale")
     assert coeval("compare", a, b, "--fail-if-worse", "0.06", "--any").code == 0
 
 

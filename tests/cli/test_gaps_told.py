@@ -55,7 +55,7 @@ def test_a_good_record_without_a_value_is_none_for_any_command(
 
     path.write_text(hollow + "".join(good.splitlines(keepends=True)[1:]))
     shown = said(coeval("results", "--run", lab.path))
-    assert "this is not there: 1 answer" in shown
+    assert "missing from the plan: 1 answer" in shown
     assert "empty" not in shown
     [ben] = [s for s in api.open_run(lab.path).results().students if (s.student, s.task) == ("ben", "story")]
     assert (ben.answers, ben.failed, ben.empty) == (5, 1, 0)
@@ -84,7 +84,7 @@ def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Comm
     assert what in said(results), "Python and the command line say the same"
     assert all(name in results.err for name in where.partition(" and ")[0].split(", "))
     assert json.loads(coeval("results", "--run", lab.path, "--json").out)["missing"] == [lacking]
-    assert "warning: of what is planned, this is not there: 2 answers, 4 judgments" in said(results)
+    assert "warning: missing from the plan: 2 answers, 4 judgments" in said(results)
     assert go_on in results.err
     assert coeval(*go_on.partition("coeval ")[2].split()).code == 0
     for command in ("status", "results"):

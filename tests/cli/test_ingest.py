@@ -329,7 +329,7 @@ def test_a_second_ingest_loses_nothing(here: Path, lab: Lab, coeval: Command) ->
     assert [item["id"][12:] for item in items(lab)] == ["q1", "q2", "q3", "q4"]
     assert [origin["source"] for origin in sources(lab)] == ["qa.csv", "more.csv"]
     twice = coeval(*other, "--append")
-    assert (twice.code, "more.csv:2: the id q4 stands among the items already" in twice.err) == (1, True)
+    assert (twice.code, "more.csv:2: the id q4 is among the items already" in twice.err) == (1, True)
     both = place.read_bytes()
     assert coeval(*other, "--replace").code == 0
     assert [item["id"][12:] for item in items(lab)] == ["q4"]

@@ -175,7 +175,7 @@ async def test_where_a_host_tells_no_tokens_the_price_is_not_called_unknown(tmp_
         how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--model", "rented", "--base-url", server.url]
         done = await finish(await start(tmp_path, *how))
     assert done.code == 0, done.err
-    assert "cost unknown of some answers of rented: the host told no tokens of them" in done.out
+    assert "cost unknown of some answers of rented: the host reported no tokens for them" in done.out
     assert "price unknown" not in done.out
     assert "overrides" not in done.out
 

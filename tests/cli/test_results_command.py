@@ -177,7 +177,7 @@ def test_labels_are_taken_apart_too_or_it_is_said_why_not(here: Path, coeval: Co
     if by in ("factor", "judge"):
         for each in shown.values():
             assert each.out == ""
-            assert f"nothing to show by {by}: labels are compared, and nobody judges them" in each.err
+            assert f"nothing to show by {by}: labels are compared without a judge" in each.err
         assert found["labels_by"] == []
         return
     parts = {"teacher": {"ann", "ben"}}.get(by, {"colour=red", "colour=blue", "size=big", "size=small"})

@@ -268,7 +268,7 @@ def test_items_that_cannot_be_used_end_a_run_before_it_starts(here: Path, coeval
         assert 'story.exam.datapoints.jsonl:1: its `task_id` is "essay"' in ended.err
         assert "--overwrite" not in ended.err
     shown = coeval("status", "--run", lab.path)
-    assert "items of one's own are read when the run starts" in shown.out
+    assert "your items are read when the run starts" in shown.out
 
 
 def test_status_of_what_is_no_run(here: Path, coeval: Command) -> None:

@@ -419,7 +419,7 @@ async def test_a_schema_that_is_not_taken_is_left_out_from_then_on(caplog: pytes
             for _ in range(2):
                 assert (await model.complete(ask(schema=LEVELS))).text == "ok"
     assert ["generationConfig" in body for body in host.bodies] == [True, False, False]
-    assert "is asked without the schema scores from now on" in caplog.text
+    assert "is called without the schema scores from now on" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ async def test_a_model_that_is_refused_stops_alone(tmp_path: Path) -> None:
         assert len(server.asked) == 3
     summary = ended(run)
     assert run.exit_code == 3
-    assert "model ray is not asked any more" in summary.stopped["ray"]
+    assert "model ray is no longer called" in summary.stopped["ray"]
     outcome = summary.phases["response_collection"]
     assert (outcome.made, outcome.failed["access_denied"], outcome.gaps["stopped"]) == (8, 3, 5)
     assert len(lab.lines("evaluation")) == 8, "everybody else's work is done"

@@ -62,7 +62,7 @@ class Bill(msgspec.Struct, frozen=True):
             return dollars(self.cost_usd)
         whose = [f"{', '.join(self.unknown)}, whose price is unknown"] if self.unknown else []
         if self.untold:
-            whose.append(f"answers of {', '.join(self.untold)} that nobody told the tokens of")
+            whose.append(f"answers of {', '.join(self.untold)} without reported tokens")
         left_out = ", and ".join(whose)
         return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 

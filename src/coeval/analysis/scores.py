@@ -53,7 +53,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     try:
         costs = model_costs(reader.folder / "usage.json")
     except StoreError as error:
-        costs, notes = (), (*notes, f"what it cost cannot be told: {error}")
+        costs, notes = (), (*notes, f"its cost is unknown: {error}")
     if isinstance(reader, OutputReader):
         told = (*reader.notes(), *notes)
         return Results((), (), simulated=False, notes=told, metrics=reader.metrics, costs=costs)

@@ -129,7 +129,7 @@ _ROWS = (
             TaskOption(
                 name="ifeval-responses",
                 kind=Path,
-                help="Score these: JSONL of {key or prompt, response}. Asks nobody.",
+                help="Score these: JSONL of {key or prompt, response}. No model is called.",
                 fills=RESPONSES,
             ),
         ),

@@ -151,7 +151,7 @@ def refuse_boundless(
     problems = []
     if unpriced:
         problems.append(
-            f"{listed(dict.fromkeys(unpriced.values()))} cannot be kept to: nobody knows the price of "
+            f"{listed(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
             f"{listed(unpriced)}. Name it under overrides in Config/provider_pricing.yaml (docs/prices.md)"
         )
     if unbounded:

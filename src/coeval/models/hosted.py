@@ -186,7 +186,7 @@ class HostedModel(Model):
         """Leave out from now on what the host refused."""
         if name not in refused:
             refused.add(name)
-            _log.warning("%s is asked without %s from now on: %s", self.name, shown, error)
+            _log.warning("%s is called without %s from now on: %s", self.name, shown, error)
 
     def _may_go(self, field: str, sent: Request) -> bool:
         """Whether a field that was sent may be left out: it holds nothing that the user asked for."""

@@ -134,7 +134,7 @@ class Keys:
             known = f"known are: {', '.join(sorted(accounts))}" if accounts else "none is named there"
             hint = f"did you mean `{close[0]}`?" if close else f"{known}."
             where = self._paths() or f"a key file ({_usual_files()}; none of these exists)"
-            raise UsageError(f"the account {_shown_account(name)} does not stand in {where}; {hint}")
+            raise UsageError(f"the account {_shown_account(name)} is not in {where}; {hint}")
         if found.interface != interface:
             raise UsageError(
                 f"the account {_shown_account(name)} is one of the interface `{found.interface}`, not of "

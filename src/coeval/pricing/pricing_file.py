@@ -138,6 +138,6 @@ def _converted(sections: dict[str, Any], path: Path) -> PricingFile:
         table.own_prices()
     except Misshapen as error:
         raise UsageError(
-            f"{path} is not as it should be: {error}; its shape is told in docs/prices.md"
+            f"{path} is not as it should be: {error}; docs/prices.md shows its format"
         ) from error
     return table

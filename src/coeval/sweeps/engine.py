@@ -71,7 +71,7 @@ def worker_command(folder: Path) -> tuple[str, ...]:
 
 def silent_end(worker: Worker, how: str) -> WorkerResult:
     """Of a worker whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
-    problem = f"the worker's process {how} before it told its result; see {worker.folder / 'worker.log'}"
+    problem = f"the worker's process {how} before it reported its result; see {worker.folder / 'worker.log'}"
     return WorkerResult(end="failed", problem=problem)
 
 

@@ -244,8 +244,8 @@ class WorkerAsking:
             return None
         told = "" if server is None else "have --server-command serve it as {name}, or "
         return (
-            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: nothing was "
-            f"asked, since it may be another model. If it is this checkpoint, {told}say how it is called: "
+            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: no request "
+            f"was sent, since it may be another model. If it is this checkpoint, {told}say how it is called: "
             "--served-name"
         )
 

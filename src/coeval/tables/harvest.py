@@ -119,7 +119,7 @@ class Harvest:
     def _refuse_twice(self, own: str, line: int) -> None:
         """Ids are remembered by 8 bytes of their hash: with where they stood, about 150 bytes each."""
         if self.known is not None and self.known(own):
-            raise Misfit(f"the id {own} stands among the items already")
+            raise Misfit(f"the id {own} is among the items already")
         key = int.from_bytes(blake2b(own.encode(), digest_size=8).digest())
         here = (len(self.files) << _LINE_BITS) + line
         first = self._ids.setdefault(key, here)

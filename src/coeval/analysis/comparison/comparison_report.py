@@ -85,7 +85,7 @@ def sentence(one: Comparison) -> str:
             f"{detected(one, one.minimum_detectable)}"
         )
     said = (
-        f"{one.a} and {one.b} cannot be told apart {where}: {one.b} − {one.a} is {shown_difference(one)} "
+        f"{one.a} and {one.b} are statistically tied {where}: {one.b} − {one.a} is {shown_difference(one)} "
         f"points, {n}"
     )
     if one.minimum_detectable is None:
@@ -224,7 +224,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
             f"gate failed: {one.b} is worse than {one.a} {where_of(one)} by {shown_difference(one, sign=-1)} "
             f"points, {'' if one.significant else 'not '}significantly"
             for one in self.worse_than(delta, sure=sure)
-        ] or [f"gate passed: nobody is worse by more than {100 * delta:.4g}% of the scale{how}"]
+        ] or [f"gate passed: no side is worse by more than {100 * delta:.4g}% of the scale{how}"]
         held = {one.b for one in self._held_to_a_threshold}
         if unseen := [label for label in self.sides if label not in held and label not in self.bases]:
             said.append(f"the gate says nothing of {listed(unseen)}: no scores to hold against the first")

@@ -134,7 +134,7 @@ def family_doubts(leads: Sequence[FamilyLead]) -> Iterator[str]:
         said = f"{_place(first)} {related}"
         if first.without is None:
             yield (
-                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be told here; "
+                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be tested here; "
                 "add a judge of another family."
             )
             continue
@@ -177,7 +177,7 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
     if len(readers) == 1:
         [reader], [there] = readers, models
         if not there:
-            raise UsageError(f"{reader.folder} holds no answers yet: there is nobody to compare")
+            raise UsageError(f"{reader.folder} holds no answers yet: there is nothing to compare")
         chosen = [_known(name, reader, there) for name in named] or list(there)
         if len(there) == 1:
             raise UsageError(

@@ -111,7 +111,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         str | None,
         Setting(
             "Path of the checkpoint that is served as MODEL, where that name serves others too. Its results "
-            "are kept apart.",
+            "are kept separately.",
             Group.TASKS,
             metavar="PATH",
         ),

@@ -127,7 +127,7 @@ def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> Non
     if proposed.lacking or summary.interrupted:
         say(messages, f"{out} is not written; what was proposed is kept. Go on with:")
     elif summary.notes:
-        say(messages, "The teachers that were not heard are asked again by:")
+        say(messages, "To ask the remaining teachers:")
     if proposed.lacking or summary.interrupted or summary.notes:
         replaced = "" if proposed.lacking or summary.interrupted else " --overwrite"
         say(messages, f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}{replaced}")
@@ -149,7 +149,7 @@ def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None
     if not proposed.parts:
         say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
     if settled.rewritten:
-        warn(messages, f"the comments of the file could not be kept: it is written so that {out} is anew")
+        warn(messages, f"the comments of the file could not be kept: {out} is written without them")
     for name in settled.hidden:
         warn(messages, f"a key of the model {name} was left out; put it into a key file")
     if settled.config.experiment.resume_from is not None:

@@ -31,7 +31,7 @@ def models(
         typer.Option("--base-url", help="Where that is served. Example: --base-url http://localhost:8000/v1"),
     ] = None,
     providers: Annotated[
-        bool, typer.Option("--providers", help="Which credentials were found, and where; nobody is asked.")
+        bool, typer.Option("--providers", help="Which credentials were found, and where; no model is called.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also prices of cached input, and whose the prices are.")
@@ -79,7 +79,7 @@ def models(
         asked = [report._replace(names={}) for report in asked]
     _show(asked, verbose, as_json)
     if all(report.problem is not None for report in asked):
-        raise ModelUnavailable("no host has told its models; coeval models --providers shows what was found")
+        raise ModelUnavailable("no host lists its models; coeval models --providers shows what was found")
 
 
 def _specs(
@@ -125,7 +125,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
 
     async def asking(interrupt: asyncio.Event) -> list[HostReport]:
         return await unless_interrupted(
-            survey(specs, keys, prices), interrupt, "stopped while hosts were asked for their models"
+            survey(specs, keys, prices), interrupt, "stopped while listing the hosts' models"
         )
 
     messages = streams.messages()

@@ -17,7 +17,7 @@ def plan(
             "--estimate-samples",
             min=0,
             metavar="N",
-            help="Really ask each model N times, its roles by turns; 0 asks nobody.",
+            help="Really ask each model N times, its roles by turns; 0 calls none.",
             show_default="the file's estimate_samples, else 2",
         ),
     ] = None,

@@ -23,7 +23,7 @@ def probe(
         typer.Option("--probe", help="All models, those with work left in the run, or none."),
     ] = None,
     on_fail: Annotated[
-        OnFail | None, typer.Option("--on-fail", help="End with exit code 2, or only tell.")
+        OnFail | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")
     ] = None,
     keys: Annotated[
         Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")

@@ -22,7 +22,7 @@ def run(
         bool, typer.Option("--dry-run", help="Check the file and count the calls; ask and write nothing.")
     ] = False,
     continue_run: Annotated[
-        bool, typer.Option("--continue", help="Go on with the run of this id: do what is owed.")
+        bool, typer.Option("--continue", help="Continue the run of this id: make what is missing.")
     ] = False,
     only_models: OnlyModels = None,
     keys: KeyFile = None,
@@ -31,7 +31,7 @@ def run(
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Begin anew; what the phases in mode New hold moves to replaced/."),
+        typer.Option("--overwrite", help="Start over; what phases in mode New hold moves to replaced/."),
     ] = False,
     resume: Annotated[
         str | None,

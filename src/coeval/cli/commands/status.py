@@ -42,7 +42,7 @@ def status(
         typer.Option(help="Key file, for batch jobs. Example: --keys ~/work.keys.yaml"),
     ] = None,
     watching: Annotated[
-        bool, typer.Option("--watch", help="Show it again and again, until nobody is at work there.")
+        bool, typer.Option("--watch", help="Show it again and again, until the work there has ended.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document; with --watch, one line for each change.")

@@ -218,7 +218,7 @@ def show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
         print_costs(model_costs(usage, at_work=at_work), console)
     except StoreError as error:
-        warn(console, f"what it cost cannot be told: {error}")
+        warn(console, f"its cost is unknown: {error}")
 
 
 def show_jobs(pending: Path, console: Console, look: str) -> None:
@@ -304,7 +304,7 @@ def _money(accounts: Collection[ModelAccount], budget: float, *, at_work: bool) 
     spent = Spent.of(accounts, at_work=at_work)
     said = f"{dollars(spent.known_usd)} of {limit_in_dollars(budget)} spent"
     if spent.perhaps_usd:
-        said += f", and {dollars(spent.perhaps_usd)} perhaps (nobody knows whether it was billed)"
+        said += f", and {dollars(spent.perhaps_usd)} perhaps (billing unknown)"
     if spent.in_jobs_usd:
         said += f", {dollars(spent.in_jobs_usd)} held for batch jobs"
     if spent.set_aside_usd:

@@ -173,8 +173,8 @@ def print_costs(costs: Sequence[ModelCost], console: Console) -> None:
     if perhaps:
         say(
             console,
-            f"perhaps: {dollars(perhaps)} was set aside for requests of which nobody knows whether they were "
-            "billed; coeval status RUN --settle MODEL=USD takes the provider's bill for it",
+            f"perhaps: {dollars(perhaps)} was set aside for requests that may have been billed; "
+            "coeval status RUN --settle MODEL=USD takes the provider's bill for it",
             "dim",
         )
     for sentence in _notes(of_all):
@@ -214,8 +214,8 @@ def _notes(of_all: Bill) -> list[str]:
         )
     if of_all.untold:
         notes.append(
-            f"cost unknown of some answers of {', '.join(of_all.untold)}: the host told no tokens of them, "
-            "or they came before the price was known"
+            f"cost unknown of some answers of {', '.join(of_all.untold)}: the host reported no "
+            "tokens for them, or they came before the price was known"
         )
     if of_all.sources:
         notes.append(f"Prices: {sources_told(of_all.sources)}.")

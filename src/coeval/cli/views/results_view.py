@@ -71,7 +71,7 @@ def why_nothing(results: Results, by: By) -> str:
     """Why there is no part of this kind."""
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
-        return f"{nothing}: labels are compared, and nobody judges them; try --by attribute or --by teacher"
+        return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
     if results.labels or any(score.mean is not None for score in results.students):
         return f"{nothing}: the items were sampled without any attributes"
     return f"{nothing}: no answer has been judged yet"

@@ -200,7 +200,7 @@ def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
     if report is None:
         if count := len(recorded.damaged):
             lines = "line is no record" if count == 1 else "lines are no records"
-            waiting = "" if meta is not None else "; items of one's own are read when the run starts"
+            waiting = "" if meta is not None else "; your items are read when the run starts"
             say(console, f"{count:,} {lines}{waiting}")
     else:
         _show_state(report, folder, console)
@@ -275,4 +275,4 @@ def _show_limits(folder: RunDir, console: Console) -> None:
         for sentence in limits_used(config.experiment, read_accounts(folder.usage), at_work=at_work):
             say(console, sentence)
     except StoreError as error:
-        warn(console, f"what is used of quotas cannot be told: {error}")
+        warn(console, f"the use of quotas is unknown: {error}")

@@ -255,4 +255,4 @@ class Spent(NamedTuple):
 
 def perhaps(usd: float) -> str:
     """How much of what is spent is so only perhaps, in brackets; nothing where nothing is."""
-    return f" ({dollars(usd)} of that perhaps: nobody knows whether it was billed)" if usd else ""
+    return f" ({dollars(usd)} of that perhaps: billing unknown)" if usd else ""

@@ -159,7 +159,7 @@ class Budget:
             spent += f", {dollars(promised)} is held for batch jobs"
             way_out = f"Run again with {CONTINUE} when they have ended, or raise {limit.key} before that."
         return QuotaExhausted(
-            f"model {name} is not asked any more: {limit.key} is {limit_in_dollars(limit.usd)}, and "
+            f"model {name} is no longer called: {limit.key} is {limit_in_dollars(limit.usd)}, and "
             f"{spent}, which leaves too little for a request that may cost {wanted}, or for what would "
             "follow from it.",
             way_out,

@@ -70,8 +70,8 @@ class Admission:
             return 0.0
         if answer_tokens is None:
             raise QuotaExhausted(
-                f"model {self._name} has a budget, and is not asked without max_tokens: nobody could say "
-                "what an answer may cost. Set parameters.max_tokens to 1 or more"
+                f"model {self._name} has a budget, and is not called without max_tokens: the cost of an "
+                "answer would have no bound. Set parameters.max_tokens to 1 or more"
             )
         return self._account.most_usd(prompt_bytes, answer_tokens, batched=batched)
 
@@ -134,7 +134,7 @@ class Admission:
 
     def _stop(self, why: str, error: ModelError, what: str) -> None:
         self._reason = (
-            f"model {self._name} is not asked any more: {why} ({error}). Correct {what}, and run again with "
+            f"model {self._name} is no longer called: {why} ({error}). Correct {what}, and run again with "
             f"{CONTINUE}."
         )
 

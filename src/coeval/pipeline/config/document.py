@@ -111,7 +111,7 @@ def _compose(text: str, file: str) -> YamlNode | None:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
         if "'\\t'" in what:
-            what = "a tab stands where YAML wants spaces; indent with spaces"
+            what = "a tab is where YAML requires spaces; indent with spaces"
         else:
             what = f"is not YAML: {what}; correct the syntax here or just above"
         # The parser quotes the lines around an error, and one of them may hold a credential.

@@ -44,7 +44,7 @@ def _parameters(config: Config) -> Iterator[str]:
             for name in sorted(values.keys() - known):
                 for meant in difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
                     yield (
-                        f"models.{model.name}.{section}.{name} is passed on to the provider as it stands; "
+                        f"models.{model.name}.{section}.{name} is passed to the provider unchanged; "
                         f"if {meant} is meant, correct it"
                     )
 

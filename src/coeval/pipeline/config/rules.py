@@ -125,7 +125,7 @@ def credentials_in(
 
 def _hidden(path: KeyPath, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and HIDDEN in value:
-        message = f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address anew"
+        message = f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address again"
         yield Finding(path, "V-26", message)
 
 

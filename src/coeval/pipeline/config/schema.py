@@ -76,7 +76,7 @@ class Items(Section):
             description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
         ),
     ]
-    prompt: Annotated[str, Field(min_length=1, description="Column of what students are asked.")]
+    prompt: Annotated[str, Field(min_length=1, description="Column of the prompt for students.")]
     reference: Annotated[
         str | None, Field(min_length=1, description="Column of what judges hold answers against.")
     ] = None
@@ -102,9 +102,7 @@ class Items(Section):
     ] = None
     where: Annotated[
         Conditions,
-        Field(
-            description="Rows that are wanted: `column = value`, or with !=, <, <=, >, >=; several in a list."
-        ),
+        Field(description="Rows to keep: `column = value`, or with !=, <, <=, >, >=; several in a list."),
     ] = ()
     limit: Annotated[int | None, Field(ge=1, description="The first so many items only.")] = None
     sample: Annotated[
@@ -121,7 +119,7 @@ class Items(Section):
         str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
     ] = None
     skip_bad: Annotated[
-        bool, Field(description="Leave out rows that make no item; else they are told, and nothing starts.")
+        bool, Field(description="Skip rows that make no item; else they are reported, and nothing starts.")
     ] = False
     license: Annotated[str | None, Field(description="Licence of the table, kept with where it is from.")] = (
         None
@@ -270,7 +268,7 @@ class TaskConfig(Section):
     items: Annotated[
         Items | None,
         Field(
-            description="Items of one's own (docs/items.md): no model writes any. `target_attributes` and "
+            description="Your own items (docs/items.md): no model writes any. `target_attributes` and "
             "`sampling` may be left out then, and with a label `rubric` too."
         ),
     ] = None
@@ -282,10 +280,10 @@ class TaskConfig(Section):
         NuancedAttributes, Field(description="What keeps items varied; `auto`: teachers propose.")
     ] = {}
     target_attributes_seed: Annotated[
-        Attributes | None, Field(description="Attributes always kept beside those that teachers propose.")
+        Attributes | None, Field(description="Attributes always kept, besides those that teachers propose.")
     ] = None
     nuanced_attributes_seed: Annotated[
-        Attributes | None, Field(description="Nuances always kept beside those that teachers propose.")
+        Attributes | None, Field(description="Nuances always kept, besides those that teachers propose.")
     ] = None
     sampling: Annotated[Sampling, Field(description="How many items, and what each samples.")]
     store_nuanced: Annotated[bool, Field(description="Keep each item's nuance in its record.")] = False

@@ -62,8 +62,8 @@ def reading(folder: RunDir) -> Iterator[Reading]:
         yield Reading(reader, tuple(notes))
 
 
-_UNTOLD_REMOVED = "what was removed from the configuration cannot be told and counts in full"
-_UNTOLD_SIMULATED = "whether simulated models took part cannot be told"
+_UNTOLD_REMOVED = "what was removed from the configuration is unknown and counts in full"
+_UNTOLD_SIMULATED = "whether simulated models took part is unknown"
 
 
 def _lost(folder: RunDir) -> Iterator[str]:
@@ -81,4 +81,4 @@ def _lost(folder: RunDir) -> Iterator[str]:
     if meta.coeval_version and not folder.config.exists():
         yield f"{_UNTOLD_REMOVED}: {folder.config} is not there"
     if meta.coeval_version and meta.resume_from is not None and not folder.inherited.exists():
-        yield f"what was taken over cannot be told, and may be left out: {folder.inherited} is not there"
+        yield f"what was taken over is unknown, and may be left out: {folder.inherited} is not there"

@@ -82,7 +82,7 @@ _NOUNS: dict[Phase, str] = {
 def missing_records(counts: Mapping[Phase, int]) -> str:
     """How many records of phases 3–5 are not there, in words; empty: none."""
     parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
-    return f"of what is planned, this is not there: {listed(parts)}" if parts else ""
+    return f"missing from the plan: {listed(parts)}" if parts else ""
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:

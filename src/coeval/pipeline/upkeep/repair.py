@@ -58,7 +58,7 @@ REASONS: dict[Reason, str] = {
     "torn": "the last line was cut off",
     "unreadable": "no JSON",
     "fields": "fields that are missing or of another type",
-    "item": "an item of one's own that cannot be used",
+    "item": "a hand-written item that cannot be used",
     "id": "an id that does not name what the record is about",
     "value": "a good record without a value",
     "level": "a score that is none of High, Medium, Low",

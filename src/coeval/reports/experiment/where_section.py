@@ -219,7 +219,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
         yield "No answer has a judged score, so where judges see students differ cannot be told."
         return
     if len(scored) == 1:
-        yield f"{scored.pop()} alone has scores: there is nobody to compare it with."
+        yield f"{scored.pop()} alone has scores: there is nothing to compare it with."
         return
     if len({name for _, name in known}) == 1:
         yield "All scores are of one factor of one task: there is no other to be better or worse in."

@@ -1,0 +1,395 @@
+"""A sweep as it goes: a table of slots and judging on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from coeval.cli import streams
+from coeval.cli.ending import GAPS, INTERRUPTED, UNAVAILABLE
+from coeval.cli.streams import say, warn, warn_at_length
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.progress_view import Terminal
+from coeval.core.errors import UsageError
+from coeval.core.plain import plain
+from coeval.core.text import dollars, listed, numbered
+from coeval.engine.progress import clock, short
+from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
+from coeval.pricing.tariff import sources_told
+from coeval.pricing.unknowns import Span
+from coeval.store.rundir import RunDir
+from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.job_plan import JobPlan, job_plan
+from coeval.sweeps.job_table import JobTable, TaskStatus
+from coeval.sweeps.scheduler import SweepBoard, WorkerShown
+from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
+from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
+from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.sweeps.sweep_start import done_otherwise
+from coeval.sweeps.worker_files import WorkerProgress, read_progress
+
+FRAMES_PER_S = 2
+LOOK_S = 0.5
+FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
+"""Seconds between plain lines: few at first, then more."""
+# Cells left free at the end of a line, where a terminal writes ``^C``.
+_CTRL_C = 2
+_MOST_JUDGING = 6
+# Cells of each; the task takes what is left.
+_COLUMNS = {"slot": 6, "checkpoint": 12, "task": 12, "done": 15, "tokens/s": 8, "left": 8}
+
+
+class SweepView:
+    """Shows a board on a console while it is entered, and what is told on the way to it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._board = SweepBoard(())
+        self._live: Live | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="sweep", daemon=True)
+        self._told = 0
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        if self._console.file.isatty() and not self._console.is_dumb_terminal:
+            self._live = Live(
+                console=self._console,
+                refresh_per_second=FRAMES_PER_S,
+                get_renderable=self._table,
+                redirect_stdout=False,
+                transient=True,  # what came of it is told after it
+            )
+            self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._live is not None:
+            self._live.stop()
+        self._tell_problems()
+
+    def note(self, message: str) -> None:
+        say(self._console, message, "dim")
+
+    def warn(self, message: str) -> None:
+        warn(self._console, message)
+
+    def begin(self, board: SweepBoard) -> None:
+        self._board = board
+
+    def _look(self) -> None:
+        """Tell problems as they come, and lines where there is no table."""
+        wait = FIRST_LINE_S
+        due = time.monotonic() + wait
+        while not self._ended.wait(LOOK_S):
+            self._tell_problems()
+            if self._live is None and time.monotonic() >= due:
+                self._tell_line()
+                wait = min(LAST_LINE_S, wait * 1.5)
+                due = time.monotonic() + wait
+
+    def _tell_problems(self) -> None:
+        problems = self._board.problems[self._told :]
+        self._told += len(problems)
+        for problem in problems:
+            if not problem.given_up:  # those are told at the end
+                warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
+
+    def _tell_line(self) -> None:
+        line = "; ".join(
+            [_counts(self._board), *map(_worker_in_words, _busy(self._board)), *_judging(self._board)]
+        )
+        if line != self._said:
+            self._said = line
+            say(self._console, f"{clock(time.monotonic() - self._board.began)}  {line}")
+
+    def _table(self) -> Table:
+        return board_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
+
+
+def board_table(board: SweepBoard, width: int, height: int) -> Table:
+    """Slots with what they do, what is judged, and a line of counts, within a terminal."""
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    spare = max(0, width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS))
+    for name, cells in _COLUMNS.items():
+        of_figures = name in ("done", "tokens/s", "left")
+        table.add_column(
+            width=cells + (spare if name == "task" else 0),
+            justify="right" if of_figures else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    table.add_row(*(Text(name, style="dim") for name in _COLUMNS))
+    judging = list(board.shown_judging())[:_MOST_JUDGING]
+    shown = list(board.shown_workers())
+    room = max(1, height - len(judging) - 4)
+    if len(shown) > room:
+        shown.sort(key=lambda each: each.worker is None)
+    for each in shown[:room]:
+        table.add_row(*map(Text, _cells(each)))
+    for name, progress in judging:
+        step, _, task = name.partition(" ")
+        done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
+        table.add_row("judge", Text(step), Text(plain(task)), Text(done))
+    table.add_row()
+    more = f", {len(shown) - room:,} more slots" if len(shown) > room else ""
+    elapsed = clock(time.monotonic() - board.began)
+    outer = Table.grid()
+    outer.add_row(table)
+    outer.add_row(Text(f"{elapsed}  {_counts(board)}{more}", overflow="ellipsis", no_wrap=True))
+    return outer
+
+
+class _SlotCells(NamedTuple):
+    slot: str
+    checkpoint: str
+    task: str
+    done: str
+    pace: str
+    left: str
+
+
+def _cells(shown: WorkerShown) -> _SlotCells:
+    slot = ",".join(shown.slot.gpus) or str(shown.slot.number)
+    if shown.worker is None:
+        return _SlotCells(slot, "free", "", "", "", "")
+    progress = shown.progress
+    if progress is None:
+        return _SlotCells(slot, shown.worker, "begins", "", "", "")
+    pace = "" if progress.output_tokens_per_s is None else short(round(progress.output_tokens_per_s))
+    left = "" if progress.remaining_s is None else clock(progress.remaining_s)
+    return _SlotCells(slot, shown.worker, doing(progress), done(progress), pace, left)
+
+
+def doing(progress: WorkerProgress) -> str:
+    """The task that is asked now; else what the worker does."""
+    if progress.state == "asking":
+        return next((plain(task) for task, (done, planned) in progress.tasks.items() if done < planned), "")
+    said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
+    return said.get(progress.state, "ends")
+
+
+def done(progress: WorkerProgress) -> str:
+    return f"{progress.done:,}/{progress.planned:,}" if progress.planned else ""
+
+
+def _busy(board: SweepBoard) -> Iterator[WorkerShown]:
+    return (shown for shown in board.shown_workers() if shown.worker is not None)
+
+
+def _worker_in_words(shown: WorkerShown) -> str:
+    cells = _cells(shown)
+    pace = f"{cells.pace} tokens/s" if cells.pace else ""
+    return " ".join(filter(None, (cells.checkpoint, cells.task, cells.done, pace)))
+
+
+def _judging(board: SweepBoard) -> Iterator[str]:
+    names = [name for name, _ in board.shown_judging()]
+    if names:
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        yield f"judging {', '.join(names[:2])}{more}"
+
+
+def _counts(board: SweepBoard) -> str:
+    parts = [f"{board.concluded:,} of {numbered(board.jobs, 'job')} done"]
+    if board.failed:
+        parts.append(f"{board.failed:,} failed")
+    if board.waiting:
+        parts.append(f"{board.waiting:,} waiting for a slot")
+    return ", ".join(parts)
+
+
+# --- `coeval sweep --status`
+
+_MOST_ROWS = 60
+_RECENT_S = 15.0
+
+
+def tell_status(settings: SweepSettings, console: Console) -> int:
+    """Show a table of checkpoints and tasks, and what runs now; 0.
+
+    Raises
+    ------
+    UsageError
+        there is no sweep in the folder.
+    """
+    if settings.out is None:
+        raise UsageError("--out is missing: the folder whose sweep is to be shown")
+    out = Path(settings.out)
+    own = folder_of(out)
+    try:
+        plan = JobPlan.read(own)
+    except FileNotFoundError:
+        raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
+    table = JobTable(out, plan)
+    table.read()
+    whole = _tell_table(table, console)
+    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
+    writer = RunDir(own).writer()
+    say(
+        console,
+        f"process {writer} is at work on it" if writer is not None else "no sweep runs here now",
+        "dim",
+    )
+    for line in _workers(own / WORKERS):
+        say(console, line)
+    return 0
+
+
+def _tell_table(table: JobTable, console: Console) -> int:
+    """Checkpoints and tasks, and what is wrong with them; how many checkpoints are complete."""
+    plan = table.plan
+    rows: list[NameRow] = []
+    problems: dict[str, str] = {}
+    whole = missing = 0
+    for checkpoint in plan.checkpoints:
+        status = [table.status(checkpoint, task) for task in plan.tasks]
+        complete = all(each.concluded == each.samples for each in status)
+        whole += complete
+        missing += sum(each.missing for each in status)
+        for task, each in zip(plan.tasks, status, strict=True):
+            if each.problem:
+                problems[f"{checkpoint.name} {task.label}"] = each.problem
+        if not complete or len(plan.checkpoints) <= _MOST_ROWS:
+            rows.append(NameRow(str(checkpoint.step), [_cell(each) for each in status]))
+    title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
+    print_table(console, title, "step", [Column(task.label) for task in plan.tasks], rows[:_MOST_ROWS])
+    if len(rows) > _MOST_ROWS:
+        say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
+    if missing:
+        say(console, f"scored samples lack {numbered(missing, 'record')}")
+    for what, why in problems.items():
+        warn_at_length(console, f"{what} failed: {why}")
+    return whole
+
+
+def _cell(status: TaskStatus) -> str:
+    """``1 of 2 +1``: one sample is scored, another one answered."""
+    waiting = status.answered - status.concluded
+    more = f" +{waiting}" if waiting > 0 else ""
+    return f"{status.concluded} of {status.samples}{more}" + (f" !{status.failed}" if status.failed else "")
+
+
+def _workers(workers: Path) -> Iterator[str]:
+    """The workers that are under way, and those that were left before their end, with what they have on
+    disk."""
+    for folder in sorted(workers.glob("*/")):
+        progress = read_progress(folder)
+        if progress is None or (progress.planned and progress.done >= progress.planned):
+            continue
+        if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
+            yield " ".join(filter(None, (folder.name, doing(progress), done(progress))))
+        elif progress.done:
+            yield f"{folder.name} was left at {done(progress)} answers"
+
+
+# --- Outcome of a sweep
+
+
+def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
+    """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
+    interrupted."""
+    whole = board.concluded - board.incomplete
+    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was owed"
+    if board.incomplete:
+        done += f", {board.incomplete:,} with gaps"
+    say(results, f"{sweep.out}: {done}")
+    if board.unjudged:
+        say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
+    given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
+    alike: dict[str, list[str]] = {}
+    for what, why in given_up.items():
+        alike.setdefault(why, []).append(what)
+    for why, names in alike.items():  # told once, of whatever number
+        warn_at_length(messages, f"{listed(names, 4)}: {why}")
+    if board.unanswered or board.unscored:
+        warn(
+            messages,
+            f"missing: {numbered(board.unanswered, 'answer')}, {numbered(board.unscored, 'judgment')}; "
+            "the same command again asks for them",
+        )
+    if board.failed:
+        warn(messages, f"{numbered(board.failed, 'job')} failed; the same command retries them")
+    if board.cost_usd:
+        say(messages, f"judging: {dollars(board.cost_usd)}")
+    if board.interrupted:
+        say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
+        return INTERRUPTED
+    if board.unavailable and not board.concluded:
+        return UNAVAILABLE
+    return GAPS if board.failed or board.left or board.unanswered or board.unscored else 0
+
+
+# --- `coeval sweep --dry-run`
+
+_PLAN_COLUMNS = [Column(name) for name in ("jobs", "answers", "judgments", "judging", "from – to")]
+
+
+def tell_plan(
+    sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoint], console: Console, absent: str = ""
+) -> int:
+    """Show what a start of the sweep would do; 0. ``absent`` is told where servers would be started.
+
+    Raises
+    ------
+    UsageError
+        a task cannot be prepared.
+    """
+    table = JobTable(sweep.out, job_plan(sweep))
+    table.read()
+    for sentence in done_otherwise(table, checkpoints):
+        warn(streams.messages(), sentence)
+    with Terminal(streams.messages()) as terminal:
+        estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
+    if absent and estimate.workers:
+        warn(streams.messages(), absent)
+    steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
+    say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    rows = [
+        NameRow(task, (f"{one.jobs:,}", f"{one.answers:,}", calls(one.judgments), *_money(one.cost_usd)))
+        for task, one in estimate.tasks.items()
+    ]
+    if rows:
+        print_table(console, "", "task", _PLAN_COLUMNS, rows)
+    _tell_judging(sweep, estimate, console)
+    return 0
+
+
+def _owed(estimate: SweepEstimate) -> str:
+    if not estimate.checkpoints:
+        return "nothing owed"
+    servers = f", {numbered(estimate.workers, 'server start')}" if estimate.workers else ""
+    return f"{estimate.checkpoints:,} with something owed{servers}"
+
+
+def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:
+    judge = sweep.evaluation.judge
+    line = estimate.judge
+    if judge is None or line is None:
+        return
+    taken = f"{tokens(line.input_tokens)} tokens in, {tokens(line.output_tokens)} out"
+    if line.cost_usd is None:
+        say(console, f"Judging by {judge.model}: {taken}; its price is not known.")
+        return
+    cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+    say(console, f"Judging by {judge.model}: {taken}, {cost}.")
+    if estimate.prices:
+        say(console, f"Prices: {sources_told(estimate.prices)}.", "dim")
+
+
+def _money(cost: Span | None) -> tuple[str, str]:
+    return ("", "") if cost is None else (dollars(cost.central), ends(cost))

@@ -1,0 +1,193 @@
+"""What a comparison says against itself: kin judges, cut-off and empty answers, tasks that one lacks; and
+that what concerns several is said once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.written_output import output, verdicts
+from written_run import Run
+
+from coeval import compare as compared
+from coeval.analysis.comparison.comparison_report import shown_difference
+
+HIGH, LOW = {"plot": "High"}, {"plot": "Low"}
+
+
+def judged(folder: Path, score: Callable[[int, str, str], str], judges: tuple[str, ...]) -> Run:
+    """Twelve items, two students and each judge."""
+    run = Run(folder)
+    for n in range(1, 13):
+        for student in ("gpt-4o-mini", "claude-haiku"):
+            run.datapoint(n)
+            run.response(n, student)
+            for judge in judges:
+                run.evaluation(n, student, judge, {"plot": score(n, student, judge)})
+    return run
+
+
+def kind_to_its_family(n: int, student: str, judge: str) -> str:
+    if judge.startswith("gpt"):
+        return "High" if student.startswith("gpt") else "Low"
+    return "High" if n % 3 else "Medium" if student.startswith("gpt") else "Low"
+
+
+def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(tmp_path: Path) -> None:
+    """The difference is that of a run whose only judges are the others."""
+    run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "mistral-large", "qwen-max"))
+    report = compared(tmp_path)
+    assert report.comparisons[0].mean_b > report.comparisons[0].mean_a
+    run.evaluations("gpt-4o").unlink()
+    [others] = [shown_difference(one) for one in compared(tmp_path).comparisons]
+    assert report.doubts == (
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores gpt-4o-mini − "
+        f"claude-haiku is {others} points on haiku.",
+    )
+    assert "1 of the 3 judges" in report._repr_html_()
+
+
+def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
+    """One rule in compare and analyze: a judge who is kin to the other one is no fair judge of a lead."""
+    run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "claude-opus", "mistral-large"))
+    [doubt] = compared(tmp_path).doubts
+    for judge in ("gpt-4o", "claude-opus"):
+        run.evaluations(judge).unlink()
+    [neither] = [shown_difference(one) for one in compared(tmp_path).comparisons]
+    assert doubt == (
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and "
+        f"gpt-4o, gpt-4o-mini − claude-haiku is {neither} points on haiku."
+    )
+
+
+def test_where_all_judges_are_family_nobody_can_tell(tmp_path: Path) -> None:
+    judged(tmp_path, kind_to_its_family, ("gpt-4o",))
+    assert compared(tmp_path).doubts == (
+        "The only judge, gpt-4o, is of gpt-4o-mini's family: whether it favours it cannot be tested here; "
+        "add a judge of another family.",
+    )
+
+
+def test_a_judge_who_is_family_to_the_other_or_to_both_is_no_doubt(tmp_path: Path) -> None:
+    def unkind(n: int, student: str, judge: str) -> str:
+        return "High" if student.startswith("claude") else "Low"
+
+    judged(tmp_path / "other", unkind, ("gpt-4o", "mistral-large"))
+    assert compared(tmp_path / "other").doubts == ()
+    for name, level in (("one", HIGH), ("two", LOW)):
+        run = Run(tmp_path / name)
+        for n in range(1, 9):
+            run.judged(n, "gpt-4o-mini", "gpt-4o", level)
+    assert compared(tmp_path / "one", tmp_path / "two").doubts == ()
+
+
+def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for n in range(1, 9):
+        for student, scores in (("a", HIGH), ("b", LOW), ("c", LOW)):
+            run.datapoint(n)
+            run.response(n, student)
+            run.evaluation(n, student, "a", scores)
+            run.evaluation(n, student, "z", {"plot": "Medium"})
+    [doubt] = compared(tmp_path).doubts
+    assert doubt.startswith(
+        "a, 1 of the 2 judges, judges its own answers: without its scores a − b is 0.0 ± "
+    )
+    assert " points on haiku, a − c is 0.0 ± " in doubt
+
+
+def test_comparing_labels_is_not_judging(tmp_path: Path) -> None:
+    run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "mistral-large"))
+    for n in range(1, 13):
+        for student in ("gpt-4o-mini", "claude-haiku"):
+            found = {"form": {"expected": "strict", "predicted": "strict", "match": True}}
+            run.evaluation(n, student, "exact_match", {}, label_scores=found)
+    [doubt] = compared(tmp_path).doubts
+    assert doubt.startswith("gpt-4o, 1 of the 2 judges, ")
+    run.evaluations("exact_match").unlink()
+    for n in range(1, 13):
+        run.evaluation(n, "claude-haiku", "exact_match", {}, label_scores=found)
+    assert not any("exact_match" in note for note in compared(tmp_path).notes)
+
+
+def test_cut_off_and_empty_answers_are_counted_on_each_side(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for n in range(1, 11):
+        for student in ("ann", "ben"):
+            bad: dict[str, Any] = {"truncated": True, "response": "" if n == 1 else "half"} if n < 4 else {}
+            run.datapoint(n)
+            run.response(n, student, **(bad if student == "ben" else {}))
+            run.evaluation(n, student, "j", LOW if bad and student == "ben" else HIGH)
+    assert compared(tmp_path).doubts == (
+        "Cut off at max_tokens: 3 of 10 answers of ben, 0 of 10 answers of ann; part of the difference may "
+        "come from that. Raise max_tokens before trusting it.",
+        "Empty, and counted like all others: 1 of 10 answers of ben, 0 of 10 answers of ann (of all these, "
+        "cut off: 1); part of the difference may come from that.",
+    )
+
+
+def test_outputs_tell_of_empty_answers_too(tmp_path: Path) -> None:
+    a = output(tmp_path / "a", "base", verdicts([1, 0] * 5))
+    b = output(tmp_path / "b", "tuned", verdicts([0, 1] * 5))
+    responses = b / "ifeval" / "responses.jsonl"
+    responses.write_text(responses.read_text().replace('"text"', '" "', 2))
+    [doubt] = compared(a, b).doubts
+    assert doubt.startswith(
+        "Empty, and counted like all others: 2 of 10 answers of tuned, 0 of 10 answers of base;"
+    )
+
+
+def test_who_has_some_tasks_only_is_told_once(tmp_path: Path) -> None:
+    for task in ("haiku", "saga", "verse"):
+        run = Run(tmp_path, task=task)
+        for n in range(1, 7):
+            for student in ("ann", "ben", "cleo"):
+                if student == "ann" or task == "haiku" or (student, task) == ("ben", "verse"):
+                    run.judged(n, student, "j", HIGH if n % 2 else LOW)
+                else:
+                    run.datapoint(n)
+    assert compared(tmp_path).doubts == (
+        "Without a score in some task that others have: ben (saga), cleo (saga, verse); such a task is in "
+        "no difference of theirs, and overall is over the others.",
+    )
+
+
+def test_judges_of_some_students_only_are_told_once_for_all(tmp_path: Path) -> None:
+    """In two tasks alike: j judges all, k and l the first two of three students."""
+    for task in ("haiku", "saga"):
+        run = Run(tmp_path, task=task)
+        for n in range(1, 7):
+            for student in ("ann", "ben", "cleo"):
+                run.judged(n, student, "j", HIGH if n % 2 else LOW)
+                for judge in ("k", "l") if student != "cleo" else ():
+                    run.evaluation(n, student, judge, HIGH)
+    assert compared(tmp_path).notes == (
+        "haiku, saga: k, l judged ann, ben but not cleo, so they are left out where compared with cleo",
+    )
+
+
+@pytest.mark.parametrize("students", [("ann",), ("ann", "ben", "cleo")])
+def test_folders_with_no_judge_in_common_are_told_once(students: tuple[str, ...], tmp_path: Path) -> None:
+    for name, judge in (("one", "strict"), ("two", "mild")):
+        for task in ("haiku", "saga"):
+            run = Run(tmp_path / name, task=task)
+            for n in range(1, 7):
+                for student in students:
+                    run.judged(n, student, judge, HIGH if n % 2 else LOW)
+    assert compared(tmp_path / "one", tmp_path / "two").notes == (
+        "haiku, saga: strict judged one, mild judged two, and nobody both: the difference is also one of "
+        "judges",
+    )
+
+
+def test_students_with_a_judge_each_are_told_once(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for n in range(1, 7):
+        for student, judge in (("ann", "j"), ("ben", "k"), ("cleo", "l")):
+            run.judged(n, student, judge, HIGH if n % 2 else LOW)
+    assert compared(tmp_path).notes == (
+        "haiku: j judged ann, k judged ben, l judged cleo, and nobody any two of these: the difference is "
+        "also one of judges",
+    )
