@@ -99,7 +99,7 @@ def test_an_account_is_looked_for_in_one_key_file_after_the_other(places: Places
         ("openai", "team-c", "the account `team-c` is not in {path}; did you mean `team-b`?"),
         ("openai", "else", "known are: azure.eu, team-b."),
         ("groq", "team-b", "the account `team-b` is one of the interface `openai`, not of `groq`"),
-        ("openai", SECRET, "the account that the model names does not stand"),
+        ("openai", SECRET, "the account that the model names is not in"),
     ],
 )
 def test_an_account_that_is_not_there_is_told(
