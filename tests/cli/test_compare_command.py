@@ -351,7 +351,7 @@ async def test_what_is_said_of_checkpoints_is_what_was_planted(tmp_path: Path, c
         return found
 
     equal, tuned, strong = (headline(name) for name in ("again", "tuned", "strong"))
-    assert "cannot be told apart" in equal["sentence"]
+    assert "are statistically tied" in equal["sentence"]
     assert equal["ci95"][0] < 0 < equal["ci95"][1]
     per_skill = strong["difference"] / 0.2
     assert tuned["ci95"][0] < 0.03 * per_skill < tuned["ci95"][1], "where a step of 0.03 is to lie"

@@ -145,7 +145,7 @@ class SweepBoard:
             answers, judgments = numbered(self.unanswered, "answer"), numbered(self.unscored, "judgment")
             found.append(f"missing: {answers}, {judgments}; the same command again asks for them")
         if self.failed:
-            found.append(f"{numbered(self.failed, 'job')} failed; the same command again tries them anew")
+            found.append(f"{numbered(self.failed, 'job')} failed; the same command retries them")
         return tuple(found)
 
     def counts(self) -> str:

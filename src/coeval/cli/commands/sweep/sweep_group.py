@@ -45,7 +45,7 @@ def aggregate(
         str | None,
         typer.Option(
             metavar="ifeval=8,…",
-            help="How many samples there are to be: what lacks is told, and runs beyond it do not count.",
+            help="Number of samples expected: missing ones are reported, and runs beyond it do not count.",
         ),
     ] = None,
     name_pattern: Annotated[
@@ -243,7 +243,7 @@ def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
         if not (name and sign and folder):
             raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
         if name in found:
-            raise UsageError(f"{flag} {text}: the name {name} stands for {found[name]} already")
+            raise UsageError(f"{flag} {text}: the name {name} already refers to {found[name]}")
         if not Path(folder).is_dir():
             raise UsageError(f"{flag} {text}: there is no folder {folder}")
         found[name] = Path(folder)
