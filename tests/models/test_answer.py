@@ -85,7 +85,7 @@ def read(*pieces: bytes) -> tuple[HttpReply, bool]:
     done = [answer.feed(piece) for piece in pieces]
     assert not any(done[:-1])
     assert done[-1] or answer.ends_here()
-    return answer.reply(), answer.keep_alive
+    return HttpReply.read(answer.status, answer.headers, answer.body), answer.keep_alive
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:

@@ -28,7 +28,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat, encode
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat
 from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
@@ -86,7 +86,7 @@ async def complete(server: Server, request: Request, spec: ModelSpec = SPEC) -> 
 def sent(request: Request, interface: str = "openai", **spec: Any) -> dict[str, Any]:
     """The body that a host of this interface is sent."""
     fields = {"name": "m", "interface": interface, "model": "some-model"} | spec
-    body: dict[str, Any] = json.loads(encode(request, ModelSpec(**fields), HOSTS[interface]))
+    body: dict[str, Any] = json.loads(OPENAI_CHAT.encode(request, ModelSpec(**fields), HOSTS[interface]))
     return body
 
 

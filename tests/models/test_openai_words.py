@@ -12,7 +12,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.dialect import FieldRejected
-from coeval.models.dialects.openai_chat import encode
+from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.dialects.openai_words import Memo
 
 HELLO = (Message("system", "Be brief."), Message("user", "Say hello, as JSON."))
@@ -26,7 +26,7 @@ def sent(
     """The body, less what every request has."""
     request = Request(messages=HELLO, sampling=SamplingParameters.of(sampling), **fields)
     spec = ModelSpec(name="m", interface=interface, model=model)
-    body: dict[str, Any] = json.loads(encode(request, spec, HOSTS[interface]))
+    body: dict[str, Any] = json.loads(OPENAI_CHAT.encode(request, spec, HOSTS[interface]))
     assert body.pop("model") == model
     return body
 
@@ -101,7 +101,7 @@ def test_an_effort_and_a_budget_at_once_are_refused_where_the_host_takes_one() -
 def test_behind_an_address_of_the_users_own_openais_limits_are_not_those_of_the_server() -> None:
     request = Request(messages=HELLO, sampling=SamplingParameters.of({"top_k": 5, "stop": list("abcde")}))
     spec = ModelSpec(name="m", interface="openai", model="some-model", base_url="http://localhost:1/v1")
-    body = json.loads(encode(request, spec, HOSTS["openai"]))
+    body = json.loads(OPENAI_CHAT.encode(request, spec, HOSTS["openai"]))
     assert (body["top_k"], body["stop"]) == (5, list("abcde"))
 
 
@@ -195,7 +195,7 @@ def test_the_system_prompt_is_said_by_whom_the_model_listens_to(
 def test_a_system_prompt_without_a_user_after_it_becomes_a_turn() -> None:
     messages = (Message("system", "Be brief."), Message("assistant", "Yes?"))
     spec = ModelSpec(name="m", interface="vllm", model="google/gemma-2-9b-it")
-    body = json.loads(encode(Request(messages=messages), spec, HOSTS["vllm"]))
+    body = json.loads(OPENAI_CHAT.encode(Request(messages=messages), spec, HOSTS["vllm"]))
     assert [message["role"] for message in body["messages"]] == ["user", "assistant"]
 
 
@@ -228,11 +228,11 @@ def test_a_deployment_is_asked_as_the_model_that_it_is() -> None:
     """Its name tells nothing; the first request goes as that model takes it."""
     request = Request(messages=HELLO, sampling=SamplingParameters.of({"max_tokens": 7}))
     spec = ModelSpec(name="m", interface="azure_openai", model="our-judge", base_model="o3-mini")
-    body = json.loads(encode(request, spec, HOSTS["azure_openai"]))
+    body = json.loads(OPENAI_CHAT.encode(request, spec, HOSTS["azure_openai"]))
     assert (body["model"], body["max_completion_tokens"]) == ("our-judge", 7)
     assert body["messages"][0]["role"] == "developer"
     with pytest.raises(FieldRejected, match="o3-mini takes no temperature"):
-        encode(
+        OPENAI_CHAT.encode(
             Request(messages=HELLO, sampling=SamplingParameters.of({"temperature": 0})),
             spec,
             HOSTS["azure_openai"],

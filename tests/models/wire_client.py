@@ -11,8 +11,7 @@ from raw_server import Script, reply
 from yarl import URL
 
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.pool import RequestRoute
-from coeval.models.transport.wire import Wire
+from coeval.models.transport.pool import RequestRoute, Wire
 
 OK = reply(200, b"fine")
 LONG_S = 20.0

@@ -64,7 +64,8 @@ class CallId(NamedTuple):
 
     def seed(self, run_seed: int) -> int:
         """Seed of the request: 31 bits, a pure function of the run's seed and this id."""
-        return _derived(sample_seed(run_seed, self.sample), self.key, self.attempt)
+        seed = sample_seed(run_seed, self.sample) if self.sample else run_seed
+        return _derived(seed, self.key, self.attempt)
 
     @property
     def custom_id(self) -> str:

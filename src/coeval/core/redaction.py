@@ -301,11 +301,8 @@ class Redactor:
             "|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short) or r"(?!)"
         )
         self._traces = Traces(self._strong)
-
-    @property
-    def knows_any(self) -> bool:
-        """Whether there is any secret to redact in answers."""
-        return bool(self._strong)
+        # Whether there is any secret to redact in answers.
+        self.knows_any = bool(self._strong)
 
     def answer(self, text: str) -> str:
         """Redact an answer: secrets in any spelling, and parts of them at a cut.

@@ -174,10 +174,6 @@ class ModelWork(ABC, Generic[KeptT]):
     def calls(self) -> int:
         return self.tally.calls
 
-    @property
-    def purpose(self) -> Purpose:
-        return _PURPOSE[self.role_model.role]
-
     @abstractmethod
     def question(self, attempt: int, /) -> Request:
         """Make the messages of the request, without the role's own; ``attempt`` counts from 0 over all
@@ -222,12 +218,13 @@ class ModelWork(ABC, Generic[KeptT]):
     ) -> Coroutine[Any, Any, ValueT]:
         """Ask the role's model as `engine.work.ask` does; ``key`` names the record, or a part of it."""
 
+        role_model = self.role_model
+
         def make(again: int) -> Request:
             attempt = self.tried + again
-            return self.role_model.request(question(attempt), self.purpose, key, attempt)
+            return role_model.request(question(attempt), _PURPOSE[role_model.role], key, attempt)
 
-        model = self.asking.models[self.role_model.name]
-        return ask(model, make, read, retries=self.asking.retries, tally=tally)
+        return ask(self.asking.models[role_model.name], make, read, retries=self.asking.retries, tally=tally)
 
 
 def reason(error: Exception) -> Failure:

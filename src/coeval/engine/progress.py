@@ -84,12 +84,8 @@ class PhaseCount:
 
     def mark(self, now: float) -> None:
         """Record the phase's progress; called once a second from ``next_mark`` on."""
-        self._marks.append((now, self._made))
+        self._marks.append((now, self.done + self.failed.total()))
         self.next_mark = now + 1.0
-
-    @property
-    def _made(self) -> int:
-        return self.done + self.failed.total()
 
     def remaining_s(self, now: float) -> float | None:
         """Estimate the seconds left at the pace of the last minute; None without a pace or remaining work."""
@@ -97,7 +93,7 @@ class PhaseCount:
         if left <= 0 or not self._marks:
             return None
         since, before = self._marks[0]
-        made = self._made - before
+        made = self.done + self.failed.total() - before
         if made < LEAST_MADE or now - since < 1.0:
             return None
         return left * (now - since) / made

@@ -171,7 +171,7 @@ class Session:
         follow: Callable[[Work, Kept], Iterable[Work]],
     ) -> AsyncIterator[Done]:
         """Run works and what follows from them; record, count and report each outcome."""
-        flow: Flow = Flow(keep, follow, begin=self._begin)
+        flow: Flow = Flow(keep, follow, begin=self.board.begun)
         usage = asyncio.create_task(self._write_usage())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
         try:
@@ -243,9 +243,6 @@ class Session:
             if not len(self._short) or _identity(work) not in self._short:
                 yield work
 
-    def _begin(self, work: Work) -> None:
-        self.board.begun(work.phase)
-
     async def _write_usage(self) -> None:
         """Let ``usage.json`` follow the counts of models without a ceiling, should one be set later."""
         while True:
@@ -264,7 +261,7 @@ class Session:
         work, record = done.work, done.record
         if self.batches is not None:
             self._count_down(work, self.batches)
-        if done.pending:
+        if record is None and done.gap is None:  # it waits for a batch job
             self.board.waits(work.phase)
             return
         if done.gap is not None or record is None:

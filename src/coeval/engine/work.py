@@ -71,10 +71,6 @@ class Tally:
         self.usage: Usage | None = None
         self.last: Completion | None = None
 
-    def count(self, completion: Completion) -> None:
-        self.last = completion
-        self.spend(completion.usage)
-
     def spend(self, usage: Usage) -> None:
         self.usage = usage if self.usage is None else self.usage + usage
 
@@ -113,8 +109,18 @@ async def ask(
         tally.calls += 1
         try:
             completion = await model.complete(request)
-            tally.count(completion)
-            return _parsed(parse, completion, request)
+            tally.last = completion
+            tally.spend(completion.usage)
+            try:
+                return parse(completion)
+            except (EmptyReply, Unparsable) as error:
+                # An answer that was cut off fails by that name, whatever it lacks; not where a single token
+                # was asked for, with its log-probabilities.
+                if not completion.truncated or request.top_logprobs is not None:
+                    raise
+                raise CutOff(
+                    f"the answer was cut off at max_tokens, so that {error}", raw=error.raw
+                ) from error
         except AskError as error:
             advised = not isinstance(error, ModelError) or error.retry_advised
             if isinstance(error, ModelError) and error.usage is not None:
@@ -122,17 +128,6 @@ async def ask(
             if attempt == retries or not error.retryable or not advised:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")
-
-
-def _parsed(parse: Callable[[Completion], ValueT], completion: Completion, request: Request) -> ValueT:
-    """What ``parse`` makes of an answer. One that was cut off fails by that name, whatever it lacks; not
-    where a single token was asked for, with its log-probabilities."""
-    try:
-        return parse(completion)
-    except (EmptyReply, Unparsable) as error:
-        if not completion.truncated or request.top_logprobs is not None:
-            raise
-        raise CutOff(f"the answer was cut off at max_tokens, so that {error}", raw=error.raw) from error
 
 
 # --- Flow of work items in bounded memory
@@ -171,7 +166,7 @@ class Flow:
         keep: Callable[[Work, Kept], None],
         follow: Callable[[Work, Kept], Iterable[Work]],
         *,
-        begin: Callable[[Work], None] | None = None,
+        begin: Callable[[str], None] | None = None,
         room: int = ROOM,
     ) -> None:
         self._keep = keep
@@ -236,7 +231,7 @@ class Flow:
     def _start(self, work: Work) -> None:
         self._weight += work.weight
         if self._begin is not None:
-            self._begin(work)
+            self._begin(work.phase)
         task = asyncio.get_running_loop().create_task(self._one(work))
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -105,10 +105,11 @@ class HostedModel(Model):
             return await self._ask(request)
 
     async def _ask(self, request: Request) -> Completion:
-        schema = request.schema
-        sent, structured, dropped = self._as_taken(request)
-        call = self._call_of(request)
-        host = self._host
+        schema, host = request.schema, self._host
+        structured = schema is not None and schema.name not in self._rejected
+        sent, dropped = self._without_unknown(request) if self._unknown else (request, ())
+        call = self._calls.get(request.rank) if request.purpose != "probe" else self._probe
+        call = call or self._new_call(request)
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._send(sent, body, call)
@@ -163,15 +164,6 @@ class HostedModel(Model):
         finally:
             reservation.close()
 
-    def _as_taken(self, request: Request) -> tuple[Request, bool, tuple[str, ...]]:
-        """The request without what the host refused, whether its schema is sent, and the parameters that are
-        not."""
-        structured = request.schema is not None and request.schema.name not in self._rejected
-        if not self._unknown:
-            return request, structured, ()
-        sent, dropped = self._without_unknown(request)
-        return sent, structured, dropped
-
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the host refused and nobody asked for; the parameters among it."""
         dropped = self._unknown.intersection(request.droppable, request.sampling.named())
@@ -194,20 +186,10 @@ class HostedModel(Model):
             return bool(sent.labels)
         return field in sent.sampling.named() and field in sent.droppable
 
-    def _call_of(self, request: Request) -> Call[Completion]:
-        """One is made for all requests of a rank; probes have one of their own, which waits less long."""
-        if request.purpose == "probe":
-            if self._probe is None:
-                timeout_s = min(PROBE_TIMEOUT_S, self._spec.timeout_s)
-                self._probe = replace(self._call(request.rank), timeout_s=timeout_s, probe=True)
-            return self._probe
-        call = self._calls.get(request.rank)
-        if call is None:
-            self._calls[request.rank] = call = self._call(request.rank)
-        return call
-
-    def _call(self, rank: int) -> Call[Completion]:
-        return Call(
+    def _new_call(self, request: Request) -> Call[Completion]:
+        """Make the one for all requests of a rank; probes have one of their own, which waits less long."""
+        rank = request.rank
+        call = Call(
             decode=partial(self._decode, self._admission.settle),
             explain=self._explain,
             timeout_s=self._spec.timeout_s,
@@ -219,11 +201,18 @@ class HostedModel(Model):
             refusal=self._admission.refusal,
             lane=self._endpoint.lane(self._spec.model),
         )
+        if request.purpose == "probe":
+            self._probe = replace(call, timeout_s=min(PROBE_TIMEOUT_S, call.timeout_s), probe=True)
+            return self._probe
+        self._calls[rank] = call
+        return call
 
     def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
         """The answer in a body, booked as it comes: one that fails has been paid for as well."""
         try:
-            completion = counted(self._dialect.decode(body, redactor))
+            completion = self._dialect.decode(body, redactor)
+            if not completion.usage.output_tokens:
+                completion = counted(completion)
         except ModelError as error:
             if error.usage is not None:
                 error.usage = settle(error.usage)

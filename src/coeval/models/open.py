@@ -82,7 +82,7 @@ class Models(Mapping[str, Model]):
         self._specs = _asked(specs)
         self._keys = keys
         self._ledger = ledger
-        self._models: dict[str, Model] = {}
+        self.by_name: dict[str, Model] = {}
         self._in_process: list[InProcess] = []
         self._closing = AsyncExitStack()
         self._batches = batches
@@ -101,7 +101,7 @@ class Models(Mapping[str, Model]):
                     model = self._open_simulated(spec)
                 else:
                     model = self._open_hosted(address, endpoints[address.key], lists.get(address.key), opened)
-                self._models[spec.name] = model
+                self.by_name[spec.name] = model
             if self._batches is not None:
                 opened.push_async_callback(self._batches.aclose)
                 self._batches.take_up()
@@ -114,13 +114,13 @@ class Models(Mapping[str, Model]):
         await self._closing.aclose()
 
     def __getitem__(self, name: str) -> Model:
-        return self._models[name]
+        return self.by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._models)
+        return iter(self.by_name)
 
     def __len__(self) -> int:
-        return len(self._models)
+        return len(self.by_name)
 
     def drain(self) -> None:
         """From now on nothing new is asked: who waits for a slot or for money, or asks a host later, gets

@@ -177,11 +177,11 @@ class RunFlow:
         recorded = self._recorded
         match record, work:
             case Datapoint(), ItemWork():
-                was = made_from(recorded.items, record.id)
+                was = made_from(recorded.items, record.id) if self.builds_on_records else MadeFrom.LOST
                 prepare = partial(prepared_item, record, work.sample.nuance)
                 return _Origin(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
-                was = made_from(recorded.responses, record.id)
+                was = made_from(recorded.responses, record.id) if self.builds_on_records else MadeFrom.LOST
                 origin = _Origin(recorded, was, work.setup, lambda: work.prepared)
                 origin.judged(record.id, record)
                 return origin
@@ -209,7 +209,7 @@ class RunFlow:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = tried_before(recorded.responses, key)
+                tried = tried_before(recorded.responses, key) if self.builds_on_records else 0
                 yield ResponseWork(self._asking, setup, maker, key, origin.item, tried)
                 continue
             judged = origin.judged(parent_id(key))
@@ -219,7 +219,7 @@ class RunFlow:
             if node.entry is not None and self._plan.completes(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
                 judged = Judged(setup, judged.prepared, judged.response, earlier)
-            tried = tried_before(recorded.evaluations, key)
+            tried = tried_before(recorded.evaluations, key) if self.builds_on_records else 0
             yield EvaluationWork(self._asking, judged, maker, key, node.status.factors, tried)
 
     def _standing_item(self, key: str) -> PreparedItem:

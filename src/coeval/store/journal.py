@@ -70,8 +70,7 @@ class Journal:
             raise self._failure
         file = self._files.pop(path, None) or self._open(path)
         self._files[path] = file  # most recently used last
-        file.append(record)
-        if file.unsynced >= SYNC_RECORDS:
+        if file.append(record) >= SYNC_RECORDS:
             self._due.set()
 
     def _open(self, path: Path) -> Appender:

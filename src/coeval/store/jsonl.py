@@ -319,8 +319,9 @@ class Appender:
         except OSError as error:
             raise store_error("open", path, error) from error
 
-    def append(self, record: msgspec.Struct) -> None:
-        """Append one record as a line; on failure cut the file back and raise StoreError."""
+    def append(self, record: msgspec.Struct) -> int:
+        """Append one record as a line; return how many are not synced. On failure cut the file back and raise
+        StoreError."""
         if self._torn is not None:
             raise self._torn
         line = _ENCODER.encode(record) + b"\n"
@@ -336,6 +337,7 @@ class Appender:
             raise refusal from error
         self._size += written
         self._appended += 1
+        return self._appended - self._synced
 
     def _cut_back(self, refusal: StoreError) -> None:
         """Take a part of a line off again; where that fails too, nothing may be appended to it."""

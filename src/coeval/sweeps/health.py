@@ -19,8 +19,7 @@ from coeval.core.plain import plain
 from coeval.core.text import listed
 from coeval.models.transport.body import WireError
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.pool import RequestRoute
-from coeval.models.transport.wire import Wire
+from coeval.models.transport.pool import RequestRoute, Wire
 from coeval.sweeps.guard import processes
 from coeval.sweeps.server_process import ServerProcess
 

@@ -125,7 +125,8 @@ class BatchedModel(HostedModel):
         renamed = self._plain_host.with_other_limit(self._spec.model)
         self._host = renamed if refusals.limit_renamed else self._plain_host
         try:
-            sent, structured, dropped = self._as_taken(request)
+            sent, dropped = self._without_unknown(request)
+            structured = request.schema is not None and request.schema.name not in self._rejected
             body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
         except ModelError:
             return None  # no such body could be made

@@ -258,7 +258,7 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
         usage=usage,
         finish_reason=finish,
         reasoning=reasoning,
-        logprobs=_logprobs(choice.logprobs),
+        logprobs=_logprobs(choice.logprobs) if choice.logprobs is not None else (),
         truncated=unclosed or finish == "length",
         refusal=refusal,
     )
@@ -350,8 +350,8 @@ def _thought(thinking: list[_Part] | str | None) -> str:
     return thinking or ""
 
 
-def _logprobs(given: _Logprobs | None) -> tuple[TokenLogprob, ...]:
-    if given is None or not given.content:
+def _logprobs(given: _Logprobs) -> tuple[TokenLogprob, ...]:
+    if not given.content:
         return ()
     # Two byte sequences can read as one token: the likelier, which comes first, is kept.
     return tuple(

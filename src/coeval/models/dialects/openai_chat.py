@@ -154,7 +154,24 @@ class OpenAIChat(Dialect):
         return "/chat/completions"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        return encode(request, spec, host, structured=structured)
+        """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+        What the provider has besides, and then ``extra_body``, are laid over what is ours.
+        """
+        traits = traits_at(host.name, spec.known_as)
+        body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
+        if traits.system != "system":
+            body["messages"] = said_by(request.messages, traits.system)
+        draw(body, request, spec, host, traits)
+        if structured and spec.structured_output and request.schema is not None:
+            response_format = _response_format(request, request.schema, host, traits)
+            if response_format is not None:
+                body["response_format"] = response_format
+        if request.labels and host.takes_labels:
+            body[METADATA] = {LABELS_KEY: msgspec.json.encode(request.labels).decode()}
+        body.update(request.sampling.rest)
+        body.update(spec.extra_body)
+        return msgspec.json.encode(body)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         return decode(body, redactor, charged=self._charged)
@@ -166,27 +183,6 @@ class OpenAIChat(Dialect):
 
 OPENAI_CHAT = OpenAIChat()
 OPENROUTER_CHAT = OpenAIChat(charged=True)
-
-
-def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-    """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-    What the provider has besides, and then ``extra_body``, are laid over what is ours.
-    """
-    traits = traits_at(host.name, spec.known_as)
-    body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
-    if traits.system != "system":
-        body["messages"] = said_by(request.messages, traits.system)
-    draw(body, request, spec, host, traits)
-    if structured and spec.structured_output and request.schema is not None:
-        response_format = _response_format(request, request.schema, host, traits)
-        if response_format is not None:
-            body["response_format"] = response_format
-    if request.labels and host.takes_labels:
-        body[METADATA] = {LABELS_KEY: msgspec.json.encode(request.labels).decode()}
-    body.update(request.sampling.rest)
-    body.update(spec.extra_body)
-    return msgspec.json.encode(body)
 
 
 def _response_format(

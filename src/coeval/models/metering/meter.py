@@ -198,7 +198,8 @@ class Meter:
         cost = usage.cost_usd
         if told is not None and cost is not None:
             row.priced_by = _HOSTS_WORD
-        self._doubt_bill(usage, most_usd, self._terms.price)
+        if cost is not None and (told is not None or most_usd):
+            self._doubt_bill(usage, most_usd, self._terms.price)
         row.input_tokens += usage.input_tokens
         row.output_tokens += usage.output_tokens
         if cost is None:

@@ -21,6 +21,10 @@ REFUSALS_TO_STOP = 3
 DENIALS_TO_STOP = 20
 
 
+def _unpriced(usage: Usage) -> Usage:
+    return usage
+
+
 class Admission:
     """A model's right to be asked: as far as its ceiling goes, until all its first requests are refused, or
     its key is in the end.
@@ -35,6 +39,8 @@ class Admission:
         self._refusals = 0
         self._denials = 0
         self._reason: str | None = None
+        # Books what an answer took, as soon as it is there; the same with its price, where that is known.
+        self.settle: Callable[[Usage], Usage] = _unpriced if meter is None else meter.settle
 
     def permit(self) -> None:
         """Called before each request sent; raises ModelStopped, or what the meter raises."""
@@ -97,10 +103,6 @@ class Admission:
 
     def refusal_at(self, reservation: Reservation) -> Gap | None:
         return self.refusal() or reservation.refusal()
-
-    def settle(self, usage: Usage) -> Usage:
-        """Book what an answer took, as soon as it is there; the same with its price, where that is known."""
-        return usage if self._meter is None else self._meter.settle(usage)
 
     def settled(self, completion: Completion) -> Completion:
         """The answer, booked."""

@@ -73,7 +73,7 @@ class Limiter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._window = Window(ceiling, start)
-        self._gate = Gate(turn)
+        self.gate = Gate(turn)
         self._clock = clock
         self._host = Lane()  # of requests that name no lane of their own
         self._in_flight = self._waiting = 0
@@ -104,7 +104,7 @@ class Limiter:
         if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
             raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
         self._window.limit_to(ceiling, start)
-        self._gate.set_rates(requests_per_minute, tokens_per_minute)
+        self.gate.set_rates(requests_per_minute, tokens_per_minute)
 
     @property
     def limit(self) -> int:
@@ -140,7 +140,7 @@ class Limiter:
         if (
             not self._waiting
             and self._in_flight + 1 <= self._window.size
-            and (not self._gate.shut or self._passes(lane or self._host, refusal))
+            and (not self.gate.shut or self._passes(lane or self._host, refusal))
         ):
             self._in_flight += 1
             return
@@ -165,8 +165,8 @@ class Limiter:
             raise
 
     def release(self) -> None:
-        if self._gate.counts_tokens:
-            self._gate.ended(self._in_flight, self._clock())
+        if self.gate.counts_tokens:
+            self.gate.ended(self._in_flight, self._clock())
         self._in_flight -= 1
         if self._waiting:
             self._grant()
@@ -175,14 +175,14 @@ class Limiter:
         """An answer came; called before its slot is released."""
         now = self._clock()
         self._window.answered(rank, latency_s, self._in_flight, now)
-        if self._gate.counts_tokens:
-            self._gate.answered(tokens, self._in_flight, now)
+        if self.gate.counts_tokens:
+            self.gate.answered(tokens, self._in_flight, now)
 
     def refused(self, sent_at: float) -> None:
         """The host would not take a request sent at ``sent_at``, because it has too many."""
         now = self._clock()
-        if self._window.refused(sent_at, now, again=self._gate.spaced):
-            self._gate.refused(sent_at, now)
+        if self._window.refused(sent_at, now, again=self.gate.spaced):
+            self.gate.refused(sent_at, now)
 
     def timed_out(self, sent_at: float, *, alone: bool) -> None:
         """A request sent at ``sent_at`` was not answered in time; ``alone``: nor was any other, lately."""
@@ -191,16 +191,16 @@ class Limiter:
     def reopen(self) -> None:
         """What was refused says nothing more: the host is down for another reason than load."""
         self._window.reopen()
-        self._gate.forget_refusals()
+        self.gate.forget_refusals()
 
     def hold(self, seconds: float, lane: Lane | None = None) -> None:
         """Grant nothing (of a lane) for so long, at most ten minutes: the host named the time itself."""
         until = self._clock() + min(seconds, LONGEST_HOLD_S)
         if lane is None:
-            self._gate.hold(until)
+            self.gate.hold(until)
         else:
             lane.held_until = max(lane.held_until, until)
-            self._gate.look_until(until)
+            self.gate.look_until(until)
 
     def close(self, error: CoevalError) -> None:
         """From now on waiters and later acquires raise ``error``; slots taken may be released."""
@@ -232,17 +232,17 @@ class Limiter:
                 self._waiting -= 1
                 granted.set_exception(error)
                 continue
-            if self._gate.shut:
+            if self.gate.shut:
                 now = self._clock()
                 if lane.held_until > now:
                     self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
                     self._look_again_in(lane.held_until - now)
                     continue
-                wait_s = self._gate.wait_s(now, self._sendable())
+                wait_s = self.gate.wait_s(now, self._sendable())
                 if wait_s > 0:
                     self._look_again_in(wait_s)
                     return
-                self._gate.passed(now)
+                self.gate.passed(now)
             heapq.heappop(self._queue)
             self._waiting -= 1
             self._in_flight += 1
@@ -251,9 +251,9 @@ class Limiter:
     def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
         """Whether a request that nobody waits before goes through the gate at once."""
         now = self._clock()
-        if lane.held_until > now or refusal() is not None or self._gate.wait_s(now, 1) > 0:
+        if lane.held_until > now or refusal() is not None or self.gate.wait_s(now, 1) > 0:
             return False
-        self._gate.passed(now)
+        self.gate.passed(now)
         return True
 
     def _sendable(self) -> int:

@@ -176,16 +176,16 @@ class Window:
         "_raised",
         "_refused_at",
         "_round_at",
-        "_size",
         "_slowed",
         "_slowness",
         "_start",
         "_step",
+        "size",
     )
 
     def __init__(self, ceiling: int, start: int) -> None:
         self._ceiling = self._good = float(ceiling)
-        self._size = self._start = float(min(start, ceiling))
+        self.size = self._start = float(min(start, ceiling))  # its whole part may be in flight
         self._floor = 1.0
         self._raised = True  # since the last cut
         self._step = 1.0
@@ -204,41 +204,36 @@ class Window:
         self._ceiling = float(ceiling)
         self._start = float(min(start, ceiling))
         self._good = min(self._good, self._ceiling)
-        begun = max(self._size, self._start) if self._refused_at == float("-inf") else self._size
-        self._size = min(begun, self._ceiling)
-
-    @property
-    def size(self) -> float:
-        """Its whole part is how many may be in flight."""
-        return self._size
+        begun = max(self.size, self._start) if self._refused_at == float("-inf") else self.size
+        self.size = min(begun, self._ceiling)
 
     def answered(self, rank: int, latency_s: float, in_flight: int, now: float) -> None:
         """An answer came. A size that is not used, or at which answers take longer, is not raised."""
-        slow = self._slowness.after(rank, latency_s, self._size)
+        slow = self._slowness.after(rank, latency_s, self.size)
         known_s = latency_s if self._answer_s is None else self._answer_s
         self._answer_s = known_s + (latency_s - known_s) * _SMOOTHING
-        if in_flight * 2 < self._size:
+        if in_flight * 2 < self.size:
             self._slowness.abandon()
             return
         if slow or self._slowness.trying:
-            tried = self._slowness.half_tried(self._size, now)
-            self._size = tried.size
+            tried = self._slowness.half_tried(self.size, now)
+            self.size = tried.size
             if tried.gained:
                 self._slowed += 1
-                self._take_back(self._size, 2 ** min(self._slowed, _MOST_DOUBLINGS))
+                self._take_back(self.size, 2 ** min(self._slowed, _MOST_DOUBLINGS))
             elif tried.share is not None:
                 self._slowed = 0
             return
-        if self._size >= self._ceiling:
+        if self.size >= self._ceiling:
             return
         if now - latency_s <= self._refused_at:
             return  # it was sent before that refusal was known, and says nothing about the time after it
-        if self._size < self._good:
-            self._size = min(self._good, self._size + 1)
+        if self.size < self._good:
+            self.size = min(self._good, self.size + 1)
             self._raised = True
             return
         self._held_for += 1
-        if self._held_for >= self._patience * self._size:
+        if self._held_for >= self._patience * self.size:
             self._probe()
 
     def refused(self, sent_at: float, now: float, *, again: bool) -> bool:
@@ -253,14 +248,14 @@ class Window:
         self._refused_at = now
         self._step = 1.0
         self._slowness.abandon()
-        if self._size > self._good:
+        if self.size > self._good:
             self._take_back(self._good, min(2 * self._patience, 2**_MOST_DOUBLINGS))
-            self._begin_round(now, self._size)
+            self._begin_round(now, self.size)
             return False
         if self._is_round_over(now):
-            self._begin_round(now, self._size / 2)
+            self._begin_round(now, self.size / 2)
         if again:
-            self._size = self._floor
+            self.size = self._floor
             self._raised = False
         else:
             self._lower()
@@ -279,18 +274,18 @@ class Window:
         self._slowness.abandon()
         self._raised = False
         if alone:
-            self._size = max(min(self._size, self._start, _FEW), self._size / 2)
+            self.size = max(min(self.size, self._start, _FEW), self.size / 2)
         else:
-            self._good = self._size = max(1.0, self._size / 2)
-        self._begin_round(now, self._size)
+            self._good = self.size = max(1.0, self.size / 2)
+        self._begin_round(now, self.size)
 
     def reopen(self) -> None:
         """Be at least as large as in the beginning."""
-        self._size = max(self._size, self._start)
+        self.size = max(self.size, self._start)
 
     def _take_back(self, good: float, patience: int) -> None:
         """A larger size was too much; the next probe waits for so many round trips."""
-        self._size = self._good = good
+        self.size = self._good = good
         self._step = 1.0
         self._patience = patience
         self._held_for = 0
@@ -308,17 +303,17 @@ class Window:
 
     def _lower(self) -> None:
         """One fewer, as far as this round allows."""
-        self._size = max(self._floor, self._size - 1)
+        self.size = max(self._floor, self.size - 1)
         if self._raised:
-            self._good = self._size
+            self._good = self.size
             self._patience = 1
 
     def _probe(self) -> None:
         """The size has been good for as long as patience asks: try a larger one."""
-        if self._size > self._good:
-            self._good = self._size
+        if self.size > self._good:
+            self._good = self.size
             self._step *= 2
             self._patience = 1
         self._held_for = 0
-        self._size = min(self._ceiling, self._size + self._step)
+        self.size = min(self._ceiling, self.size + self._step)
         self._raised = True

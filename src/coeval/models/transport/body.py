@@ -99,6 +99,8 @@ class Body:
             raise self._too_large("a body of")
         if self._codings:
             self._unpack(data)
+        elif not self._content and not self._fault:
+            self._content = data  # most bodies come in one piece
         elif not self._fault:
             self._append(data)
 
@@ -136,9 +138,6 @@ class Body:
         return NotHttp(f"{what} more than {LARGEST_BODY >> 20} MiB")
 
     def _append(self, data: bytes) -> None:
-        if not self._content:
-            self._content = data  # most bodies come in one piece
-            return
         if isinstance(self._content, bytes):
             self._content = bytearray(self._content)
         self._content += data

@@ -60,17 +60,17 @@ class ReplyParser:
     """
 
     __slots__ = (
-        "_body",
         "_fed",
         "_head_done",
         "_head_size",
-        "_headers",
         "_idle_bytes",
         "_parser",
-        "_status",
         "_whole",
         "begun",
+        "body",
+        "headers",
         "keep_alive",
+        "status",
     )
 
     def __init__(self) -> None:
@@ -80,9 +80,9 @@ class ReplyParser:
         parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
-        self._status = 0
-        self._headers: dict[str, str] = {}
-        self._body: Body
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body: Body
         self._head_size = self._idle_bytes = 0
         self._head_done = self._whole = self._fed = self.begun = self.keep_alive = False
 
@@ -115,11 +115,7 @@ class ReplyParser:
 
     def ends_here(self) -> bool:
         """Whether an answer without a length of its own is whole when the connection ends now."""
-        return self._head_done and not self._headers.keys() & {"content-length", "transfer-encoding"}
-
-    def reply(self) -> HttpReply:
-        """The answer, once it is whole. Raises NotHttp when a good answer cannot be unpacked."""
-        return HttpReply.read(self._status, self._headers, self._body)
+        return self._head_done and not self.headers.keys() & {"content-length", "transfer-encoding"}
 
     def drop(self) -> None:
         """Let go of the parser, which holds on to this answer as this answer does to it: the last call."""
@@ -144,26 +140,26 @@ class ReplyParser:
         if self._head_done:
             return  # a trailer
         key = name.decode("latin-1").lower()
-        if key not in self._headers:
-            self._headers[key] = value.strip().decode("latin-1")
+        if key not in self.headers:
+            self.headers[key] = value.strip().decode("latin-1")
         elif key in _LISTS:
-            self._headers[key] += f", {value.strip().decode('latin-1')}"
+            self.headers[key] += f", {value.strip().decode('latin-1')}"
 
     def on_headers_complete(self) -> None:
-        self._status = self._parser.get_status_code()
+        self.status = self._parser.get_status_code()
         self._head_done = True
-        self._body = Body(self._headers.get("content-encoding"))
-        transfer = self._headers.get("transfer-encoding")
+        self.body = Body(self.headers.get("content-encoding"))
+        transfer = self.headers.get("transfer-encoding")
         if transfer is not None and transfer.lower() != "chunked":
             raise NotHttp(f"the transfer coding {transfer[:40]!r} is not one we read")
 
     def on_body(self, data: bytes) -> None:
         self._fed = True
-        self._body.take(data)
+        self.body.take(data)
 
     def on_message_complete(self) -> None:
-        if self._status < 200:  # an interim answer (RFC 9110 §15.2); the one that counts follows
-            self._headers = {}
+        if self.status < 200:  # an interim answer (RFC 9110 §15.2); the one that counts follows
+            self.headers = {}
             self._head_done = False
             return
         self._whole = True
@@ -352,7 +348,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, answer: ReplyParser) -> None:
         """The answer is whole: hand it over, and rest."""
-        reply = answer.reply()
+        reply = HttpReply.read(answer.status, answer.headers, answer.body)
         waiter = self._take()
         if answer.keep_alive and not self._pouring and not self._paused:
             self._home.rests(self)
@@ -392,7 +388,8 @@ class Connection(asyncio.Protocol):
         self._waiter = self._answer = None
         if answer is not None:
             answer.drop()
-        self._wake_writer()
+        if self._writable is not None:
+            self._wake_writer()
         return waiter
 
     def _wake_writer(self) -> None:

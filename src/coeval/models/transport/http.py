@@ -145,13 +145,15 @@ class Http:
         tries: Tries | None = None
         sent, again = 0, False
         while True:
-            self._check_sending()
+            if self._over is not None:
+                raise Draining(str(self._over))
             await endpoint.limiter.acquire(
                 call.rank, again=again, refusal=call.refusal, lane=call.lane, party=self
             )
             again = True
             try:
-                self._check_sending()  # it may have begun as the slot was granted
+                if self._over is not None:  # it may have ended as the slot was granted
+                    raise Draining(str(self._over))
                 if (money := call.permit()) is None:
                     sent += 1
                     outcome = await self._attempt(ask, sent)
@@ -175,13 +177,10 @@ class Http:
                 if call.ended is not None:
                     call.ended(error)
                 raise error
-            self._check_sending()
+            if self._over is not None:
+                raise Draining(str(self._over))
             endpoint.troubled(str(error), self._clock())
             await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)), self)
-
-    def _check_sending(self) -> None:
-        if self._over is not None:
-            raise Draining(str(self._over))
 
     async def _attempt(self, ask: _Ask[T], attempt: int) -> Answered[T] | Fault:
         """Send once, holding a slot, and tell endpoint and limiter how it went."""
@@ -191,7 +190,7 @@ class Http:
                 route = await endpoint.signed(route, body, time.time())
             except ModelError as error:
                 return self._unsigned(ask, error)
-        wire = self.hosts.wire(route)
+        wire = self.hosts.straight if route.proxy is None else self.hosts.proxied()
         sent_at = self._clock()
         on_the_way = endpoint.sent(sent_at, call)
         try:
@@ -220,7 +219,9 @@ class Http:
             garbage = from_garbage(reply.status, reply.body, error, ask.place, endpoint.redactor)
             return self._fault(ask, garbage, reply, sent_at)
         endpoint.succeeded(now)
-        endpoint.limiter.succeeded(call.rank, now - sent_at, call.tokens(value) if call.tokens else 0)
+        limiter = endpoint.limiter
+        tokens = call.tokens(value) if limiter.gate.counts_tokens and call.tokens is not None else 0
+        limiter.succeeded(call.rank, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
     def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:

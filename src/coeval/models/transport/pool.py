@@ -1,4 +1,8 @@
-"""The connections to one host: those at rest, those being made, and who waits for one."""
+"""The wire: HTTP/1.1 requests on connections that are kept, and the pool of each host's connections.
+
+docs/decisions/0013-our-wire-stays.md says why it is ours, and what it costs beside others. Requests that have
+to go through a proxy take `models.transport.proxied` instead.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from coeval.models.transport.body import Closed, ConnectTimeout, NoConnection, NoTurn
-from coeval.models.transport.connection import Connection
+from coeval.models.transport.connection import LARGE_BODY, Connection, HttpReply
 from coeval.models.transport.network import trusted_certificates
 
 # --- What is the same in every request to one place: the connection it needs and how it begins
@@ -251,7 +255,7 @@ class Pool:
     """
 
     def __init__(self, origin: Origin, dialler: Dialler) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._origin = origin
         self._dialler = dialler
         self._idle: deque[Connection] = deque()
@@ -285,7 +289,7 @@ class Pool:
         """
         if self._closed:
             raise Closed(sent=False)
-        waiter: _Waiter = self._loop.create_future()
+        waiter: _Waiter = self.loop.create_future()
         self._waiters.append(waiter)
         self._dial()
         try:
@@ -322,7 +326,7 @@ class Pool:
 
     def asked_first(self, connection: Connection) -> None:
         """Its first request is sent."""
-        self._unheard[connection] = _Unheard(self._loop.time(), self._answers, 0)
+        self._unheard[connection] = _Unheard(self.loop.time(), self._answers, 0)
 
     def heard_first(self, connection: Connection) -> None:
         """Its first bytes have come."""
@@ -357,11 +361,11 @@ class Pool:
             self._rest(connection)
 
     def _rest(self, connection: Connection) -> None:
-        connection.at_rest_since = self._loop.time()
+        connection.at_rest_since = self.loop.time()
         connection.resting = True
         self._idle.append(connection)
         if self._unheard and self._making_room is None:
-            self._making_room = self._loop.call_later(_ROOM_AFTER_S, self._make_room)
+            self._making_room = self.loop.call_later(_ROOM_AFTER_S, self._make_room)
 
     def _next_waiter(self) -> _Waiter | None:
         while self._waiters:
@@ -388,8 +392,8 @@ class Pool:
         given up each time it would never be had.
         """
         if len(self._dials) < len(self._waiters):
-            make = partial(Connection, self._loop, self)
-            dial = self._loop.create_task(self._dialler.dial(self._origin, make))
+            make = partial(Connection, self.loop, self)
+            dial = self.loop.create_task(self._dialler.dial(self._origin, make))
             self._dials[dial] = None
             dial.add_done_callback(self._dialled)
 
@@ -422,13 +426,13 @@ class Pool:
     def _make_room(self) -> None:
         """Close connections at rest while requests on new ones hear nothing: one for each."""
         self._making_room = None
-        now = self._loop.time()
+        now = self.loop.time()
         while self._unheard and self._idle:
             connection, unheard = next(iter(self._unheard.items()))
             rested_at = self._idle[0].at_rest_since
             due = max(rested_at + _ROOM_AFTER_S, unheard.since + (_ROOM_AFTER_S * 2**unheard.times))
             if due > now:
-                self._making_room = self._loop.call_at(due, self._make_room)
+                self._making_room = self.loop.call_at(due, self._make_room)
                 return
             self._made_room(connection, unheard)
             self._idle[0].end()
@@ -436,4 +440,62 @@ class Pool:
     def _made_room(self, connection: Connection, unheard: _Unheard) -> None:
         """Last in turn, and less eager the next time."""
         del self._unheard[connection]
-        self._unheard[connection] = _Unheard(self._loop.time(), self._answers, unheard.times + 1)
+        self._unheard[connection] = _Unheard(self.loop.time(), self._answers, unheard.times + 1)
+
+
+class Wire:
+    """Sends requests of one event loop, each on a connection of its own while it is under way."""
+
+    def __init__(self) -> None:
+        self._dialler = Dialler()
+        self._pools: dict[Origin, Pool] = {}
+        self._closed = False
+
+    @property
+    def connections(self) -> int:
+        """Open sockets, at rest or not."""
+        return sum(len(pool.open) for pool in self._pools.values())
+
+    async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
+        """Send one request, once, and bring its answer; redirects and errors are answers too.
+
+        ``timeout_s`` is for all of it, connecting included. Cancelling ends the connection that the
+        answer would have come on.
+
+        Raises
+        ------
+        WireError, TimeoutError, socket.gaierror, ssl.SSLError
+            there is no answer; see `WireError`.
+        """
+        if self._closed:
+            raise Closed(sent=False)
+        pool = self._pools.get(route.origin) or self._open_pool(route.origin)
+        now = pool.loop.time()
+        deadline = now + timeout_s
+        connection = pool.take(now) or await pool.wait(deadline)
+        if body is None:
+            data, large = route.head + b"\r\n", False
+        else:
+            large = len(body) > LARGE_BODY
+            data = b"%bContent-Length: %d\r\n\r\n%b" % (route.head, len(body), b"" if large else body)
+        waiter = connection.ask(data, deadline)
+        try:
+            if large and body is not None:
+                await connection.pour(body)
+            return await waiter
+        except asyncio.CancelledError:
+            connection.abandon(waiter)
+            raise
+
+    async def aclose(self) -> None:
+        """End every connection, those still connecting included; returns when their sockets are closed.
+
+        It is for good: what is under way, and whatever is sent later, gets `Closed`.
+        """
+        self._closed = True
+        await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
+        await self._dialler.aclose()
+
+    def _open_pool(self, origin: Origin) -> Pool:
+        pool = self._pools[origin] = Pool(origin, self._dialler)
+        return pool

@@ -16,7 +16,7 @@ from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRou
 
 
 class ProxiedWire:
-    """Sends as `models.transport.wire.Wire` does, by way of each route's proxy."""
+    """Sends as `models.transport.pool.Wire` does, by way of each route's proxy."""
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
@@ -32,7 +32,7 @@ class ProxiedWire:
         self._closed = False
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
-        """As `models.transport.wire.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
+        """As `models.transport.pool.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
         if self._closed:
             raise Closed(sent=False)
         try:
@@ -62,6 +62,6 @@ class ProxiedWire:
         return HttpReply.read(response.status, headers, content)
 
     async def aclose(self) -> None:
-        """As `models.transport.wire.Wire.aclose`."""
+        """As `models.transport.pool.Wire.aclose`."""
         self._closed = True
         await self._session.close()

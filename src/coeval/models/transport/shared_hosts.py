@@ -15,8 +15,7 @@ from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.network import raise_open_file_limit
-from coeval.models.transport.pool import RequestRoute
-from coeval.models.transport.wire import Wire
+from coeval.models.transport.pool import RequestRoute, Wire
 
 if TYPE_CHECKING:
     from coeval.models.transport.proxied import ProxiedWire
@@ -25,7 +24,7 @@ __all__ = ["Sender", "SharedHosts"]
 
 
 class Sender(Protocol):
-    """What sends single requests, as `models.transport.wire.Wire` does."""
+    """What sends single requests, as `models.transport.pool.Wire` does."""
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply: ...
     async def aclose(self) -> None: ...
@@ -41,13 +40,14 @@ class SharedHosts:
 
     Sessions that are given one `SharedHosts` share what an endpoint knows of its host: requests in flight,
     rates, holds, outages. It outlives each of them, and is closed by whoever made it (`aclose`, or as an
-    async context manager). ``wire`` sends what goes straight to its host; None: a `Wire`, opened when it is
-    first needed. ``throttle`` is the pace that they keep with other processes; None: there is none.
+    async context manager). ``wire`` sends what goes straight to its host (``straight``); None: a `Wire`.
+    ``throttle`` is the pace that they keep with other processes; None: there is none.
     """
 
     def __init__(self, wire: Sender | None = None, throttle: Throttle | None = None) -> None:
+        raise_open_file_limit()
         self._throttle = throttle
-        self._straight = wire
+        self.straight = wire or Wire()
         self._proxied: ProxiedWire | None = None
         self._known: dict[EndpointKey, _Known] = {}
 
@@ -110,26 +110,16 @@ class SharedHosts:
                 endpoint.keep_out(known_there)
                 endpoint.leave_in(names[place])
 
-    def wire(self, route: RequestRoute) -> Sender:
-        """What sends a request there, opened when it is first needed."""
-        if route.proxy is not None:
-            return self._proxied or self._open_proxied()
-        return self._straight or self._open_straight()
-
-    def _open_straight(self) -> Sender:
-        raise_open_file_limit()
-        self._straight = Wire()
-        return self._straight
-
-    def _open_proxied(self) -> ProxiedWire:
+    def proxied(self) -> ProxiedWire:
+        """What sends requests that go through a proxy, opened when it is first needed."""
         from coeval.models.transport.proxied import ProxiedWire
 
-        raise_open_file_limit()
-        self._proxied = ProxiedWire()
+        if self._proxied is None:
+            self._proxied = ProxiedWire()
         return self._proxied
 
     async def aclose(self) -> None:
         """Close the connections: what is under way on them fails."""
-        for wire in (self._straight, self._proxied):
+        for wire in (self.straight, self._proxied):
             if wire is not None:
                 await wire.aclose()

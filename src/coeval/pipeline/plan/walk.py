@@ -170,7 +170,7 @@ class Walk:
             if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):
                 held = None
             status = student.statuses[held]
-            owed = status.owed and self._left("response_collection", key, *names)
+            owed = status.owed and (not plan.selective or self._left("response_collection", key, *names))
             good = entry is not None and entry.good
             if not owed and not good:
                 continue
