@@ -99,6 +99,10 @@ SHORT_FILES = {
     "benchmarks/tasks/ifeval_instructions.py": "the table of all types, read beside the paper's",
 }
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
+FROZEN_WIRE = ("body", "connection", "pool", "proxied")
+MOST_LINES_OF_WIRE = 1211
+"""The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
+is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
 LARGE_FUNCTIONS = {
     "api/__init__.py run": "keyword arguments, each explained, are what somebody in a notebook wants",
     "api/__init__.py arun": "the same",
@@ -359,6 +363,11 @@ def test_files_and_functions_are_small() -> None:
 def test_no_file_is_a_crumb() -> None:
     short = {m.path for m in package() if m.lines < SHORTEST_FILE and not Path(m.path).stem.startswith("__")}
     assert short == SHORT_FILES.keys()
+
+
+def test_our_wire_grows_no_more() -> None:
+    lines = {Path(m.path).stem: m.lines for m in package() if m.path.startswith("models/transport/")}
+    assert sum(lines.get(name, 0) for name in FROZEN_WIRE) <= MOST_LINES_OF_WIRE
 
 
 def test_only_the_command_line_prints() -> None:
