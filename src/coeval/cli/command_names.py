@@ -8,11 +8,10 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer.core import TyperGroup
@@ -29,11 +28,7 @@ if TYPE_CHECKING:
 # --- Log levels
 
 
-class LogLevel(StrEnum):
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
+LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 @contextmanager
@@ -171,18 +166,10 @@ OnlyModels = Annotated[
         "--only-models", help="Only work that these models take part in. Example: --only-models gpt-4o,llama"
     ),
 ]
-
-
-class ProbeMode(StrEnum):
-    """Which models are tried before anything is asked of them."""
-
-    FULL = "full"
-    RESUME = "resume"
-    DISABLE = "disable"
-
-
-class OnFail(StrEnum):
-    """What a model that does not answer its probe does."""
-
-    ABORT = "abort"
-    WARN = "warn"
+Probe = Annotated[
+    Literal["full", "resume", "disable"] | None, typer.Option("--probe", help="Which models to probe first.")
+]
+ProbeOnFail = Annotated[
+    Literal["abort", "warn"] | None,
+    typer.Option("--probe-on-fail", help="When a probed model does not answer."),
+]

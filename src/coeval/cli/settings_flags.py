@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 from coeval.benchmarks.task_registry import TASKS, TaskOption
 from coeval.cli.command_names import Commands, telling_no_key
 from coeval.core.errors import UsageError
-from coeval.core.settings import Declared, bare, declared, in_groups
+from coeval.core.settings import Declared, Setting, bare, declared, in_groups
 
 OTHERS = "Options"
 """The section of ``--help`` for what belongs to the command line alone."""
@@ -151,14 +151,7 @@ def _kind(field: Declared) -> Any:
 
 
 def _parameter_of_task(task: str, option: TaskOption) -> Parameter:
-    kind: Any = option.kind if option.default is not None else option.kind | None
-    shown = typer.Option(
-        option.flag,
-        help=option.help,
-        metavar=option.metavar,
-        show_default=option.shown_default or True,
-        rich_help_panel=f"Options of {task}",
+    said = Setting(
+        option.help, f"Options of {task}", option.shown_default, None, option.metavar, (option.flag,)
     )
-    return Parameter(
-        option.parameter, Parameter.KEYWORD_ONLY, default=option.default, annotation=Annotated[kind, shown]
-    )
+    return _parameter(Declared(option.parameter, option.default, said, (option.kind,)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import (
     ParamSpec,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -39,18 +39,13 @@ class Setting(NamedTuple):
     """
 
     help: str
-    group: StrEnum
+    group: str
     shown: str | None = None
     usual: Any = None
     metavar: str | None = None
     flags: tuple[str, ...] = ()
     repeated: bool = False
     only_key: bool = False
-
-    @property
-    def rank(self) -> int:
-        """Rank of its group among all groups."""
-        return list(type(self.group)).index(self.group)
 
 
 class Declared(NamedTuple):
@@ -88,7 +83,9 @@ def in_groups(record: type[msgspec.Struct]) -> list[Declared]:
     line = [getattr(each, "__annotations__", {}) for each in record.__mro__]
 
     def place(field: Declared) -> tuple[int, int]:
-        return field.setting.rank, next(n for n, names in enumerate(line) if field.name in names)
+        groups = list(cast("Any", type(field.setting.group)))  # members of an enumeration
+        own = next(number for number, names in enumerate(line) if field.name in names)
+        return groups.index(field.setting.group), own
 
     return sorted(declared(record).values(), key=place)
 

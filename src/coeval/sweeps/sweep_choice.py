@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.eval_choice import evaluation_of, listed_names, task_name, task_names, task_options
-from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings
+from coeval.benchmarks.run.eval_choice import evaluation_of, task_name, task_names, task_options
+from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.task_registry import TASKS, kind_of
 from coeval.core.errors import UsageError
@@ -25,7 +25,7 @@ from coeval.sweeps.ray_engine import open_ray
 from coeval.sweeps.server_command import ServerCommand
 from coeval.sweeps.slurm_engine import open_slurm
 from coeval.sweeps.sweep import PATH, Sweep, SweepPhases
-from coeval.sweeps.sweep_settings import SweepSettings, counts, names, steps
+from coeval.sweeps.sweep_settings import SweepSettings, counts, steps
 from coeval.sweeps.worker_files import Server
 
 # --- Checkpoint places and servers
@@ -344,14 +344,14 @@ def gpus_of(settings: SweepSettings) -> list[str]:
         case None:
             pass
         case str() as text:
-            return names(text) or []
+            return listed_names(text)
         case int() as number:
             return [str(number)]
         case several:
             return [str(gpu) for gpu in several]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return names(visible) or []
+        return listed_names(visible)
     return _listed()
 
 

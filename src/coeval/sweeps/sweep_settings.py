@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
-from coeval.benchmarks.run.eval_settings import Count, Group, SharedSettings
+from coeval.benchmarks.run.eval_settings import (
+    CHECKPOINTS,
+    COURSE,
+    JUDGE,
+    SERVER,
+    TASKS,
+    Count,
+    SharedSettings,
+    listed_names,
+)
 from coeval.core.errors import UsageError
 from coeval.core.options import setting
 from coeval.core.settings import Setting
@@ -38,54 +47,50 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
 
     checkpoints: Annotated[
         str | Path | CheckpointFolder | Sequence[ListedCheckpoint] | None,
-        Setting(
-            "Folder of the checkpoints. Example: --checkpoints ckpts/run_a", Group.CHECKPOINTS, metavar="DIR"
-        ),
+        Setting("Folder of the checkpoints. Example: --checkpoints ckpts/run_a", CHECKPOINTS, metavar="DIR"),
     ] = None
     name_pattern: Annotated[
         str | None,
         Setting(
             "Where they lie below it, with {step}.",
-            Group.CHECKPOINTS,
+            CHECKPOINTS,
             shown="global_step_{step}/actor_hf and other usual ones",
             metavar="PATTERN",
         ),
     ] = None
     steps: Annotated[
         Sequence[int] | str | int | None,
-        Setting("Only these steps.", Group.CHECKPOINTS, shown="all there are", metavar="120,240"),
+        Setting("Only these steps.", CHECKPOINTS, shown="all there are", metavar="120,240"),
     ] = None
     base_model: Annotated[
-        str | None, Setting("The model before training, as step 0.", Group.CHECKPOINTS, metavar="PATH")
+        str | None, Setting("The model before training, as step 0.", CHECKPOINTS, metavar="PATH")
     ] = None
     watch: Annotated[
-        bool, Setting("Evaluate each new checkpoint as it appears, until Ctrl-C.", Group.CHECKPOINTS)
+        bool, Setting("Evaluate each new checkpoint as it appears, until Ctrl-C.", CHECKPOINTS)
     ] = False
     until_step: Annotated[
         Annotated[int, msgspec.Meta(ge=0)] | None,
-        Setting("Watch until this step, or a later one, has appeared.", Group.CHECKPOINTS),
+        Setting("Watch until this step, or a later one, has appeared.", CHECKPOINTS),
     ] = None
     # 30 s: a checkpoint takes minutes to train, and a look lists one folder.
     watch_interval: Annotated[
         Annotated[float, msgspec.Meta(ge=0.1)],
-        Setting("Seconds between two looks at the folder.", Group.CHECKPOINTS),
+        Setting("Seconds between two looks at the folder.", CHECKPOINTS),
     ] = 30.0
 
     out: Annotated[
         str | Path | None,
-        Setting(
-            "Where results go.", Group.TASKS, metavar="DIR", flags=("--out", "--out-dir", "--output-dir")
-        ),
+        Setting("Where results go.", TASKS, metavar="DIR", flags=("--out", "--out-dir", "--output-dir")),
     ] = None
     tasks: Annotated[
         Mapping[str, Count] | Sequence[str] | str | None,
-        Setting("The tasks.", Group.TASKS, shown="all six", metavar="NAME,…"),
+        Setting("The tasks.", TASKS, shown="all six", metavar="NAME,…"),
     ] = None
     n_samples: Annotated[
         Mapping[str, Count] | Count | str | None,
         Setting(
             "Samples of each prompt, by task; a number alone is that of all.",
-            Group.TASKS,
+            TASKS,
             shown="ifeval, ifbench, healthbench 8; writingbench 4; others 1",
             metavar="ifeval=8,…",
             flags=("--n-samples", "--num-runs"),
@@ -94,29 +99,27 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
 
     engine: Annotated[
         Literal["local", "ray", "slurm"],
-        Setting("Where servers run: here, on a Ray cluster, or as Slurm jobs.", Group.SERVER),
+        Setting("Where servers run: here, on a Ray cluster, or as Slurm jobs.", SERVER),
     ] = "local"
     slurm: Annotated[
         Mapping[str, Any] | None,
-        Setting("Parameters of submitit, such as slurm_partition.", Group.SERVER, only_key=True),
+        Setting("Parameters of submitit, such as slurm_partition.", SERVER, only_key=True),
     ] = None
     gpus: Annotated[
         Sequence[int | str] | str | int | None,
-        Setting("GPUs to use.", Group.SERVER, shown="all there are", metavar="0,1,…"),
+        Setting("GPUs to use.", SERVER, shown="all there are", metavar="0,1,…"),
     ] = None
-    slots: Annotated[
-        Count | None, Setting("Servers at a time.", Group.SERVER, shown="GPUs / tp-size, or 1")
-    ] = None
-    tp_size: Annotated[Count, Setting("GPUs of one server.", Group.SERVER)] = 1
+    slots: Annotated[Count | None, Setting("Servers at a time.", SERVER, shown="GPUs / tp-size, or 1")] = None
+    tp_size: Annotated[Count, Setting("GPUs of one server.", SERVER)] = 1
     shards: Annotated[
-        Count, Setting("Servers for each checkpoint: the prompts are divided among them.", Group.SERVER)
+        Count, Setting("Servers for each checkpoint: the prompts are divided among them.", SERVER)
     ] = 1
     server_command: Annotated[
         str,
         Setting(
             "vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}, {tp_size}, {host}, "
             "{gpus}.",
-            Group.SERVER,
+            SERVER,
             metavar="TEMPLATE",
         ),
     ] = "vllm"
@@ -125,7 +128,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
         Setting(
             "A variable with a credential that servers are to get, such as HF_TOKEN; repeatable. Your other "
             "credentials stay out of their environment.",
-            Group.SERVER,
+            SERVER,
             metavar="NAME",
             repeated=True,
         ),
@@ -133,39 +136,36 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     served_name: Annotated[
         str | None,
         Setting(
-            "What a server calls the model: {step}, {path}.",
-            Group.SERVER,
-            shown="step_{step}",
-            metavar="NAME",
+            "What a server calls the model: {step}, {path}.", SERVER, shown="step_{step}", metavar="NAME"
         ),
     ] = None
     # Half an hour: a model of 70 B parameters from a network file system, and its compilation.
     start_timeout: Annotated[
-        Annotated[float, msgspec.Meta(ge=1)], Setting("Seconds for a server to start.", Group.SERVER)
+        Annotated[float, msgspec.Meta(ge=1)], Setting("Seconds for a server to start.", SERVER)
     ] = 1800.0
     external: Annotated[
         Sequence[str] | str,
         Setting(
             "A server that runs already, of this step or of all; repeatable. No server is started.",
-            Group.SERVER,
+            SERVER,
             metavar="[STEP=]URL",
             repeated=True,
         ),
     ] = ()
 
-    judge_model: Annotated[str | None, Setting("The judge.", Group.JUDGE)] = None
-    judge_base_url: Annotated[str | None, Setting("Server of the judge.", Group.JUDGE, metavar="URL")] = None
+    judge_model: Annotated[str | None, Setting("The judge.", JUDGE)] = None
+    judge_base_url: Annotated[str | None, Setting("Server of the judge.", JUDGE, metavar="URL")] = None
     judge_api_key: Annotated[
-        str | None, Setting("API key of the judge's server; without it, as --keys says.", Group.JUDGE)
+        str | None, Setting("API key of the judge's server; without it, as --keys says.", JUDGE)
     ] = None
-    judge_jobs: Annotated[Count, Setting("Tasks judged at a time.", Group.JUDGE)] = 4
+    judge_jobs: Annotated[Count, Setting("Tasks judged at a time.", JUDGE)] = 4
 
-    inference: Annotated[bool, Setting("Ask the checkpoints.", Group.COURSE, shown="on")] = True
-    judge: Annotated[bool, Setting("Judge what needs a judge.", Group.COURSE, shown="on")] = True
-    plot: Annotated[bool, Setting("At the end, aggregate and draw curves.", Group.COURSE, shown="on")] = True
+    inference: Annotated[bool, Setting("Ask the checkpoints.", COURSE, shown="on")] = True
+    judge: Annotated[bool, Setting("Judge what needs a judge.", COURSE, shown="on")] = True
+    plot: Annotated[bool, Setting("At the end, aggregate and draw curves.", COURSE, shown="on")] = True
     log_dir: Annotated[
         str | Path | None,
-        Setting("Folder that links the logs of servers and workers.", Group.COURSE, metavar="DIR"),
+        Setting("Folder that links the logs of servers and workers.", COURSE, metavar="DIR"),
     ] = None
 
 
@@ -174,9 +174,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
 
 def names(text: str | None) -> list[str] | None:
     """Return ``a,b`` as a list, each name once; None without the flag."""
-    if text is None:
-        return None
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    return None if text is None else listed_names(text)
 
 
 def steps(text: str | None) -> list[int] | None:

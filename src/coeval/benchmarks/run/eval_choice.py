@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from yarl import URL
 
-from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings
+from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, kind_of
 from coeval.core.errors import UsageError
@@ -72,13 +72,6 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
 
 
 # --- Tasks and their options
-
-
-def listed_names(given: Iterable[str] | str) -> list[str]:
-    """Split ``a,b``, or several such texts, into a list, each name once."""
-    parts = [given] if isinstance(given, str) else given
-    names = (name.strip() for part in parts for name in part.split(","))
-    return list(dict.fromkeys(filter(None, names)))
 
 
 def task_name(name: str) -> str:

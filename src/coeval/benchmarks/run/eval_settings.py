@@ -5,7 +5,7 @@ A flag is added here, and read in `coeval.benchmarks.run.eval_choice`. A sweep s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -26,6 +26,8 @@ class Group(StrEnum):
     COURSE = "Phases and limits"
 
 
+CHECKPOINTS, TASKS, SERVER, SAMPLING, JUDGE, COURSE = Group
+
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0.001)]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -36,58 +38,47 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that an evaluation and a sweep share. None: not set."""
 
     max_examples: Annotated[
-        Count | None, Setting("Take only the first N prompts of each task, as a smoke test.", Group.TASKS)
+        Count | None, Setting("Only the first N prompts of each task, as a smoke test.", TASKS)
     ] = None
     task_options: Annotated[
         Mapping[str, Any] | Sequence[str] | None,
         Setting(
             "An option that eval-framework has for a task; repeatable. "
             "Example: --task-option ifeval-input=prompts.jsonl",
-            Group.TASKS,
+            TASKS,
             metavar="NAME=VALUE",
             flags=("--task-option",),
             repeated=True,
         ),
     ] = None
 
-    api_key: Annotated[
-        str | None, Setting("API key of the server; without it, as --keys says.", Group.SERVER)
-    ] = None
-    num_threads: Annotated[
-        Count, Setting("Requests in flight to a server, from the start.", Group.SERVER)
-    ] = 64
-    timeout: Annotated[Seconds, Setting("Seconds for one request.", Group.SERVER)] = 600.0
+    api_key: Annotated[str | None, Setting("API key of the server; else as --keys says.", SERVER)] = None
+    num_threads: Annotated[Count, Setting("Requests in flight to a server, from the start.", SERVER)] = 64
+    timeout: Annotated[Seconds, Setting("Seconds for one request.", SERVER)] = 600.0
     keys: Annotated[
-        str | Path | None,
-        Setting("Key file, read first. Example: --keys ~/work.keys.yaml", Group.SERVER),
+        str | Path | None, Setting("Key file, read first. Example: --keys ~/work.keys.yaml", SERVER)
     ] = None
 
     # 0.7, 0.8 and 20 are what the model cards of Qwen3 recommend without thinking.
     temperature: Annotated[
-        AtLeastZero | None, Setting("Temperature of the tested model.", Group.SAMPLING, usual=0.7)
+        AtLeastZero | None, Setting("Temperature of the tested model.", SAMPLING, usual=0.7)
     ] = None
-    top_p: Annotated[Share | None, Setting("Top-p of the tested model.", Group.SAMPLING, usual=0.8)] = None
+    top_p: Annotated[Share | None, Setting("Top-p of the tested model.", SAMPLING, usual=0.8)] = None
     top_k: Annotated[
-        int | None,
-        Setting(
-            "Top-k of the tested model; by default not sent to hosts that refuse it.",
-            Group.SAMPLING,
-            usual=20,
-        ),
+        int | None, Setting("Top-k of the tested model, sent to hosts that know it.", SAMPLING, usual=20)
     ] = None
-    max_tokens: Annotated[Count, Setting("Longest answer.", Group.SAMPLING)] = 2048
+    max_tokens: Annotated[Count, Setting("Longest answer.", SAMPLING)] = 2048
     seed: Annotated[
-        int, Setting("Seed of sampling (where the server takes one) and of bootstraps.", Group.SAMPLING)
+        int, Setting("Seed of sampling, where the server takes one, and of bootstraps.", SAMPLING)
     ] = 0
 
     judge_temperature: Annotated[
-        AtLeastZero | None,
-        Setting("Temperature of the judge, in place of the task's official one.", Group.JUDGE),
+        AtLeastZero | None, Setting("Temperature of the judge, in place of the official one.", JUDGE)
     ] = None
-    judge_top_p: Annotated[Share | None, Setting("Top-p of the judge.", Group.JUDGE)] = None
-    judge_top_k: Annotated[int | None, Setting("Top-k of the judge.", Group.JUDGE)] = None
-    judge_max_tokens: Annotated[Count | None, Setting("Longest judgment.", Group.JUDGE)] = None
-    judge_batch: Annotated[bool, Setting("Ask the judge by batch jobs.", Group.JUDGE)] = False
+    judge_top_p: Annotated[Share | None, Setting("Top-p of the judge.", JUDGE)] = None
+    judge_top_k: Annotated[int | None, Setting("Top-k of the judge.", JUDGE)] = None
+    judge_max_tokens: Annotated[Count | None, Setting("Longest judgment.", JUDGE)] = None
+    judge_batch: Annotated[bool, Setting("Ask the judge by batch jobs.", JUDGE)] = False
 
 
 class EvalSettings(SharedSettings, frozen=True, kw_only=True):
@@ -97,82 +88,73 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         Sequence[str] | str,
         Setting(
             "Comma-separated or repeated: {tasks}, coeval:PATH_TO_RUN. Example: --tasks ifeval,ifbench",
-            Group.TASKS,
+            TASKS,
             metavar="NAME,…",
             flags=("--tasks", "--task"),
             repeated=True,
         ),
     ] = ()
     model: Annotated[
-        str | None,
-        Setting("The model, as its server names it. Example: --model Qwen3-4B", Group.TASKS),
+        str | None, Setting("The model, as its server names it. Example: --model Qwen3-4B", TASKS)
     ] = None
     checkpoint: Annotated[
         str | None,
         Setting(
-            "Path of the checkpoint that is served as MODEL, where that name serves others too. Its results "
-            "are kept separately.",
-            Group.TASKS,
+            "Path of what is served as MODEL, where that name serves others too; its results are separate.",
+            TASKS,
             metavar="PATH",
         ),
     ] = None
-    num_runs: Annotated[
-        Count, Setting("Samples of each prompt, in OUTPUT_DIR/run_<k>/<task>/.", Group.TASKS)
-    ] = 1
-    output_dir: Annotated[
-        str | Path, Setting("Where one model's results go: OUTPUT_DIR/<task>/.", Group.TASKS)
-    ] = "outputs"
+    num_runs: Annotated[Count, Setting("Samples of each prompt, in OUTPUT_DIR/run_<k>/<task>/.", TASKS)] = 1
+    output_dir: Annotated[str | Path, Setting("Where one model's results go: OUTPUT_DIR/<task>/.", TASKS)] = (
+        "outputs"
+    )
 
     base_url: Annotated[
         str | None,
         Setting(
-            "OpenAI-compatible server of the model.",
-            Group.SERVER,
-            shown="http://localhost:8000/v1",
-            metavar="URL",
+            "OpenAI-compatible server of the model.", SERVER, shown="http://localhost:8000/v1", metavar="URL"
         ),
     ] = None
     local: Annotated[
-        bool,
-        Setting(
-            "Load the model in this process: with vLLM if it is installed, else transformers.", Group.SERVER
-        ),
+        bool, Setting("Load the model in this process: by vLLM if installed, else transformers.", SERVER)
     ] = False
-    device: Annotated[str, Setting("With --local: auto (GPU), cuda:0, cpu.", Group.SERVER)] = "auto"
+    device: Annotated[str, Setting("With --local: auto (GPU), cuda:0, cpu.", SERVER)] = "auto"
 
-    judge_model: Annotated[str | None, Setting("The judge.", Group.JUDGE, shown="the model itself")] = None
+    judge_model: Annotated[str | None, Setting("The judge.", JUDGE, shown="the model itself")] = None
     judge_base_url: Annotated[
-        str | None, Setting("Server of the judge.", Group.JUDGE, shown="the model's", metavar="URL")
+        str | None, Setting("Server of the judge.", JUDGE, shown="the model's", metavar="URL")
     ] = None
     judge_api_key: Annotated[
-        str | None, Setting("API key of the judge's server.", Group.JUDGE, shown="the model's")
+        str | None, Setting("API key of the judge's server.", JUDGE, shown="the model's")
     ] = None
 
-    inference_only: Annotated[
-        bool, Setting("Ask the model, judge nothing; rules still score.", Group.COURSE)
-    ] = False
+    inference_only: Annotated[bool, Setting("Ask the model, judge nothing; rules still score.", COURSE)] = (
+        False
+    )
     judge_only: Annotated[
-        bool, Setting("Judge the answers in OUTPUT_DIR; not for ifeval, ifbench.", Group.COURSE)
+        bool, Setting("Judge the answers in OUTPUT_DIR; not for ifeval, ifbench.", COURSE)
     ] = False
-    batch: Annotated[
-        bool,
-        Setting("Ask the model by batch jobs, at half the price with most providers.", Group.COURSE),
-    ] = False
+    batch: Annotated[bool, Setting("Ask the model by batch jobs, often at half the price.", COURSE)] = False
     no_wait: Annotated[
-        bool,
-        Setting("End when batch jobs are submitted; the same command collects them.", Group.COURSE),
+        bool, Setting("End once batch jobs are submitted; the same command collects them.", COURSE)
     ] = False
     max_calls: Annotated[
-        Count | None,
-        Setting("Most requests to each model, over all starts in OUTPUT_DIR; probes count.", Group.COURSE),
+        Count | None, Setting("Most requests to each model, probes included, over all starts.", COURSE)
     ] = None
     budget_usd: Annotated[
-        AtLeastZero | None,
-        Setting("Most money for all models together, over all starts in OUTPUT_DIR.", Group.COURSE),
+        AtLeastZero | None, Setting("Most money for all models together, over all starts.", COURSE)
     ] = None
     probe: Annotated[
-        Literal["full", "resume", "disable"], Setting("Which models to probe first.", Group.COURSE)
+        Literal["full", "resume", "disable"], Setting("Which models to probe first.", COURSE)
     ] = "resume"
     probe_on_fail: Annotated[
-        Literal["abort", "warn"], Setting("When a probed model does not answer.", Group.COURSE)
+        Literal["abort", "warn"], Setting("When a probed model does not answer.", COURSE)
     ] = "abort"
+
+
+def listed_names(given: Iterable[str] | str) -> list[str]:
+    """Split ``a,b``, or several such texts, into a list, each name once."""
+    parts = [given] if isinstance(given, str) else given
+    names = (name.strip() for part in parts for name in part.split(","))
+    return list(dict.fromkeys(filter(None, names)))

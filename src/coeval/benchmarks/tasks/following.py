@@ -1,4 +1,4 @@
-"""Instruction following: strict and loose verdicts, and the official accuracies.
+"""IFEval and IFBench: prompts with verifiable instructions, scored by rules without a judge.
 
 Strict reads the response unchanged. Loose accepts any of eight readings: with or without the first line, with
 or without the last, and each with or without its asterisks, since models wrap answers in a greeting and in
@@ -8,17 +8,35 @@ Markdown (Zhou et al. 2023, section 4.1; IFBench likewise).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.language.text_analysis import Language
+from coeval.analysis.intervals import clustered_mean, wilson
+from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Benchmark,
+    Item,
+    Judgment,
+    Metric,
+    Scored,
+    TaskSettings,
+    count_failures,
+    response_of,
+)
+from coeval.benchmarks.language.text_analysis import RESOURCES, Language
+from coeval.benchmarks.run.judgment_outcomes import metric_of
 from coeval.benchmarks.tasks.ifbench_instructions import INSTRUCTIONS as IFBENCH_INSTRUCTIONS
 from coeval.benchmarks.tasks.ifeval_instructions import INSTRUCTIONS as IFEVAL_INSTRUCTIONS
 from coeval.benchmarks.tasks.instruction import Instruction
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
+from coeval.core.records import Message
+from coeval.store.jsonl import write_bytes_atomic
 
 INSTRUCTIONS: dict[str, type[Instruction]] = {
     kind.id: kind for kind in (*IFEVAL_INSTRUCTIONS, *IFBENCH_INSTRUCTIONS)
@@ -156,3 +174,173 @@ def summarise(scored: Iterable[tuple[FollowingItem, Followed]]) -> FollowingSumm
 
 def _accuracy(verdicts: list[bool]) -> Accuracy:
     return Accuracy(sum(verdicts), len(verdicts))
+
+
+class FollowingTask(Benchmark):
+    """The prompts of ``assets[0]``; the language data of ``optional_assets``, where it is there.
+
+    Metrics: ``{prompt,instruction}_level_{strict,loose}_accuracy``, shares. Those over prompts have
+    Wilson intervals, those over instructions intervals clustered by prompt, since the instructions
+    of one prompt are met or missed together.
+    """
+
+    needs_judge: ClassVar[bool] = False
+
+    def __init__(self, settings: TaskSettings) -> None:
+        super().__init__(settings)
+        folders = (path for name, path in settings.assets.items() if name in self.optional_assets)
+        self._language = Language(tuple(dict.fromkeys(folders)))
+        self._source = settings.assets[self.assets[0]]
+        self._verdicts: dict[str, Followed] = {}
+
+    def items(self) -> Sequence[Item]:
+        records = [_prompt(record, self._source) for record in read_records(self._source)]
+        return [
+            Item(str(record.key), (Message("user", record.prompt),), {"record": record}) for record in records
+        ]
+
+    def score(
+        self,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],  # noqa: ARG002 - rules score, not judges
+    ) -> Scored:
+        self._verdicts = {item.id: self._verdict(item, answers.get(item.id)) for item in items}
+        scored = [(_record(item), self._verdicts[item.id]) for item in items]
+        summary = summarise(scored)
+        failed = count_failures(answers.get(item.id) for item in items)
+        return Scored(
+            metrics={name: self._metric(name, accuracy) for name, accuracy in summary.metrics.items()},
+            n_expected=len(items),
+            n_scored=len(items) - sum(failed.values()),
+            n_failed=failed,
+            reasons=tuple(self._reasons(summary)),
+            tables=self._tables(summary),
+            items={item.id: _item_scores(self._verdicts[item.id]) for item in items},
+            weights={item.id: _item_weights(self._verdicts[item.id]) for item in items},
+        )
+
+    def _verdict(self, item: Item, answer: Answer | None) -> Followed:
+        """A prompt without an answer has followed nothing, and stays in the denominator."""
+        return score_prompt(_record(item), response_of(answer) or "", self._language)
+
+    def _metric(self, name: str, accuracy: Accuracy) -> Metric:
+        value, n = accuracy.value, accuracy.n
+        if value is None:
+            return Metric(None, unit="share")
+        if name.startswith("prompt_level"):
+            share = wilson(accuracy.followed, n)
+            return metric_of(share, "share", sqrt(value * (1 - value) / n))
+        prompts = [v.strict if "strict" in name else v.loose for v in self._verdicts.values()]
+        mean = clustered_mean(
+            [float(verdict) for verdicts in prompts for verdict in verdicts],
+            [number for number, verdicts in enumerate(prompts) for _ in verdicts],
+        )
+        of_prompts = metric_of(mean, "share", _clustered_error(prompts))
+        return msgspec.structs.replace(of_prompts, value=value, n=n)
+
+    def _reasons(self, summary: FollowingSummary) -> list[str]:
+        reasons = []
+        if missing := [name for name in self._language.missing if _concerns(name, self.optional_assets)]:
+            names = ", ".join(missing)
+            reasons.append(f"NLTK data is not there ({names}): rules of our own stand in for it")
+        if summary.raised:
+            kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(summary.raised.items()))
+            reasons.append(f"verifiers failed, and count as not followed: {kinds}")
+        return reasons
+
+    def _tables(self, summary: FollowingSummary) -> dict[str, Any]:
+        by_type = {
+            kind: {reading: {"accuracy": a.value, "n": a.n} for reading, a in of.items()}
+            for kind, of in summary.by_type.items()
+        }
+        missing = set(self._language.missing)
+        data = {
+            name: "rule-based" if name in missing else "nltk"
+            for name in RESOURCES
+            if _concerns(name, self.optional_assets)
+        }
+        return {
+            "by_instruction_type": by_type,
+            "language_data": data,
+            "long_answers_split_by_rule": summary.simplified,
+            "verifiers_failed": summary.raised,
+        }
+
+    def write_extra(
+        self,
+        folder: Path,
+        items: Sequence[Item],
+        answers: Mapping[str, Answer],
+        judgments: Mapping[str, Judgment],  # noqa: ARG002
+        scored: Scored,  # noqa: ARG002 - the verdicts behind it are what is written
+    ) -> None:
+        """Write ``eval_results_{strict,loose}.jsonl`` in the official scripts' form."""
+        for reading in ("strict", "loose"):
+            lines = bytearray()
+            for item in items:
+                record = _record(item)
+                followed = self._verdicts[item.id]
+                verdicts = followed.strict if reading == "strict" else followed.loose
+                line = {
+                    "key": record.key,
+                    "prompt": record.prompt,
+                    "response": response_of(answers.get(item.id)),
+                    "instruction_id_list": record.instruction_id_list,
+                    "follow_instruction_list": verdicts,
+                    "follow_all_instructions": all(verdicts),
+                }
+                lines += msgspec.json.encode(line) + b"\n"
+            write_bytes_atomic(folder / f"eval_results_{reading}.jsonl", bytes(lines))
+
+
+def _prompt(record: dict[str, Any], source: Path) -> FollowingItem:
+    try:
+        item = convert(record, FollowingItem)
+        for kind, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
+            instruction(kind, kwargs)
+    except (Misshapen, ValueError, UsageError) as error:
+        raise UsageError(f"{source}: the prompt with key {record.get('key')!r} is wrong: {error}") from error
+    return item
+
+
+def _record(item: Item) -> FollowingItem:
+    record: FollowingItem = item.fields["record"]
+    return record
+
+
+def _concerns(resource: str, assets: Sequence[str]) -> bool:
+    """Whether a resource (``tokenizers/punkt_tab/english``) is of one of the assets (``nltk/punkt_tab``)."""
+    return any(asset.rpartition("/")[2] in resource for asset in assets)
+
+
+def _item_scores(followed: Followed) -> dict[str, float | None]:
+    strict, loose = followed.strict, followed.loose
+    return {
+        "prompt_level_strict_accuracy": float(all(strict)),
+        "instruction_level_strict_accuracy": _mean(strict),
+        "prompt_level_loose_accuracy": float(all(loose)),
+        "instruction_level_loose_accuracy": _mean(loose),
+    }
+
+
+def _item_weights(followed: Followed) -> dict[str, float]:
+    """An item counts once for each of its instructions."""
+    return {
+        "instruction_level_strict_accuracy": len(followed.strict),
+        "instruction_level_loose_accuracy": len(followed.loose),
+    }
+
+
+def _clustered_error(prompts: Sequence[Sequence[bool]]) -> float | None:
+    """The standard error of the share of all verdicts, prompts as clusters (Liang and Zeger 1986)."""
+    count, n = len(prompts), sum(map(len, prompts))
+    if count < 2 or not n:
+        return None
+    share = sum(map(sum, prompts)) / n
+    squares = sum((sum(verdicts) - share * len(verdicts)) ** 2 for verdicts in prompts)
+    return sqrt(count / (count - 1) * squares) / n
+
+
+def _mean(verdicts: list[bool]) -> float | None:
+    return sum(verdicts) / len(verdicts) if verdicts else None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from coeval.benchmarks.assets.library import checked_out
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
-from coeval.benchmarks.tasks.following_task import FollowingTask
+from coeval.benchmarks.tasks.following import FollowingTask
 
 PROMPTS = "ifbench/prompts"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from coeval.benchmarks.tasks.following_task import FollowingTask
+from coeval.benchmarks.tasks.following import FollowingTask
 
 PROMPTS = "ifeval/prompts"
 

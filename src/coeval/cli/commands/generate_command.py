@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.command_names import ExperimentFile, KeyFile, OnFail, ProbeMode
+from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
 from coeval.cli.ending import GAPS, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def generate(
         bool, typer.Option("--ask-again", help="Ask for what teachers have proposed already, too.")
     ] = False,
     keys: KeyFile = None,
-    probe: Annotated[ProbeMode | None, typer.Option(help="Which models to probe first.")] = None,
-    probe_on_fail: Annotated[OnFail | None, typer.Option(help="When a probed model does not answer.")] = None,
+    probe: Probe = None,
+    probe_on_fail: ProbeOnFail = None,
 ) -> None:
     """Let teachers propose attributes and rubrics, and write them into a file to edit.
 
@@ -73,9 +73,7 @@ def generate(
         raise UsageError(f"--out {out} is there already; {ways}")
     loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
     refuse_credentials(loaded)
-    settled = loaded.with_settings(
-        probe_mode=probe and probe.value, probe_on_fail=probe_on_fail and probe_on_fail.value
-    )
+    settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
     try:
         proposed = _ask(settled.config, found, anew=ask_again)
     except Draining as stopped:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-
-from coeval.cli.command_names import OnFail, ProbeMode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,11 +17,11 @@ if TYPE_CHECKING:
 def probe(
     config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
     mode: Annotated[
-        ProbeMode | None,
+        Literal["full", "resume", "disable"] | None,
         typer.Option("--probe", help="All models, those with work left in the run, or none."),
     ] = None,
     on_fail: Annotated[
-        OnFail | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")
+        Literal["abort", "warn"] | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")
     ] = None,
     keys: Annotated[
         Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
@@ -59,8 +57,8 @@ def probe(
     settled = load_config(config)
     experiment = settled.experiment
     probing = Probing(
-        mode.value if mode is not None else experiment.probe_mode,
-        on_fail.value if on_fail is not None else experiment.probe_on_fail,
+        mode or experiment.probe_mode,
+        on_fail or experiment.probe_on_fail,
     )
     found_keys, messages = find_keys(keys), streams.messages()
     try:

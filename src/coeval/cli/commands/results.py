@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 
-
-class ResultsPart(StrEnum):
-    FACTOR = "factor"
-    ATTRIBUTE = "attribute"
-    JUDGE = "judge"
-    TEACHER = "teacher"
+ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 
 
 def results(
@@ -63,14 +57,14 @@ def results(
 
     parts = None
     if by is not None:
-        with reading(need_run(folder, f"scores by {by.value} (--by)")) as (of_run, _):
-            parts = Parts(breakdown(of_run, by.value), label_breakdown(of_run, by.value))
+        with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
+            parts = Parts(breakdown(of_run, by), label_breakdown(of_run, by))
     with opened(folder) as (reader, notes):
         found = scores_of(reader, notes)
     missing = look_for_gaps(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
-        say(streams.messages(), results_view.why_nothing(found, by.value))
+        say(streams.messages(), results_view.why_nothing(found, by))
     if as_json:
         results_view.print_json(found, parts)
     elif as_csv:

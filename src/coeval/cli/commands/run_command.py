@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.command_names import ExperimentFile, KeyFile, LogLevel, OnFail, OnlyModels, ProbeMode
+from coeval.cli.command_names import ExperimentFile, KeyFile, LogLevel, OnlyModels, Probe, ProbeOnFail
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ def run(
         str | None,
         typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from."),
     ] = None,
-    probe: Annotated[ProbeMode | None, typer.Option(help="Which models to probe first.")] = None,
-    probe_on_fail: Annotated[OnFail | None, typer.Option(help="When a probed model does not answer.")] = None,
+    probe: Probe = None,
+    probe_on_fail: ProbeOnFail = None,
     redo_changed: Annotated[
         bool,
         typer.Option("--redo-changed", help="Make records of another configuration again, and what follows."),
@@ -86,7 +86,7 @@ def run(
     Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
     3 finished with gaps, 130 interrupted (finished work is on disk).
     """
-    if log_level is LogLevel.DEBUG:
+    if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
     from coeval.cli.commands.run_report import count_calls, run_and_report
     from coeval.models.batch.waiting.job_list import BatchMode
@@ -96,9 +96,9 @@ def run(
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
     options = RunOptions(continue_run, overwrite, names, stance, phase_barriers, batches)
     settled = started_file(config, options, resume).with_settings(
-        log_level=log_level and log_level.value,
-        probe_mode=probe and probe.value,
-        probe_on_fail=probe_on_fail and probe_on_fail.value,
+        log_level=log_level,
+        probe_mode=probe,
+        probe_on_fail=probe_on_fail,
         estimate_samples=estimate_samples,
         report=report or None,
     )

@@ -47,7 +47,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
         LogLevel, typer.Option(help="Of OUTPUT_DIR/run.log; DEBUG also shows tracebacks.")
-    ] = LogLevel.INFO,
+    ] = "INFO",
     version: Annotated[  # noqa: ARG001  its callback has done it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,

@@ -3,15 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-from coeval.cli.commands.sweep.sweep_command import sweep
-from coeval.cli.settings_flags import GroupedCommands
+from coeval.cli.command_names import LogLevel
+from coeval.cli.settings_flags import GroupedCommands, set_flags, with_settings
 from coeval.core.errors import UsageError
+from coeval.sweeps.sweep_settings import SweepSettings
+
+
+@with_settings(SweepSettings)
+def sweep(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="A YAML file with these flags as keys, _ for -; flags go over it."),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Count jobs and calls, price the judging; ask and write nothing."),
+    ] = False,
+    status: Annotated[
+        bool,
+        typer.Option("--status", help="Show how far OUT is, also while a sweep runs; needs --out alone."),
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="DEBUG also shows tracebacks.")] = "INFO",
+    **settings: Any,  # noqa: ARG001  the context has them, and which of them were given
+) -> None:
+    """Evaluate the checkpoints of a training run: serve each, ask it every task N times, judge, aggregate.
+
+    Slots (GPUs) take checkpoint after checkpoint; judging goes on meanwhile. The same command again goes on
+    where it was stopped: what is there is never asked twice.
+
+    \b
+    Examples:
+      coeval sweep --checkpoints ckpts/run_a --out outputs/run_a --tasks ifeval,ifbench
+      coeval sweep --checkpoints ckpts/run_a --out outputs/run_a --steps 120,240 --gpus 0,1,2,3 \\
+        --judge-model gpt-4.1 --judge-base-url https://api.openai.com/v1
+      coeval sweep --config sweep.yaml --dry-run
+      coeval sweep --out outputs/run_a --status
+
+    \b
+    Exit codes: 0 complete, 1 wrong request, 2 no server came up,
+    3 finished with gaps or failed jobs, 130 interrupted (finished work is on disk).
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from coeval.cli.commands.sweep import sweep_report
+
+    given = sweep_report.settings_of(set_flags(context, SweepSettings), config)
+    if status:
+        raise typer.Exit(sweep_report.tell_status(given))
+    raise typer.Exit(sweep_report.sweep_and_report(given, log_level, dry_run=dry_run))
+
 
 app = typer.Typer(
     name="sweep",
@@ -143,13 +189,6 @@ def judges(
         say(streams.messages(), f"written: {out}")
 
 
-class ShownErrorBar(StrEnum):
-    CI95 = "ci95"
-    SEM = "sem"
-    STD = "std"
-    NONE = "none"
-
-
 @app.command("plot")
 def plot(
     runs: Annotated[
@@ -179,9 +218,9 @@ def plot(
         typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
     ] = None,
     show_errorbar: Annotated[
-        ShownErrorBar,
+        Literal["ci95", "sem", "std", "none"],
         typer.Option(help="Interval over items, standard error or deviation over samples, or none."),
-    ] = ShownErrorBar.CI95,
+    ] = "ci95",
 ) -> None:
     """Draw a figure for each task over training steps, and a page with the items behind each point.
 
@@ -222,7 +261,7 @@ def plot(
             for said in curve.conclusions:
                 of = task if len(found) == 1 else f"{run.label}, {task}"
                 say(results, f"{of}: {said}")
-    written = list(write_curves(found, plot_dir, show_errorbar.value))
+    written = list(write_curves(found, plot_dir, show_errorbar))
     say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
 
 
