@@ -74,6 +74,8 @@ class Interface(ABC):
     ``schema``, ``logprobs``, ``reasoning``: the host has them. ``renews``: its credential is a token that
     expires; see `expire`. ``values`` are those of typed parameters where the suite's own are none of this
     provider's, and ``models`` the model that takes a parameter where ``model`` is of a family that does not.
+    ``schema_refusals`` are words by which its host declines a schema, and ``field_refusals`` those by which
+    it declines a parameter, each with our name of that.
     """
 
     name: str
@@ -89,6 +91,8 @@ class Interface(ABC):
     renews: bool = False
     values: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
+    schema_refusals: Sequence[str] = ()
+    field_refusals: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return self.name

@@ -33,6 +33,9 @@ class AnthropicInterface(Interface):
     tells: frozenset[str] = frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens"})
     values: Mapping[str, Any] = field(default_factory=lambda: {"stop": ("END", "###")})
     models: Mapping[str, str] = field(default_factory=lambda: {"reasoning_effort": "claude-sonnet-4-6"})
+    schema_refusals: Sequence[str] = (
+        "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set",
+    )
 
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[AnthropicServer]:
         return anthropic_fake(*script, keys=[SECRET])

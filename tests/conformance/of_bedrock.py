@@ -38,6 +38,19 @@ class BedrockInterface(Interface):
     models: Mapping[str, str] = field(
         default_factory=lambda: {"reasoning_effort": "global.anthropic.claude-opus-4-6-v1"}
     )
+    schema_refusals: Sequence[str] = (
+        "This model doesn't support the outputConfig.textFormat field. Remove it and try again.",
+        "This model doesn't support tool use.",
+        "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set",
+    )
+    field_refusals: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "This model doesn't support the stopSequences field. Remove stopSequences and try again.": "stop",
+            "The model returned the following errors: temperature is deprecated for it.": "temperature",
+            "Malformed input request: #: extraneous key [top_k] is not permitted, please reformat": "top_k",
+            "Malformed input request: #/thinking/budget_tokens: 1 is not greater": "thinking_budget",
+        }
+    )
 
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[BedrockHost]:
         return fake_bedrock(*script, keys={ACCESS_KEY: SECRET})

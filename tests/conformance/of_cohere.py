@@ -32,6 +32,9 @@ class CohereInterface(Interface):
     env: Mapping[str, str] = field(default_factory=lambda: {"CO_API_KEY": SECRET})
     tells: frozenset[str] = frozenset({"cached_tokens"})
     values: Mapping[str, Any] = field(default_factory=lambda: {"reasoning_effort": "none"})
+    field_refusals: Mapping[str, str] = field(
+        default_factory=lambda: {"unknown field: parameter 'min_p' is not a valid field": "min_p"}
+    )
 
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[CohereHost]:
         return cohere_fake(*script, keys=[SECRET])

@@ -37,6 +37,18 @@ class GeminiInterface(Interface):
     tells: frozenset[str] = frozenset({"cached_tokens", "reasoning_tokens"})
     logprobs: bool = True
     models: Mapping[str, str] = field(default_factory=lambda: {"reasoning_effort": "gemini-3-flash-preview"})
+    schema_refusals: Sequence[str] = (
+        "* GenerateContentRequest.generation_config.response_json_schema: too deep.",
+    )
+    field_refusals: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "Invalid JSON payload received. Unknown name \"topK\" at 'generation_config'": "top_k",
+            "`temperature` is deprecated for this model.": "temperature",
+            "The thinking budget (52428) is invalid.": "thinking_budget",
+            "Thinking level is not supported for this model.": "reasoning_effort",
+            "* GenerateContentRequest.generation_config.stop_sequences: too many.": "stop",
+        }
+    )
 
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[GeminiHost]:
         return fake(*script, keys=[SECRET])

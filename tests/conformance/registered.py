@@ -7,7 +7,7 @@ from conformance.of_anthropic import AnthropicInterface
 from conformance.of_bedrock import BedrockInterface
 from conformance.of_cohere import CohereInterface
 from conformance.of_gemini import GeminiInterface, VertexInterface
-from conformance.of_shaped import SHAPED
+from conformance.of_openai import SHAPED
 
 __all__ = ["NOT_ASKED_OVER_HTTP", "REGISTERED"]
 

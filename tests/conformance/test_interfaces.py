@@ -127,6 +127,7 @@ async def test_a_plain_question_is_answered(interface: Interface) -> None:
         completion = await it.complete(ask("Grüß Gott"))
     assert (completion.text, completion.finish_reason, completion.truncated) == ("Servus.", "stop", False)
     assert (completion.attempts, completion.refusal, completion.dropped) == (1, None, ())
+    assert completion.latency_s > 0
     [heard] = it.heard
     assert (heard.model, list(heard.turns), heard.system) == (interface.model, [("user", "Grüß Gott")], None)
     assert heard.key is None or heard.key == SECRET
@@ -188,6 +189,18 @@ async def test_an_answer_follows_the_schema_it_is_sent(interface: Interface) -> 
     assert completion.text.replace(" ", "") == '{"tone":"High"}'
     assert completion.finish_reason in ("stop", "tool_calls")
     assert it.heard[0].schema == LEVELS.body
+
+
+@of_those(interface for interface in REGISTERED if interface.schema and interface.schema_refusals)
+async def test_a_schema_that_is_not_taken_is_left_out_from_then_on_and_no_other(
+    interface: Interface, caplog: pytest.LogCaptureFixture
+) -> None:
+    for words in interface.schema_refusals:
+        async with asking(interface, interface.fails(400, words)) as it:
+            for schema in (LEVELS, LEVELS, Schema("another", LEVELS.body)):
+                assert (await it.complete(Request(messages=HELLO, schema=schema))).text == "ok"
+        assert [heard.schema is not None for heard in it.heard] == [True, False, False, True]
+    assert "is called without the schema scores from now on" in caplog.text
 
 
 @every_interface
@@ -289,6 +302,14 @@ async def test_a_parameter_that_the_host_refuses_is_left_out_where_nobody_asked_
     assert "temperature" not in it.heard[1].sampling
 
 
+@of_those(interface for interface in REGISTERED if interface.field_refusals)
+async def test_a_refusal_names_the_parameter_to_leave_out_by_our_name(interface: Interface) -> None:
+    for words, name in interface.field_refusals.items():
+        async with asking(interface, interface.fails(400, words)) as it:
+            with pytest.raises(BadRequest, match=f"leave {name} out"):
+                await it.complete(ask())
+
+
 @of_those(interface for interface in REGISTERED if SECRET in interface.env.values())
 async def test_a_key_that_is_not_known_is_no_access(interface: Interface) -> None:
     wrong = {name: value.replace(SECRET, "sk-another-key") for name, value in interface.env.items()}
@@ -312,16 +333,21 @@ async def test_who_asks_too_often_waits_as_long_as_the_host_says(interface: Inte
 
 @every_interface
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
-async def test_trouble_of_the_host_passes_or_is_told(interface: Interface, status: int) -> None:
+async def test_trouble_of_the_host_passes(interface: Interface, status: int) -> None:
     trouble = interface.fails(status, "something broke")
     async with asking(interface, trouble, trouble, interface.says(Said("well again"))) as it:
         completion = await it.complete(ask())
     assert (completion.text, completion.attempts) == ("well again", 3)
     assert it.host.asked[0].body == it.host.asked[2].body
+
+
+@every_interface
+async def test_trouble_that_stays_is_told(interface: Interface) -> None:
+    trouble = interface.fails(503, "something broke")
     async with asking(interface, *[trouble] * EVERY_ATTEMPT) as it:
         with pytest.raises(ServerFault, match="something broke") as raised:
             await it.complete(ask())
-    assert raised.value.status == status
+    assert raised.value.status == 503
     assert 1 < len(it.host.asked) <= EVERY_ATTEMPT
 
 

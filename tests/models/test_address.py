@@ -23,6 +23,7 @@ RESOURCE = "https://res.openai.azure.com"
 DATED = "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 NOWHERE = Path("/nonexistent")
+OF_GOOGLE = "projects/p/locations/global/publishers/google/models/gpt-4o:generateContent"
 
 
 def address(
@@ -162,12 +163,30 @@ def test_ollamas_address_is_read_as_ollama_reads_it(host: str, url: str) -> None
         ("huggingface_api", "http://h:1/team/v1", "http://h:1/team/v1/chat/completions"),
         ("deepseek", "http://h:1", "http://h:1/chat/completions"),
         ("openai", "http://h:1", "http://h:1/chat/completions"),
+        *[
+            ("anthropic", f"http://h:1{end}", "http://h:1/v1/messages")
+            for end in ("", "/", "/v1", "/v1/", "/v1/messages")
+        ],
+        *[
+            ("gemini", f"http://h:1{end}", "http://h:1/v1beta/models/gpt-4o:generateContent")
+            for end in ("", "/", "/v1beta", "/v1beta/", "/v1beta/openai/")
+        ],
+        ("gemini", "http://h:1/v1", "http://h:1/v1/models/gpt-4o:generateContent"),
+        *[
+            ("cohere", f"http://h:1{below}{end}", f"http://h:1{below}/v2/chat")
+            for below in ("", "/team")
+            for end in ("", "/", "/v1", "/v2", "/v2/chat")
+        ],
+        *[
+            ("vertex", f"http://h:1{end}", f"http://h:1/{end.strip('/') or 'v1'}/{OF_GOOGLE}")
+            for end in ("", "/v1", "/v1beta1/")
+        ],
     ],
 )
 def test_an_address_may_be_that_which_the_hosts_own_client_is_given(
     interface: str, base_url: str, asked: str
 ) -> None:
-    assert place(interface, base_url=base_url) == asked
+    assert place(interface, {"GOOGLE_CLOUD_PROJECT": "p"}, base_url=base_url) == asked
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,6 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.tokens import FrozenAuthToken
 from fakes.bedrock import Answer, BedrockHost, Fault, fake_bedrock
-from fakes.openai_chat import Raw
 from opened import answer, keys_of, opened
 
 from coeval.core.errors import (
@@ -33,7 +31,6 @@ from coeval.core.errors import (
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.address import ModelAddress, address_of
 from coeval.models.hosts.signers import INSTALL
 
@@ -339,12 +336,6 @@ async def test_a_session_token_is_sent_and_signed() -> None:
     assert "x-amz-security-token" in host.asked[0].headers["Authorization"]
 
 
-async def test_another_secret_makes_another_signature() -> None:
-    async with fake_bedrock(keys={ID: SECRET}) as host:
-        with pytest.raises(AccessDenied, match="signature we calculated does not match"):
-            await answer(spec(host.url), IAM | {"AWS_SECRET_ACCESS_KEY": SECRET[::-1]}, ask())
-
-
 WITHOUT = """
 import importlib.util, sys
 from coeval.core.errors import UsageError
@@ -380,12 +371,6 @@ async def said(behaviour: Any, request: Request | None = None, model: str = CLAU
         return await answer(spec(host.url, model), IAM, request or ask())
 
 
-async def test_cached_tokens_are_part_of_the_prompt() -> None:
-    completion = await said(Answer("4", reasoning="2 + 2", usage=(4, 5), cache_read=16, cache_write=8))
-    assert completion.usage == Usage(28, 5, cached_tokens=16, cache_write_tokens=8)
-    assert completion.reasoning == "2 + 2"
-
-
 async def test_a_forced_tools_arguments_are_the_text() -> None:
     call = {"toolUse": {"toolUseId": "t", "name": "scores", "input": {"tone": "High"}}}
     completion = await said(Answer(content=[call], stop_reason="tool_use"), ask(schema=LEVELS), PROFILE)
@@ -403,13 +388,6 @@ async def test_every_kind_of_content_is_read_for_what_it_is() -> None:
     completion = await said(Answer(content=content))
     assert completion.text == "one two"
     assert completion.reasoning == "[a part of the reasoning is withheld by the provider]\nhm"
-
-
-@pytest.mark.parametrize("usage", [b"null", b"[]", b'{"inputTokens":-3,"outputTokens":"many"}', b"{}"])
-async def test_usage_that_cannot_be_costs_no_answer(usage: bytes) -> None:
-    body = b'{"output":{"message":{"role":"assistant","content":[{"text":"ok"}]}},"usage":' + usage + b"}"
-    completion = await said(Raw(body))
-    assert (completion.text, completion.usage) == ("ok", UNCOUNTED)
 
 
 @pytest.mark.parametrize("reason", ["guardrail_intervened", "content_filtered"])
@@ -494,50 +472,6 @@ async def test_a_model_that_is_always_busy_is_told_as_such() -> None:
     async with fake_bedrock(*[Fault(424, "The model failed.")] * 8, keys={ID: SECRET}) as host:
         with pytest.raises(ServerFault, match="The model failed"):
             await answer(spec(host.url), IAM, ask())
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "This model doesn't support the outputConfig.textFormat field. Remove it and try again.",
-        "This model doesn't support tool use.",
-        "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set",
-    ],
-)
-async def test_a_schema_that_is_not_taken_is_left_out_from_then_on(
-    message: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    refusal = Fault(400, message)
-    async with fake_bedrock(refusal, keys={ID: SECRET}) as host, opened(spec(host.url), IAM) as model:
-        with caplog.at_level(logging.WARNING):
-            for _ in range(2):
-                assert (await model.complete(ask(schema=LEVELS))).text == "ok"
-    assert ["outputConfig" in body for body in host.bodies] == [True, False, False]
-    assert "is called without the schema scores from now on" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("message", "field"),
-    [
-        ("This model doesn't support the stopSequences field. Remove stopSequences and try again.", "stop"),
-        ("The model returned the following errors: temperature is deprecated for this model.", "temperature"),
-        ("Malformed input request: #: extraneous key [top_k] is not permitted, please reformat", "top_k"),
-        ("Malformed input request: #/thinking/budget_tokens: 1 is not greater", "thinking_budget"),
-    ],
-)
-async def test_a_refusal_names_the_parameter_to_drop_by_our_name(message: str, field: str) -> None:
-    async with fake_bedrock(Fault(400, message), keys={ID: SECRET}) as host:
-        with pytest.raises(BadRequest, match=f"leave {field} out or change it"):
-            await answer(spec(host.url), IAM, ask())
-
-
-async def test_a_parameter_that_nobody_asked_for_is_left_out_where_it_is_refused() -> None:
-    refusal = Fault(400, "This model doesn't support the temperature field.")
-    async with fake_bedrock(refusal, keys={ID: SECRET}) as host:
-        request = ask({"temperature": 0.0}, droppable=("temperature",))
-        completion = await answer(spec(host.url), IAM, request)
-    assert completion.dropped == ("temperature",)
-    assert [body.get("inferenceConfig") for body in host.bodies] == [{"temperature": 0.0}, None]
 
 
 async def test_no_error_repeats_a_credential() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.cohere_chat import Replied, Trouble, cohere_fake
+from fakes.cohere_chat import Replied, cohere_fake
 
 from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.model import ModelSpec
@@ -79,17 +79,6 @@ async def test_what_was_chosen_comes_with_its_log_probability() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://h", "https://h/", "https://h/v1", "https://h/v2", "https://h/v2/chat"]
-)
-@pytest.mark.parametrize("below", ["", "/team"])
-def test_a_base_url_may_name_a_version(url: str, below: str) -> None:
-    base = url.replace("https://h", f"https://h{below}")
-    spec = ModelSpec(name="m", interface="cohere", model="command-a", base_url=base)
-    at = address_of(spec, HOSTS["cohere"], NOWHERE)
-    assert at.url + at.path == f"https://h{below}/v2/chat"
-
-
-@pytest.mark.parametrize(
     ("told", "usage"),
     [
         ({"tokens": {"input_tokens": 7.0, "output_tokens": 2.0}}, Usage(7, 2)),
@@ -124,15 +113,6 @@ def test_an_answer_that_was_broken_off_is_a_fault_of_the_host(reason: str) -> No
     with pytest.raises(ServerFault, match=reason) as raised:
         COHERE.decode(json.dumps(body).encode(), Redactor())
     assert raised.value.usage == Usage(4, 0, uncounted=True)
-
-
-async def test_a_field_that_cohere_does_not_know_is_named_with_the_way_out() -> None:
-    unknown = Trouble(422, "unknown field: parameter 'min_p' is not a valid field")
-    async with cohere_fake(unknown) as host:
-        spec = ModelSpec(name="m", interface="cohere", model="command-a", base_url=host.url)
-        async with Models([spec], NOWHERE) as models:
-            with pytest.raises(BadRequest, match="leave min_p out of the model's parameters"):
-                await models["m"].complete(Request(messages=HELLO))
 
 
 async def test_the_models_that_chat_are_listed_page_by_page() -> None:

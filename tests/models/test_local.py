@@ -122,13 +122,14 @@ async def test_a_batch_is_as_large_as_the_model_may_have_requests(folder: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-6}])
-async def test_the_likeliest_tokens_are_those_of_transformers(folder: Path, sampling: dict[str, Any]) -> None:
-    bare = Bare(folder)
+async def test_the_likeliest_tokens_are_those_of_transformers(folder: Path) -> None:
+    bare, texts = Bare(folder), ("a", "Hello", "Why so long?")
+    every: list[dict[str, Any]] = [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-6}]
     async with opened(folder) as model:
-        requests = [asking(text, **{"max_tokens": 24, **sampling}) for text in ("a", "Hello", "Why so long?")]
-        answers = await asyncio.gather(*map(model.complete, requests))
-    assert [one.text for one in answers] == [bare.greedy(text, 24) for text in ("a", "Hello", "Why so long?")]
+        for sampling in every:
+            requests = [asking(text, **{"max_tokens": 24, **sampling}) for text in texts]
+            answers = await asyncio.gather(*map(model.complete, requests))
+            assert [one.text for one in answers] == [bare.greedy(text, 24) for text in texts], sampling
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ class Metering(RuleBasedStateMachine):
 
 
 TestMetering = Metering.TestCase
-TestMetering.settings = settings(max_examples=120, stateful_step_count=50)
+TestMetering.settings = settings(max_examples=80, stateful_step_count=50)
 
 
 def no_space(path: Path, _: object) -> None:
@@ -568,7 +568,7 @@ def committed(row: dict[str, Any] | None) -> float:
 
 
 TestSpending = Spending.TestCase
-TestSpending.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestSpending.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
 
 
 async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def reply(message: dict[str, Any], finish_reason: str | None = "stop", **body: A
             "4",
             "hm",
         ),
+        ({"content": None, "tool_calls": [{"function": {"arguments": '{"a":1}'}}]}, '{"a":1}', None),
         ({"content": None}, "", None),
         ({}, "", None),
     ],

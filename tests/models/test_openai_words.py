@@ -214,6 +214,7 @@ def test_a_system_prompt_without_a_user_after_it_becomes_a_turn() -> None:
         ("groq", "llama-3.3-70b-versatile", "json_object", None),
         ("deepseek", "deepseek-chat", "json_object", None),
         ("mistral", "mistral-large-latest", "json_schema", True),
+        ("vllm", "some-model", "json_schema", True),
     ],
 )
 def test_a_schema_goes_in_the_form_that_the_model_takes(

@@ -218,7 +218,7 @@ async def test_judging_by_factor_pays_once_for_what_its_prompts_share(tmp_path: 
 TARIFF = Tariff(rates=Rates(input_usd_per_mtok=3.0, output_usd_per_mtok=15.0), source="test")
 BILLED = (500 * 3.0 + 20 * 15.0) / 1e6
 """What the host bills for each of `TYPICAL`'s answers, whatever it says of them."""
-ANSWERS = 24
+DAMAGED = 18
 ABSENT = object()
 NO_COUNT: tuple[Any, ...] = (ABSENT, None, "400", -1, 399.5, [40], True, 1 << 40, 1e99, {}, "")
 NO_USAGE: tuple[Any, ...] = (ABSENT, None, [], "none", {}, 7)
@@ -246,16 +246,22 @@ def counts_in(usage: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def damaged(answer: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """The answer with one to all of its counts gone or impossible, or its usage as a whole."""
+    """The answer with one to all of its counts gone or impossible."""
     answer = copy.deepcopy(answer)
-    field = "usage" if "usage" in answer else "usageMetadata"
-    if draw.random() < 0.2:
-        put(answer, field, draw.choice(NO_USAGE))
-        return answer
-    counts = list(counts_in(answer[field]))
+    counts = list(counts_in(answer[usage_of(answer)]))
     for place, name in draw.sample(counts, draw.randint(1, len(counts))):
         impossible = [value for value in NO_COUNT if name in COUNTS or (value is not ABSENT and value)]
         put(place, name, draw.choice(impossible))
+    return answer
+
+
+def usage_of(answer: dict[str, Any]) -> str:
+    return "usage" if "usage" in answer else "usageMetadata"
+
+
+def without_usage(answer: dict[str, Any], value: Any) -> dict[str, Any]:
+    answer = dict(answer)
+    put(answer, usage_of(answer), value)
     return answer
 
 
@@ -283,7 +289,8 @@ async def test_an_answer_whose_tokens_are_not_known_keeps_what_was_set_aside(
     """The host keeps its own bill: what is on account is never less, and what is known is never invented."""
     draw = random.Random(f"{interface.name} {own}")
     whole = answer_of(interface)
-    answers = [whole, *(damaged(whole, draw) for _ in range(ANSWERS))]
+    answers = [whole, *(without_usage(whole, value) for value in NO_USAGE)]
+    answers += [damaged(whole, draw) for _ in range(DAMAGED)]
     path, budget = tmp_path / "usage.json", 1.0
     terms = Terms(
         price=pricer(TARIFF), most=upper_price(TARIFF), max_cost_usd=budget if own else None, priced_by="test"
@@ -303,4 +310,4 @@ async def test_an_answer_whose_tokens_are_not_known_keeps_what_was_set_aside(
                     assert completion.usage.cost_usd == pytest.approx(BILLED), answer
                 elif before is not None:
                     assert account.uncertain_usd > before.uncertain_usd + BILLED, answer
-    assert account.unpriced > ANSWERS / 2
+    assert account.unpriced > len(answers) / 2

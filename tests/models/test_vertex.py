@@ -152,13 +152,6 @@ async def test_the_request_is_what_googles_client_sends_for_the_same_call(tmp_pa
     assert [asked.headers["Authorization"] for asked in (mine, other)] == [f"Bearer {t}" for t in host.issued]
 
 
-@pytest.mark.parametrize("path", ["", "/v1", "/v1beta1/"])
-async def test_a_base_url_redirects_to_another_endpoint(path: str, tmp_path: Path) -> None:
-    async with fake_vertex() as host:
-        completion = await answer(spec(host.url + path), env_of(host, tmp_path), HELLO)
-    assert completion.text == "ok"
-
-
 async def test_an_access_token_of_the_users_own_is_shown_as_it_is() -> None:
     async with fake_vertex() as host:
         host.good.add("ya29.of-my-own-0123456789")
@@ -183,15 +176,6 @@ async def test_a_token_serves_many_requests_and_is_fetched_once_however_many_wai
         assert (await model.complete(HELLO)).text == "ok"
     assert [completion.text for completion in together] == ["ok"] * 12
     assert (host.token_asked, len(host.asked)) == (1, 13)
-
-
-async def test_tokens_that_expire_in_mid_run_are_renewed(tmp_path: Path) -> None:
-    async with fake_vertex(lifetime_s=0) as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
-        for _ in range(3):
-            assert (await model.complete(HELLO)).text == "ok"
-            host.expire()
-    assert len(set(host.issued)) == 3
-    assert [asked.headers["Authorization"] for asked in host.asked] == [f"Bearer {t}" for t in host.issued]
 
 
 async def test_a_token_that_is_refused_before_its_time_is_renewed_once(tmp_path: Path) -> None:
@@ -343,16 +327,6 @@ async def test_a_token_endpoint_that_is_away_is_a_connection_that_failed(tmp_pat
         env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file(tmp_path, "http://127.0.0.1:9/token"))}
         with pytest.raises(ConnectionFailed, match="no access token"):
             await answer(spec(host.url), env, HELLO)
-
-
-async def test_no_error_repeats_the_token_or_the_signed_request_for_it(tmp_path: Path) -> None:
-    async with fake_vertex() as host:
-        async with opened(spec(host.url), env_of(host, tmp_path)) as model:
-            await model.complete(HELLO)
-            host.script.append(Fault(400, f"you sent {host.issued[0]}, did you not"))
-            with pytest.raises(Exception, match="did you not") as raised:
-                await model.complete(HELLO)
-        assert host.issued[0] not in str(raised.value)
 
 
 # Credentials that are none

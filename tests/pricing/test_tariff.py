@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.records import Usage
@@ -109,6 +109,7 @@ def at(hour: int) -> float:
     return datetime(2026, 11, 22, hour, tzinfo=UTC).timestamp()
 
 
+@settings(max_examples=60)
 @given(
     st.builds(Rates, **RATE),
     TIERS.flatmap(

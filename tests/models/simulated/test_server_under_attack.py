@@ -75,9 +75,9 @@ class Served:
         return f"http://127.0.0.1:{self.port}"
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    log = tmp_path / "stderr"
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    log = tmp_path_factory.mktemp("served") / "stderr"
     words = ["simulate", "--port", "0", "--model", "sim", "--model", "slow:latency_s=0.05,tokens_per_s=50"]
     with (
         log.open("wb") as errors,
@@ -154,10 +154,10 @@ async def still_serves(served: Served) -> None:
 
 
 @pytest.mark.slow
-async def test_1500_mutated_requests_are_answered_or_refused(served: Served) -> None:
+async def test_500_mutated_requests_are_answered_or_refused(served: Served) -> None:
     rng = random.Random(8)
     statuses: dict[int, int] = {}
-    for number in range(1500):
+    for number in range(500):
         path, template = TARGETS[number // 2 % 2]
         body = grown(rng, template) if number % 2 else mutated(rng, json.dumps(template).encode())
         headers = [rng.choice(ODD_HEADERS)] if rng.random() < 0.3 else []
@@ -175,8 +175,8 @@ async def test_1500_mutated_requests_are_answered_or_refused(served: Served) -> 
         if status != 200 and b'"error"' in answer:
             error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
             assert error.keys() == {"message", "type", "param", "code"}
-    assert statuses[200] > 100
-    assert statuses[400] > 500
+    assert statuses[200] > 30
+    assert statuses[400] > 150
     await still_serves(served)
 
 
@@ -242,18 +242,14 @@ async def test_a_client_that_leaves_in_the_middle_of_a_stream_is_not_mourned(ser
     await still_serves(served)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        ("evil.example", 403),
-        ("evil.example:8000", 403),
-        ("127.0.0.1.evil.example", 403),
-        ("10.0.0.1", 403),
-        ("localhost", 200),
-        ("localhost:1234", 200),
-        ("127.1.2.3", 200),
-        ("[::1]:8000", 200),
+        *[
+            (name, 403)
+            for name in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1")
+        ],
+        *[(name, 200) for name in ("localhost", "localhost:1234", "127.1.2.3", "[::1]:8000")],
     ],
 )
 async def test_only_names_of_this_machine_are_answered(served: Served, host: str, status: int) -> None:

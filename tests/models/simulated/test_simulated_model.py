@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.errors import ServerFault, UsageError
@@ -55,6 +55,7 @@ requests = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(requests, st.floats(0, 2), st.integers(0, 5))
 async def test_sampling_and_purpose_change_nothing(request: Request, temperature: float, rank: int) -> None:
     first = await simulated(malformed_rate=0.3).complete(request)
