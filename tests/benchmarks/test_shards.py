@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Purpose, SamplingParameters
 from coeval.engine.probing import Probing
-from coeval.models.batch.waiting.job_list import BatchMode
+from coeval.models.batch.waiting.job_list import BatchMode, PollPace
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.transport.shared_hosts import SharedHosts
@@ -285,6 +286,12 @@ def models(url: str) -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PollPace, "pauses", lambda _: repeat(0.01))
+
+
+@pytest.mark.usefixtures("looked_at_often")
 @pytest.mark.parametrize("batched", [{"evaluation"}, {"response_collection", "evaluation"}])
 async def test_answers_and_judgments_by_batches_score_alike(bench: Bench, batched: set[Purpose]) -> None:
     async with openai_batches() as host:
@@ -298,6 +305,7 @@ async def test_answers_and_judgments_by_batches_score_alike(bench: Bench, batche
     assert not (bench.output / "batches").exists()
 
 
+@pytest.mark.usefixtures("looked_at_often")
 async def test_judging_is_submitted_now_and_collected_later(bench: Bench) -> None:
     async with openai_batches() as host:
         host.says = says

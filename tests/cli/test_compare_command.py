@@ -15,6 +15,7 @@ from cli.invoked import Command
 from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 from coeval.benchmarks.assets import Library, Presence
@@ -52,7 +53,7 @@ def test_two_outputs_are_compared_prompt_by_prompt(two: tuple[Path, Path], coeva
     assert one["p"] == one["p_adjusted"] == pytest.approx(stats.binomtest(6, 36).pvalue, rel=1e-9)
 
 
-def test_it_says_so_in_a_sentence(two: tuple[Path, Path], coeval: Command) -> None:
+def test_it_says_so_in_a_sentence_and_in_markdown(two: tuple[Path, Path], coeval: Command) -> None:
     shown = coeval("compare", *two)
     least = 100 * found(coeval, *two)["comparisons"][0]["minimum_detectable"]
     assert shown.out.splitlines()[0] == (
@@ -62,6 +63,9 @@ def test_it_says_so_in_a_sentence(two: tuple[Path, Path], coeval: Command) -> No
     turned = coeval("compare", *reversed(two)).out
     assert turned.startswith("tuned is better than base on ifeval by 12.0 ± 5.7 points")
     assert "−12.0 ± 5.7" in turned
+    marked = coeval("compare", *two, "--markdown").out
+    assert marked.startswith("- tuned is better than base on ifeval")
+    assert "| ifeval | 50.0 | 62.0 | 12.0 ± 5.7 | <0.001 | 200 |" in marked
 
 
 def test_folders_keep_their_order_or_are_refused(two: tuple[Path, Path], coeval: Command) -> None:
@@ -144,16 +148,15 @@ def test_different_judges_are_told(here: Path, coeval: Command) -> None:
 
 @pytest.fixture
 def lab(here: Path) -> Lab:
-    made = Lab(
-        here,
-        [model("ann", skill=0.9), model("ben", skill=0.3)],
-        [task(total=12), task("saga"), quiz(total=8)],
-    )
+    models = [model("ann", skill=0.9), model("ben", skill=0.3)]
+    made = Lab(here, models, [task(total=12), task("saga"), quiz(total=8)])
     assert made.run().exit_code == 0
     return made
 
 
-def test_students_of_a_run(lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
+    lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = listen(monkeypatch)
     document = found(coeval, lab.path, "--students", "ben,ann")
     assert asked.requests == []
@@ -171,28 +174,16 @@ def test_students_of_a_run(lab: Lab, coeval: Command, monkeypatch: pytest.Monkey
     assert rows["quiz", "colour"]["difference"] == pytest.approx(labels["ann"] - labels["ben"])
     assert rows[None, "score"]["n"] == sum(rows[name, "score"]["n"] for name in ("story", "saga"))
     assert "ann is better than ben overall" in coeval("compare", lab.path).out
-
-
-def test_tasks_that_the_configuration_has_lost_are_not_compared(lab: Lab, coeval: Command) -> None:
-    lab.tasks = [one for one in lab.tasks if one["name"] != "saga"]
-    lab.run(continue_run=True)
-    rows = found(coeval, lab.path)["comparisons"]
-    assert {one["task"] for one in rows} == {"story", "quiz"}
-
-
-def test_p_values_are_adjusted_within_tasks_and_within_factors(lab: Lab, coeval: Command) -> None:
-    multitest = pytest.importorskip("statsmodels.stats.multitest")
-    rows = found(coeval, lab.path)["comparisons"]
     for family in ("task", "part"):
-        of_family = [one for one in rows if one["family"] == family]
+        of_family = [one for one in rows.values() if one["family"] == family]
         p = [one["p"] for one in of_family]
         assert len(p) > 1
-        assert [one["p_adjusted"] for one in of_family] == pytest.approx(
-            multitest.multipletests(p, method="holm")[1].tolist()
-        )
-        assert [one["q"] for one in of_family] == pytest.approx(
-            multitest.multipletests(p, method="fdr_bh")[1].tolist()
-        )
+        for key, method in (("p_adjusted", "holm"), ("q", "fdr_bh")):
+            adjusted = multipletests(p, method=method)[1].tolist()
+            assert [one[key] for one in of_family] == pytest.approx(adjusted)
+    lab.tasks = [one for one in lab.tasks if one["name"] != "saga"]
+    lab.run(continue_run=True)
+    assert {one["task"] for one in found(coeval, lab.path)["comparisons"]} == {"story", "quiz"}
 
 
 def test_two_runs_hold_each_student_against_itself(lab: Lab, here: Path, coeval: Command) -> None:
@@ -266,12 +257,6 @@ def test_a_threshold_that_could_never_be_failed_is_refused(
     ended = coeval("compare", *two, f"--fail-if-worse={delta}")
     assert (ended.code, ended.out) == (1, "")
     assert "0.02 or 2%" in ended.err
-
-
-def test_markdown_for_a_pull_request(two: tuple[Path, Path], coeval: Command) -> None:
-    shown = coeval("compare", *two, "--markdown").out
-    assert shown.startswith("- tuned is better than base on ifeval")
-    assert "| ifeval | 50.0 | 62.0 | 12.0 ± 5.7 | <0.001 | 200 |" in shown
 
 
 def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Path], coeval: Command) -> None:

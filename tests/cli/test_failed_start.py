@@ -218,9 +218,8 @@ def test_every_command_takes_a_log_level(here: Path, coeval: Command) -> None:
     assert ("view",) in words
     assert ("datasets", "list") in words
     for command in words:
-        for level in ("DEBUG", "INFO"):
-            ended = coeval(*command, "--log-level", level, "--help")
-            assert ended.code == 0, (command, ended.err)
+        ended = coeval(*command, "--log-level", "DEBUG", "--help")
+        assert ended.code == 0, (command, ended.err)
         refused = coeval(*command, "--log-level", "LOUD")
         assert refused.code == 1, command
         assert "'DEBUG', 'INFO', 'WARNING', 'ERROR'" in refused.err, (command, refused.err)

@@ -28,7 +28,7 @@ from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.start.open_start import own_usage
 from coeval.store.rundir import RunDir
 
-RUNS, PARTS = int(os.environ.get("COEVAL_MONEY_RUNS", "60")), 5
+RUNS, PARTS = int(os.environ.get("COEVAL_MONEY_RUNS", "24")), 2
 """Experiments of each kind: live, and by batch jobs. The variable asks for more of them."""
 MOST_KILLS = 3
 NO_COUNT = (None, "400", -1, 399.5, [40], True, 1 << 40)
@@ -174,7 +174,7 @@ async def test_random_budgets_hold_through_lost_answers_and_kills(
                 tried.holds()
                 if done.code == 3 and "budget_usd is" in done.said and not tried.before:
                     unused.append(1 - sum(tried.spent.values()) / tried.budget)
-    assert min(killed, len(unused)) >= RUNS // 50
+    assert min(killed, len(unused)) >= 1
     with capsys.disabled():
         print(f"\n{RUNS // PARTS} budgets, {killed} kills: {len(unused)} were reached; of these ", end="")
         print(f"{fmean(unused):.0%} was left unused in the mean, {max(unused):.0%} at most")
@@ -447,4 +447,4 @@ def test_random_budgets_hold_through_short_and_damaged_results_of_jobs(
             done = tried.start(commands)
             assert done.code in ended or "does not fit into its budget" in done.said, done.said
             tried.holds()
-    assert killed >= RUNS // 50
+    assert killed >= 1

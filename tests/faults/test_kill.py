@@ -1,4 +1,4 @@
-"""`kill -9` of a real run at fifty seeded moments: nothing lost, nothing made twice, nothing changed."""
+"""`kill -9` of a real run at seeded moments: nothing lost, nothing made twice, nothing changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from small_runs import PHASES, content, experiment, folder_of, good_lines
 
 from coeval.store.rundir import RunDir
 
-KILLS = 25
+KILLS = 12
 """In each of two runs: with phases that overlap, and with barriers between them."""
 ITEMS = 60
 CALLS = ITEMS * (1 + 2 + 4)
@@ -94,7 +94,7 @@ async def output(process: WarmProcess) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "flags"), [(1, ()), (2, ("--phase-barriers",))])
-async def test_fifty_kills_change_nothing(tmp_path: Path, seed: int, flags: tuple[str, ...]) -> None:
+async def test_kills_change_nothing(tmp_path: Path, seed: int, flags: tuple[str, ...]) -> None:
     for name in ("undisturbed", "killed"):
         (tmp_path / name).mkdir()
     async with hosted(latency_s=LATENCY_S) as host:
@@ -173,8 +173,11 @@ def _usage(folder: Path) -> dict[str, Any]:
 
 
 def _paid(usage: dict[str, Any]) -> dict[str, Any]:
-    counts = ("requests", "input_tokens", "output_tokens", "cost_usd", "jobs")
-    return {name: {count: usage[name][count] for count in counts} for name in ("student", "judge")}
+    counts = ("requests", "input_tokens", "output_tokens", "jobs")
+    return {
+        name: {"usd": round(usage[name]["cost_usd"], 12), **{count: usage[name][count] for count in counts}}
+        for name in ("student", "judge")
+    }
 
 
 def _evaluations(folder: Path) -> list[dict[str, Any]]:
@@ -217,7 +220,7 @@ async def test_a_kill_neither_loses_nor_repeats(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("interface", "kills"), [("openai", 40), ("anthropic", 6), ("mistral", 6)])
+@pytest.mark.parametrize(("interface", "kills"), [("openai", 16), ("anthropic", 6), ("mistral", 6)])
 def test_kills_at_any_moment_on_disk(interface: str, kills: int, tmp_path: Path) -> None:
     """Of a run whose student and judge both go by batches."""
     batched = BATCHED[interface]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.warm_process import WarmProcess
@@ -20,10 +23,22 @@ from pipeline.batched_clouds import (
     asked,
     lab,
 )
+from pipeline.experiments import Lab
 
 from coeval.models.batch import gemini_batches
 
 each = pytest.mark.parametrize("cloud", CLOUDS, ids=repr)
+
+
+@asynccontextmanager
+async def judged(
+    cloud: Cloud, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Any, Lab]]:
+    """The cloud's host, whose judgments all succeed, and an experiment that is judged there."""
+    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+        for name, value in cloud.environment(host, folder).items():
+            monkeypatch.setenv(name, value)
+        yield host, lab(cloud, host, folder)
 
 
 async def command(*words: object, **environment: str) -> tuple[int, str]:
@@ -73,57 +88,12 @@ async def test_a_student_by_batches_pays_the_price_of_batches(
 
 
 @each
-async def test_a_job_whose_answer_was_lost_is_found_and_not_made_again(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        for name, value in cloud.environment(host, tmp_path).items():
-            monkeypatch.setenv(name, value)
-        host.troubles.append(("create", LOST))
-        host.lag = 2
-        exp = lab(cloud, host, tmp_path)
-        run = await exp.arun()
-    assert run.exit_code == 0, run.summary
-    assert len(host.jobs) == 1
-    assert set(asked(host).values()) == {1}
-
-
-@pytest.mark.slow
-@each
-async def test_what_a_job_left_out_is_owed_and_asked_again(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two halves: what came back is kept, and only the rest is asked for again."""
-    expired, ended = {"bedrock": ("Expired", "Completed")}.get(cloud.name, ("EXPIRED", "SUCCEEDED"))
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT), states=(expired,)) as host:
-        for name, value in cloud.environment(host, tmp_path).items():
-            monkeypatch.setenv(name, value)
-        host.done = cloud.least - 4
-        exp = lab(cloud, host, tmp_path)
-        first = await exp.arun()
-        assert first.exit_code == 3, first.summary
-        kept = 0 if cloud.name == "gemini" else host.done  # which gives nothing of an expired one
-        assert len([r for r in exp.records("evaluation").values() if r.get("status") != "failed"]) == kept
-        host.done, host.states = None, (ended,)
-        second = await exp.arun(continue_run=True)
-        assert second.exit_code == 0, second.summary
-    assert len(exp.records("evaluation")) == cloud.least
-    repeated = [number for number in asked(host).values() if number > 1]
-    assert len(repeated) == (cloud.least - 4 if cloud.name == "gemini" else 0)
-
-
-@each
 async def test_requests_that_fail_by_themselves_fail_alone(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = (
-        bedrock.Fault(400, "no such field") if cloud.name == "bedrock" else gemini.Fault(400, "no such field")
-    )
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        for name, value in cloud.environment(host, tmp_path).items():
-            monkeypatch.setenv(name, value)
-        host.script.append(fault)
-        exp = lab(cloud, host, tmp_path)
+    of_host = bedrock if cloud.name == "bedrock" else gemini
+    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
+        host.script.append(of_host.Fault(400, "no such field"))
         run = await exp.arun()
     assert run.exit_code == 3, run.summary
     records = exp.records("evaluation").values()
@@ -192,11 +162,8 @@ async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
 ) -> None:
     monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
     cloud = GeminiCloud("gemini", "gemini-2.5-flash")
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        for name, value in cloud.environment(host, tmp_path).items():
-            monkeypatch.setenv(name, value)
+    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
         host.troubles += [("upload", LOST), ("create", LOST), ("download", LOST)]
-        exp = lab(cloud, host, tmp_path)
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert [job.body.get("fileName") is not None for job in host.jobs.values()] == [True]
@@ -208,10 +175,7 @@ async def test_a_file_that_storage_does_not_take_is_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud = VertexCloud("vertex", "gemini-2.5-flash")
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        for name, value in cloud.environment(host, tmp_path).items():
-            monkeypatch.setenv(name, value)
-        exp = lab(cloud, host, tmp_path)
+    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
         host.storage.most_bytes = 8_000
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
@@ -225,10 +189,7 @@ async def test_too_few_requests_for_a_job_are_asked_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud = BedrockCloud("bedrock", "us.amazon.nova-lite-v1:0")
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        for name, value in cloud.environment(host, tmp_path).items():
-            monkeypatch.setenv(name, value)
-        exp = lab(cloud, host, tmp_path)
+    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert not host.jobs

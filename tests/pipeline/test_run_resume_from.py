@@ -175,17 +175,6 @@ def test_an_extended_rubric_begins_with_that_of_the_source(
     assert asked.requests == []
 
 
-def test_a_run_cannot_resume_from_itself(tmp_path: Path) -> None:
-    Lab(tmp_path, [model("ann")]).run()
-    keep = dict.fromkeys(("attribute_mapping", "rubric_mapping", *PHASES), "Extend") | {
-        "attribute_mapping": "Keep",
-        "rubric_mapping": "Keep",
-    }
-    lab = Lab(tmp_path, [model("ann")], settings={"resume_from": "exp", "phases": keep})
-    with pytest.raises(UsageError, match="continue_run=True"):
-        lab.run()
-
-
 def older(folder: Path) -> Lab:
     """An experiment on the run in an older layout, its models simulated."""
     shutil.copytree(LEGACY, folder / "runs" / "legacy-sample")

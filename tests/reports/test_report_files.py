@@ -272,16 +272,17 @@ def test_hostile_names_stay_texts(tmp_path: Path) -> None:
         assert EVIL_RUN in found.page.locator("h1").inner_text()
 
 
-@pytest.mark.parametrize("odd", ["a\u2028b\u2029c", "a\udcffb", "toString", "__proto__"])
-def test_odd_names_of_runs_are_drawn(tmp_path: Path, odd: str) -> None:
+def test_odd_names_of_runs_are_drawn(tmp_path: Path) -> None:
     """Ends of lines within expressions, bytes that are no text, names that every object has."""
-    write_training(tmp_path / "a", drawn({0: 0.3, 1: 0.6}, 12, 2))
-    write_training(tmp_path / "b", drawn({0: 0.3, 1: 0.5}, 12, 2, seed=1))
-    words = ["sweep", "plot", "--runs", f"{odd}=a", "--runs", f"{'long-' * 20}=b", "--plot-dir", "plots"]
-    assert coeval(*words, cwd=tmp_path) == 0
+    odd = ["a\u2028b\u2029c", "a\udcffb", "toString", "__proto__", "long-" * 20]
+    for number in range(len(odd)):
+        shape = drawn({0: 0.3, 1: 0.6}, 12, 2, seed=number)
+        write_training(tmp_path / f"{number}", shape)
+    named = [word for number, name in enumerate(odd) for word in ("--runs", f"{name}={number}")]
+    assert coeval("sweep", "plot", *named, "--plot-dir", "plots", cwd=tmp_path) == 0
     with chromium() as browser:
         found = opened(browser, tmp_path / "plots" / "curves.html")
         draw_all(found.page)
         labels = found.page.locator("svg .role-legend-label").all_text_contents()
-        assert plain(odd) in [label.rstrip("\u200d") for label in labels]
+        assert {plain(name) for name in odd[:-1]} <= {label.rstrip("\u200d") for label in labels}
         assert found.complaints == []
