@@ -19,11 +19,11 @@ import numpy as np
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.measured import entries
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.bias_ledger import BIASES, bias_ledger, plain_ledger
+from coeval.analysis.panel.bias_ledger import judge_biases
 from coeval.analysis.panel.output_judges import shown_both_ways, shown_one_way
-from coeval.analysis.panel.panel_findings import is_named
-from coeval.analysis.panel.panel_reading import model_families, model_family
+from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 
 REPEATS = 1000
 FACTORS = 2
@@ -155,12 +155,12 @@ def named(world: World, items: int, repeats: int) -> dict[str, Named]:
     for seed in range(repeats):
         grid, lengths = simulate(world.judges, items, seed, world.students)
         ledger = bias_ledger(grid, lengths, families)
-        plain = plain_ledger(ledger)
+        leanings = {name: dict(entries(one)) for name, one in judge_biases(ledger).items()}
         for bias in world.biases:
             sure[bias].append(float(np.mean([ledger[name][bias].is_sure for name in others])))
-            some[bias].append(any(is_named(plain[name][bias]) for name in others))
+            some[bias].append(any(leanings[name][bias].is_named for name in others))
             if world.leaning is not None:
-                told[bias].append(is_named(plain[world.leaning][bias]))
+                told[bias].append(leanings[world.leaning][bias].is_named)
     return {
         bias: Named(
             float(np.mean(told[bias])) if told[bias] else None,
@@ -184,8 +184,7 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
         else:
             is_first = random.random(items) < 0.5
             bias = shown_one_way(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
-        plain = plain_ledger({"judge": dict.fromkeys(BIASES, bias)})
-        found.append(is_named(plain["judge"]["position"]))
+        found.append(judge_biases({"judge": {"position": bias}})["judge"].position.is_named)
     return float(np.mean(found))
 
 

@@ -20,8 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures, panel_measures
-from coeval.analysis.measures.measured import Branch, Measured, leaves
+from coeval.analysis.measures.judge_measures import (
+    judge_agreement,
+    judge_pairs,
+    pair_measures,
+    panel_measures,
+)
+from coeval.analysis.measures.measured import Measured, leaves
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
@@ -88,14 +93,19 @@ def drawn_grid(world: World, items: int, random: np.random.Generator) -> ScoreGr
 
 def measured(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Measured]:
     pairs = judge_pairs(grid, reweighting)
-    tree: Branch = {
+    found = {
         "student": student_measures(grid)["student-1"],
-        "pair": pair_measures(pairs)["judge-0|judge-1"],
-        "judge": judge_measures(grid, pairs)["judge-0"],
+        "pair": pair_measures(pairs)["judge-0", "judge-1"],
+        "judge": judge_agreement(grid, pairs)["judge-0"],
         "panel": panel_measures(grid, reweighting),
         "teacher": teacher_measures(grid, reweighting)["teacher-0"],
     }
-    return {" ".join(leaf.path): leaf.measured for leaf in leaves(tree) if leaf.path[-1] in _SHOWN}
+    return {
+        f"{of} {leaf.measure}": leaf.measured
+        for of, one in found.items()
+        for leaf in leaves(of, one)
+        if leaf.measure in _SHOWN
+    }
 
 
 _SHOWN = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
+from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.robust_set import RobustOptions, robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
@@ -94,9 +94,9 @@ def judging_themselves(items: int, repeats: int) -> Equals:
     found = []
     for seed in range(repeats):
         grid = simulate(judges, items, seed, dict.fromkeys(judges, 0.6)).grid
-        ranks = without_own_measures(grid)["ranking"]
-        sure = any((one["p_adjusted"] or 1.0) < 0.05 for one in ranks["differences"].values())
-        found.append((sure, ranks["order"][0]))
+        ranks = without_own_measures(grid).ranking
+        sure = any(one.sure for one in ranks.differences.values())
+        found.append((sure, ranks.order[0]))
     return _equals(found, len(judges))
 
 
@@ -155,7 +155,7 @@ def found_shares(repeats: int, items: int = 200, seed: int = 1) -> Iterator[Foun
     for run in range(repeats):
         parts = variance_parts(planted_scores(generator, items=items))
         assert parts is not None
-        found[run] = [parts.shares[name] for name in PARTS]
+        found[run] = [getattr(parts.shares, name) for name in PARTS]
     for name, true, shares in zip(PARTS, planted.tolist(), found.T, strict=True):
         off = np.abs(shares - true)
         low, high = np.quantile(shares, [0.025, 0.975]).tolist()
@@ -226,7 +226,7 @@ def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
     for run in range(repeats):
         levels = 0.3 * generator.normal(size=(60, 3, 1)) + 0.3 * generator.normal(size=(60, 3, 3))
         grid = level_grid(np.clip(np.rint(2 * (0.5 + levels)), 0, 2).astype(np.int8), teachers=6)
-        robust = robust_set(grid, judge_measures(grid, judge_pairs(grid, reweighting)), RobustOptions())
+        robust = robust_set(grid, judge_agreement(grid, judge_pairs(grid, reweighting)), RobustOptions())
         assert robust is not None
         for place, some in enumerate((grid, robust.of(grid))):
             of_pairs = ranking(some, student_measures(some)).differences.values()

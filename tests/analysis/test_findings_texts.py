@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli.invoked import Command
@@ -11,9 +10,10 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.comparison_report import difference_text
+from coeval.analysis.measures.judge_measures import JudgeMeasures
+from coeval.analysis.measures.measured import NOT_MEASURED
+from coeval.analysis.panel.bias_ledger import JudgeBiases, Leaning
 from coeval.analysis.panel.panel_findings import panel_findings
-
-NOTHING = {"value": None, "ci95": None, "p_adjusted": None}
 
 
 @pytest.mark.parametrize(
@@ -30,16 +30,23 @@ def test_a_lopsided_interval_is_shown_with_both_bounds(
     assert difference_text(*bounds, 3) == shown
 
 
-def judged(**lengths: float) -> dict[str, Any]:
+def judged(**lengths: float) -> dict[str, JudgeMeasures]:
     """Judges with a leaning to length, by name."""
-    biases = dict.fromkeys(("severity", "family", "self", "position"), NOTHING)
+    unknown = Leaning(None, None, None)
     return {
-        name: {
-            "bias": {
-                **biases,
-                "length": {"value": by, "ci95": [by - 0.03, by + 0.03], "p_adjusted": 0.001},
-            },
-        }
+        name: JudgeMeasures(
+            NOT_MEASURED,
+            NOT_MEASURED,
+            NOT_MEASURED,
+            NOT_MEASURED,
+            NOT_MEASURED,
+            NOT_MEASURED,
+            degenerate=False,
+            count=30,
+            levels={},
+            bias=JudgeBiases(unknown, unknown, unknown, Leaning(by, (by - 0.03, by + 0.03), 0.001), unknown),
+            consistency=None,
+        )
         for name, by in lengths.items()
     }
 

@@ -14,9 +14,9 @@ from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun
 from scipy.special import stdtrit
 
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs
+from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
+from coeval.analysis.measures.measured import plain_part
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, robust_set
-from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.store.legacy import convert
@@ -107,12 +107,12 @@ def test_the_error_of_a_difference_is_that_of_the_pairs(plain: Path, coeval: Com
 def test_the_robust_set_follows_its_options(options: dict[str, Any], plain: Path) -> None:
     with RunReader(plain) as reader:
         grid = score_grid(reader)
-    judges = judge_measures(grid, judge_pairs(grid, Reweighting(len(grid.items.ids))))
+    judges = judge_agreement(grid, judge_pairs(grid, Reweighting(len(grid.items.ids))))
     wanted = RobustOptions(**options)
-    tree = robust_measures(grid, robust_set(grid, judges, wanted), wanted)
+    found = robust_measures(grid, robust_set(grid, judges, wanted), wanted)
     expected = slow.robust(slow.counted(plain), OPTIONS | options)
     assert 0 < expected["datapoints"] < 380
-    assert unlike(expected, plain_measures({"robust": tree})["robust"]) == []
+    assert unlike(expected, plain_part(found)) == []
 
 
 def test_a_configuration_that_names_all_changes_nothing(plain: Path, tmp_path: Path, coeval: Command) -> None:

@@ -16,13 +16,14 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.measured_run import measure
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import measure_tree, plain_measures
+from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.measures.teacher_leak import teacher_leak
-from coeval.analysis.panel.bias_ledger import Bias, bias_ledger, plain_ledger
-from coeval.analysis.panel.panel_reading import model_families, model_family
+from coeval.analysis.measures.teacher_leak import TeacherLeak, teacher_leak
+from coeval.analysis.panel.bias_ledger import Bias, Leaning, judge_biases
+from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import StudentScore, missing_sentences
 from perf.judge_bias import HONEST, KIND, LONG, STRICT, VAIN, Planted, World, named, places_named, simulate
@@ -172,8 +173,8 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
     first = told = leads = 0
     for seed in range(200):
         found = student_measures(simulated(np.random.default_rng(seed)))
-        means = {name: one["headline"].value for name, one in found.items()}
-        ends = {name: one["bounds"]["headline"] for name, one in found.items()}
+        means = {name: one.headline.value or 0.0 for name, one in found.items()}
+        ends = {name: one.bounds.headline or (0.0, 0.0) for name, one in found.items()}
         order = sorted(means, key=lambda name: -means[name])
         assert all(ends[name][0] - NEAR <= means[name] <= ends[name][1] + NEAR for name in order)
         first += order[0] == "ann"
@@ -189,7 +190,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
 
 def measures(run: Run) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        return plain_measures(measure_tree(reader))
+        return plain_measures(measure(reader))
 
 
 def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Path, coeval: Command) -> None:
@@ -264,7 +265,7 @@ def run(tmp_path: Path) -> Run:
 
 def robust(run: Run, **options: Any) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        found: dict[str, Any] = plain_measures(measure_tree(reader, RobustOptions(**options)))["robust"]
+        found: dict[str, Any] = plain_measures(measure(reader, RobustOptions(**options)))["robust"]
     return found
 
 
@@ -367,33 +368,31 @@ def drawn(
     return grid, scores
 
 
-def leaks(seed: int, **how: Any) -> dict[str, Any]:
+def leaks(seed: int, **how: Any) -> TeacherLeak:
     return teacher_leak(*drawn(seed, **how), FAMILIES)
 
 
 def test_a_family_that_gains_on_its_own_teacher_s_items_is_told() -> None:
     found = [leaks(seed, items=240, leak=0.15) for seed in range(20)]
-    sure = [one["families"]["oak"]["p_adjusted"] < 0.05 for one in found]
-    assert np.mean(sure) >= 0.8
-    assert all(one["families"]["oak"]["value"] > 0 for one in found)
-    assert np.mean([one["families"]["elm"]["p_adjusted"] < 0.05 for one in found]) <= 0.2
-    assert found[0]["students"].keys() == {"elm-1", "oak-1", "oak-2"}, "fir-1 has no kin among the teachers"
-    assert found[0]["families"]["oak"]["items"] == 80
-    [low, high] = found[0]["families"]["oak"]["ci95"]
-    assert low < found[0]["families"]["oak"]["value"] < high
+    assert np.mean([one.families["oak"].is_named for one in found]) >= 0.8
+    assert all(one.families["oak"].size > 0 for one in found)
+    assert np.mean([one.families["elm"].is_named for one in found]) <= 0.2
+    assert found[0].students.keys() == {"elm-1", "oak-1", "oak-2"}, "no teacher is of fir-1's family"
+    oak = found[0].families["oak"]
+    assert oak.items == 80
+    assert oak.ci95 is not None
+    assert oak.ci95[0] < oak.size < oak.ci95[1]
 
 
 @pytest.mark.parametrize("items", [18, 90])
 def test_who_finds_easy_items_easy_gains_nothing(items: int) -> None:
     """All differ less on items that are easy for all: of means alone, weak students would seem to gain."""
     found = [leaks(seed, items=items) for seed in range(80)]
-    for kind, name in (
-        ("families", "oak"),
-        ("students", "oak-1"),
-        ("students", "oak-2"),
-        ("students", "elm-1"),
+    for name, gains in (
+        ("oak", [one.families["oak"] for one in found]),
+        *((name, [one.students[name] for one in found]) for name in ("oak-1", "oak-2", "elm-1")),
     ):
-        sure = [one[kind][name]["ci95"][0] > 0 or one[kind][name]["ci95"][1] < 0 for one in found]
+        sure = [gain.ci95 is not None and (gain.ci95[0] > 0 or gain.ci95[1] < 0) for gain in gains]
         assert np.mean(sure) <= 0.1, name
 
 
@@ -402,19 +401,20 @@ def test_whose_gain_it_is_cannot_always_be_told() -> None:
     grid, scores = drawn(1, students={"elm-1": 0.6, "oak-1": 0.8})
     of_two = grid.items.teacher > 0
     found = teacher_leak(grid.kept(of_two), scores[:, of_two], FAMILIES)
-    assert found["students"]["oak-1"]["value"] is None
-    assert found["families"]["elm"]["p_adjusted"] is None
+    assert found.students["oak-1"].value is None
+    assert found.families["elm"].p_adjusted is None
     alone = teacher_leak(*drawn(1, students={"oak-1": 0.8}), FAMILIES)
-    assert alone["students"]["oak-1"]["value"] is None, "its gain may be the items' ease"
-    assert teacher_leak(*drawn(1, students={"fir-1": 0.8}), FAMILIES) == {"students": {}, "families": {}}
+    assert alone.students["oak-1"].value is None, "its gain may be the items' ease"
+    assert teacher_leak(*drawn(1, students={"fir-1": 0.8}), FAMILIES) == TeacherLeak({}, {})
 
 
 def test_scores_that_are_all_alike_say_that_nobody_gains_and_are_not_sure_of_it() -> None:
     grid, scores = drawn(1)
-    found = teacher_leak(grid, np.ones_like(scores), FAMILIES)["families"]["oak"]
-    assert abs(found["value"]) < 0.01
-    assert found["ci95"][0] < -0.005 < 0.005 < found["ci95"][1]
-    assert teacher_leak(grid, np.full_like(scores, np.nan), FAMILIES)["families"]["oak"]["value"] is None
+    found = teacher_leak(grid, np.ones_like(scores), FAMILIES).families["oak"]
+    assert found.ci95 is not None
+    assert abs(found.size) < 0.01
+    assert found.ci95[0] < -0.005 < 0.005 < found.ci95[1]
+    assert teacher_leak(grid, np.full_like(scores, np.nan), FAMILIES).families["oak"].value is None
 
 
 # Judges with a planted bias are the ones that are named; honest ones, however strict, are not.
@@ -462,10 +462,10 @@ def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> No
             ("c", Bias(None, None, None, None)),
         )
     }
-    found = plain_ledger(ledger)
-    assert found["a"]["length"] == {"value": 0.1, "ci95": [0.01, 0.19], "p_adjusted": 0.06}
-    assert found["b"]["length"]["p_adjusted"] == 0.8
-    assert found["c"]["length"] == {"value": None, "ci95": None, "p_adjusted": None}
+    found = judge_biases(ledger)
+    assert found["a"].length == Leaning(0.1, (0.01, 0.19), 0.06)
+    assert found["b"].length.p_adjusted == 0.8
+    assert found["c"].length == Leaning(None, None, None)
 
 
 @pytest.mark.parametrize(("both", "items"), [(True, 100), (False, 250)])
@@ -531,13 +531,13 @@ def test_families_are_told_by_names(name: str, family: str) -> None:
 @pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
 def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
     grid, lengths = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
-    found = plain_ledger(bias_ledger(grid, lengths, {}))["a"]["severity"]
-    assert (found["value"] is not None) == (found["ci95"] is not None) == known
-    assert (found["p_adjusted"] is not None) == known
+    found = judge_biases(bias_ledger(grid, lengths, {}))["a"].severity
+    assert (found.value is not None) == (found.ci95 is not None) == known
+    assert (found.p_adjusted is not None) == known
 
 
 def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
     grid, lengths = simulate({"a": Planted(), "b": Planted()}, 12, 1)
     grid.levels[:] = [0, 1]
-    found = plain_ledger(bias_ledger(grid, lengths, {}))["a"]["severity"]
-    assert found == {"value": None, "ci95": None, "p_adjusted": None}
+    found = judge_biases(bias_ledger(grid, lengths, {}))["a"].severity
+    assert found == Leaning(None, None, None)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from coeval.analysis.load import load
-from coeval.analysis.measures.run_measures import measure_tree, plain_measures
+from coeval.analysis.measures.measured_run import measure
+from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.panel.output_judges import shown_one_way
 
 
@@ -35,7 +36,7 @@ def write_task(
 
 def measures(folder: Path) -> dict[str, Any]:
     with load(folder) as reader:
-        return plain_measures(measure_tree(reader))
+        return plain_measures(measure(reader))
 
 
 def games(item: str, baseline_first: str, model_first: str) -> list[dict[str, Any]]:

@@ -44,9 +44,9 @@ def test_alpha_is_krippendorffs(seed: int, world: World, gaps: float) -> None:
     """Over the units that all judges scored; of ordinal levels."""
     grid, reweighting = gappy(seed, world, gaps)
     levels, found = complete(grid), panel_measures(grid, reweighting)
-    assert found["count"] == len(levels) >= 30
+    assert found.count == len(levels) >= 30
     expected = krippendorff.alpha(levels.T.astype(float), level_of_measurement="ordinal")
-    assert found["krippendorff_alpha"].value == pytest.approx(expected, abs=1e-9)
+    assert found.krippendorff_alpha.value == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(("seed", "world", "gaps"), CASES)
@@ -60,8 +60,8 @@ def test_correlations_are_those_of_an_analysis_of_variance(seed: int, world: Wor
     r, c = k * by_unit.var(ddof=1), n * by_judge.var(ddof=1)
     e = (rest**2).sum() / ((n - 1) * (k - 1))
     single, average = (r - e) / (r + (k - 1) * e + k * (c - e) / n), (r - e) / (r + (c - e) / n)
-    assert found["icc_2_1"].value == pytest.approx(single, abs=1e-9)
-    assert found["icc_2_k"].value == pytest.approx(average, abs=1e-9)
+    assert found.icc_2_1.value == pytest.approx(single, abs=1e-9)
+    assert found.icc_2_k.value == pytest.approx(average, abs=1e-9)
 
 
 @pytest.mark.parametrize(("seed", "world", "gaps"), CASES)
@@ -72,16 +72,16 @@ def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -
     for one, other in combinations(range(len(grid.judges)), 2):
         both = (grid.levels[:, [one, other]] >= 0).all(axis=1)
         first, second = grid.levels[both, one], grid.levels[both, other]
-        measured = found[f"{grid.judges[one]}|{grid.judges[other]}"]
-        assert measured["count"] == len(first)
-        assert measured["spa"].value == pytest.approx(accuracy_score(first, second), abs=1e-9)
+        measured = found[grid.judges[one], grid.judges[other]]
+        assert measured.count == len(first)
+        assert measured.spa.value == pytest.approx(accuracy_score(first, second), abs=1e-9)
         shares = [np.bincount(levels, minlength=3) / len(levels) for levels in (first, second)]
         by_chance = float(np.outer(*shares).ravel() @ LINEAR.ravel())
         weighted = cohen_kappa_score(first, second, labels=[0, 1, 2], weights="linear")
-        assert measured["wpa"].value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
-        assert measured["kappa"].value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
+        assert measured.wpa.value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
+        assert measured.kappa.value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
         tables = pair_tables(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
-        assert kappa(tables.sum(axis=0)) == measured["kappa"].value
+        assert kappa(tables.sum(axis=0)) == measured.kappa.value
 
 
 def test_likeness_of_prompts_is_scikit_learns() -> None:

@@ -6,6 +6,7 @@ import random
 from itertools import combinations
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from cli.invoked import Command
@@ -18,7 +19,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, ranked, ranking
-from coeval.analysis.measures.student_measures import item_scores, student_measures
+from coeval.analysis.measures.student_measures import Headline, item_scores, student_measures
 from perf.measure_coverage import World, drawn_grid
 from perf.planted import judge_missing, judging_themselves
 
@@ -35,11 +36,11 @@ def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     adjusted = multipletests(p, method="holm")[1]
     for pair, one, expected in zip(pairs, p, adjusted, strict=True):
         told = found.differences[pair]
-        assert told.found.p == pytest.approx(one, rel=1e-9)
+        assert told.p == pytest.approx(one, rel=1e-9)
         assert told.p_adjusted == pytest.approx(expected, rel=1e-9)
     for name in names:
         worse_than = sum(
-            told.sure and name in pair and (told.found.difference > 0) == (pair[0] == name)
+            told.sure and name in pair and (told.by > 0) == (pair[0] == name)
             for pair, told in found.differences.items()
         )
         assert found.range_of(name)[0] == 1 + worse_than
@@ -173,11 +174,12 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     ranks = ranked({name: Level(score, 28) for name, score in scores.items()}, common)
     first, second = ranks.order[:2]
     told = ranks.between(first, second)
-    students = {name: {"headline": Measured(score, 0.0, 1.0, 28, 0)} for name, score in scores.items()}
-    said = " ".join(leader_sentences(students, ranks._replace(scores=students)))
+    students = {name: Headline(Measured(score, 0.0, 1.0, 28, 0), {}) for name, score in scores.items()}
+    said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
     assert told is not None
     assert not told.sure
-    assert told.found.low * told.found.high > 0, "the interval leaves zero out"
+    low, high = told.bounds
+    assert low * high > 0, "the interval leaves zero out"
     assert f"among 10 pairs chance may well do that, p = {told.p_adjusted:.3f}" in said
 
 
@@ -197,10 +199,10 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     told = ranks.between("a", "b")
     assert ranks.order[:2] == ("a", "b")
     assert told is not None
-    assert told.found.difference > 0, "b is ahead where both were scored"
-    students = {name: {"headline": Measured(score, 0.0, 1.0, 36, 0)} for name, score in scores.items()}
-    said = " ".join(leader_sentences(students, ranks._replace(scores=students)))
-    assert f"on the scores that both have b is ahead, not surely: by {told.found.difference:.3f} " in said
+    assert told.by > 0, "b is ahead where both were scored"
+    students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
+    said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
+    assert f"on the scores that both have b is ahead, not surely: by {told.by:.3f} " in said
     assert "better than b" not in said
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,11 +15,11 @@ from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened, until
 
 from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
-from coeval.analysis.measures.measured import Branch
-from coeval.analysis.measures.ranking import ranking, ranking_measures
-from coeval.analysis.measures.run_measures import MeasuredRun, measure_run
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
+from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.student_measures import WithHeadline, student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.run_results import StudentScore, missing_sentences
 from coeval.pipeline.plan.run_reading import reading
@@ -117,6 +117,11 @@ def chosen(grid: ScoreGrid, choice: dict[str, list[str]]) -> ScoreGrid:
     return found
 
 
+def unlike_measure(row: dict[str, Any], name: str, one: Measured) -> list[str]:
+    bounds = None if one.low is None or one.high is None else [one.low, one.high]
+    return unlike(row, name, one.value, bounds)
+
+
 def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float] | None) -> list[str]:
     """What of a measure in a row of the page is not what is expected."""
     expected = {name: value, f"{name}_low": ci95 and ci95[0], f"{name}_high": ci95 and ci95[1]}
@@ -127,25 +132,25 @@ def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float
     ]
 
 
-def standing(rows: list[dict[str, Any]], students: Branch, ranks: Branch) -> list[str]:
+def standing(rows: list[dict[str, Any]], scored: Mapping[str, WithHeadline], ranks: Ranking) -> list[str]:
     """Where the rows of one choice of scores differ from Python's students and ranks."""
     wrong: list[str] = []
-    students = students | ranks["scores"]
+    students = {**scored, **ranks.scores}
     overall = [row for row in rows if row["task"] is None]
-    if [row["student"] for row in overall if row["score"] is not None] != ranks["order"]:
-        wrong.append(f"{overall}: {ranks['order']} expected")
+    if [row["student"] for row in overall if row["score"] is not None] != list(ranks.order):
+        wrong.append(f"{overall}: {ranks.order} expected")
     for row in overall:
-        one = students[row["student"]]["headline"]
-        wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
-        if row["ranks"] != rank_text(ranks["ranges"].get(row["student"])):
-            wrong.append(f"{row} ranks {ranks['ranges']}")
+        one = students[row["student"]].headline
+        wrong += unlike_measure(row, "score", one)
+        if row["ranks"] != rank_text(ranks.ranges.get(row["student"])):
+            wrong.append(f"{row} ranks {ranks.ranges}")
     by_task = [row for row in rows if row["task"] is not None]
-    asked = sorted({task for found in students.values() for task in found["headline_by_task"]})
+    asked = sorted({task for found in students.values() for task in found.headline_by_task})
     if sorted({row["task"] for row in by_task}) != asked:
         wrong.append(f"tasks {asked}")
     for row in by_task:
-        one = students[row["student"]]["headline_by_task"][row["task"]]
-        wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+        one = students[row["student"]].headline_by_task[row["task"]]
+        wrong += unlike_measure(row, "score", one)
     return wrong
 
 
@@ -153,14 +158,14 @@ def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid)
     """The same of every choice of scores; ``robust`` are those of the robust set that are chosen."""
     students, of_robust = student_measures(grid), student_measures(robust)
     others = without_own_measures(grid)
-    expected = {
-        "all scores": (students, ranking_measures(ranking(grid, students))),
-        "without own": (others["students"], others["ranking"]),
-        "robust set": (of_robust, {**ranking_measures(ranking(robust, of_robust)), "ranges": {}}),
+    expected: dict[str, tuple[Mapping[str, WithHeadline], Ranking]] = {
+        "all scores": (students, ranking(grid, students)),
+        "without own": (others.students, others.ranking),
+        "robust set": (of_robust, ranking(robust, of_robust).untested),
     }
-    if not others["judges"]:  # nobody who scored itself is chosen: nothing is left out
+    if not others.judges:  # nobody who scored itself is chosen: nothing is left out
         expected["without own"] = expected["all scores"]
-    elif not others["applicable"]:
+    elif not others.applicable:
         del expected["without own"]
     wrong = [f"{row}: no such scores" for row in rows if row["scores"] not in expected]
     return wrong + [
@@ -176,7 +181,7 @@ def sentences(grid: ScoreGrid) -> list[str]:
     scores = [
         StudentScore(name, None, None, None, None, 0, 0, 0, least=bounds[0], most=bounds[1])
         for name in ranks.order
-        if (bounds := students[name]["bounds"]["headline"])
+        if (bounds := students[name].bounds.headline)
     ]
     return [*leader_sentences(students, ranks), *place_sentences(ranks), *missing_sentences(scores)]
 
@@ -184,50 +189,49 @@ def sentences(grid: ScoreGrid) -> list[str]:
 def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     """Where the page and Python differ."""
     students = student_measures(grid)
-    ranks = ranking_measures(ranking(grid, students))
+    ranks = ranking(grid, students)
     wrong: list[str] = []
     if found["sentences"] != sentences(grid):
         wrong.append(f"{found['sentences']}: {sentences(grid)} expected")
     tables = found["tables"]
-    if [row["student"] for row in tables["students"] if row["score"] is not None] != ranks["order"]:
-        wrong.append(f"order {ranks['order']}")
+    if [row["student"] for row in tables["students"] if row["score"] is not None] != list(ranks.order):
+        wrong.append(f"order {ranks.order}")
     for row in tables["students"]:
-        scores = ranks["scores"].get(row["student"], students[row["student"]])
-        for column, one in (("score", scores["headline"]), ("units", students[row["student"]]["overall"])):
-            bounds = None if one.low is None or one.high is None else [one.low, one.high]
-            wrong += unlike(row, column, one.value, bounds)
-        low, high = ranks["ranges"].get(row["student"], (None, None))
+        scores = ranks.scores.get(row["student"], students[row["student"]])
+        for column, one in (("score", scores.headline), ("units", students[row["student"]].overall)):
+            wrong += unlike_measure(row, column, one)
+        low, high = ranks.ranges.get(row["student"], (None, None))
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
             wrong.append(f"{row} ranks {low} {high}")
-        ends = students[row["student"]]["bounds"]["headline"] or [None, None]
-        wanted = [None, None] if ends[0] == ends[1] else ends
+        least, most = students[row["student"]].bounds.headline or (None, None)
+        wanted = [None, None] if least == most else [least, most]
         if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in wanted]:
             wrong.append(f"{row} bounds: {wanted} expected")
-        if row["missing"] != students[row["student"]]["overall"].missing:
-            wrong.append(f"{row} missing {students[row['student']]['overall'].missing}")
-    if len(tables["differences"]) != len(ranks["differences"]):
-        wrong.append(f"{len(ranks['differences'])} differences")
+        if row["missing"] != students[row["student"]].overall.missing:
+            wrong.append(f"{row} missing {students[row['student']].overall.missing}")
+    if len(tables["differences"]) != len(ranks.differences):
+        wrong.append(f"{len(ranks.differences)} differences")
     for row in tables["differences"]:
         first, second = sorted((row["better"], row["other"]))
-        one = ranks["differences"][f"{first}|{second}"]
+        gap = ranks.differences[first, second]
         sign = 1 if row["better"] == second else -1
-        value, low, high = (sign * each for each in one["difference"][:3])
-        wrong += unlike(row, "difference", value, sorted([low, high]))
-        for name, wanted in (("p", one["p_adjusted"]), ("could_be_seen", one["minimum_detectable"])):
-            if (row[name] is None) != (wanted is None) or abs((row[name] or 0) - (wanted or 0)) > NEAR:
-                wrong.append(f"{row} {name}: {wanted} expected")
+        ends = sorted(sign * end for end in gap.bounds)
+        wrong += unlike(row, "difference", sign * gap.by, ends)
+        for name, p in (("p", gap.p_adjusted), ("could_be_seen", gap.minimum_detectable)):
+            if (row[name] is None) != (p is None) or abs((row[name] or 0) - (p or 0)) > NEAR:
+                wrong.append(f"{row} {name}: {p} expected")
     for table, measure in (
         ("values", "by_attr_value"),
         ("by-judge", "by_judge"),
         ("by-teacher", "by_teacher"),
     ):
         for row in tables[table]:
-            one = students[row["student"]][measure][row["part"]]
-            wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+            one = getattr(students[row["student"]], measure)[row["part"]]
+            wrong += unlike_measure(row, "score", one)
     for row in tables["parts"]:
         name, factor = row["part"].split(" · ")
-        one = students[row["student"]]["by_task_aspect"][name][factor]
-        wrong += unlike(row, "score", one.value, None if one.low is None else [one.low, one.high])
+        one = students[row["student"]].by_task_aspect[name][factor]
+        wrong += unlike_measure(row, "score", one)
     return wrong
 
 

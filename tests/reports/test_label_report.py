@@ -61,8 +61,8 @@ def test_how_hard_an_item_is_follows_from_its_labels(
     right = sum(one["correct"] for one in found.values())
     assert sum(row["difficulty"] is not None for row in report.table("items-shown").records()) == 8
     with run_evidence(RunDir(lab.path)) as evidence:
-        of_items = [one for one in evidence.measured.tree["items"].values() if one["students"]]
-    answered = sum((1 - one["difficulty"]) * one["students"] for one in of_items)
+        of_items = [one for one in evidence.measured.measures.items.values() if one.students]
+    answered = sum((1 - (one.difficulty or 0.0)) * one.students for one in of_items)
     assert answered == pytest.approx(right)
     assert measures["coverage"]["quiz"]["scored"] == len(of_items) == 8
 

@@ -15,8 +15,8 @@ from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import measure_run
 from coeval.cli.commands.analysis_names import AnalysisName, ReportFormat
 from coeval.cli.commands.analyze_files import tell_files
 from coeval.pipeline.plan.run_reading import reading
@@ -104,7 +104,7 @@ def test_its_numbers_are_those_of_the_measures(
         assert [row["Score, from"], row["Score, to"]] == same(ranked["ci95"]["headline"])
         assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
     for row in rows(book["Every two judges"]):
-        found = measures["agreement"][f"{row['Judge']}|{row['and']}"]
+        found = measures["agreement"][f"{row['Judge']}|{row['Other']}"]
         assert (row["κ"], row["Weighted"], row["Equal"]) == same((found["kappa"], found["wpa"], found["spa"]))
     for row in rows(book["Teachers"]):
         assert row["Variance"] == same(measures["teachers"][row["Teacher"]]["v1"])
@@ -129,10 +129,10 @@ def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> N
     items = {row["Item"]: row for row in rows(book["Items"])}
     assert items.keys() == lab.records("data_generation").keys()
     with reading(RunDir(lab.path)) as (reader, _):
-        measured = measure_run(reader).tree["items"]
+        measured = measure_run(reader).measures.items
     for name, found in measured.items():
-        assert items[name]["Difficulty"] == same(found["difficulty"])
-        assert items[name]["Discrimination"] == same(found["discrimination"])
+        assert items[name]["Difficulty"] == same(found.difficulty)
+        assert items[name]["Discrimination"] == same(found.discrimination)
     answers = rows(book["Answers"])
     good = {k for k, r in lab.records("data_generation").items() if r.get("status") != "failed"}
     kept = [r for r in lab.records("response_collection").values() if r["datapoint_id"] in good]

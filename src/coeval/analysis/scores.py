@@ -175,7 +175,7 @@ def _by_shared_scores(reader: RunReader, scores: tuple[StudentScore, ...]) -> tu
         found = ranks.scores.get(score.student)
         if found is None:
             return score
-        one = found["headline"] if score.task is None else found["headline_by_task"].get(score.task)
+        one = found.headline if score.task is None else found.headline_by_task.get(score.task)
         return msgspec.structs.replace(score, adjusted=one.value) if one is not None else score
 
     found = [adjusted(score) for score in scores]

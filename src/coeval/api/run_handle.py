@@ -90,11 +90,12 @@ class Run:
         teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
         metrics."""
         need_address_space()
-        from coeval.analysis.measures.run_measures import measure_tree, plain_measures, selected
+        from coeval.analysis.measures.measured_run import measure
+        from coeval.analysis.measures.run_measures import plain_measures
         from coeval.pipeline.plan.run_reading import opened
 
         with opened(self.path) as (reader, _):
-            return plain_measures(selected(measure_tree(reader), "all"))
+            return plain_measures(measure(reader))
 
     def write_report(self, out: str | Path | None = None) -> Path:
         """Write the run's report as a page that opens without a network, ``report.html``, with

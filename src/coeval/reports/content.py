@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.core.plain import plain
 from coeval.core.text import dollars
 
@@ -21,9 +21,6 @@ from coeval.core.text import dollars
 Cell: TypeAlias = str | int | float | bool | Measured | None
 """None is shown as missing, never as zero."""
 
-ColumnKind: TypeAlias = Literal["text", "count", "score", "share", "number", "probability", "usd", "seconds"]
-"""How its cells are written: ``score`` and ``share`` lie between 0 and 1, ``usd`` are dollars."""
-
 
 class ReportColumn(msgspec.Struct, frozen=True):
     """``name`` is what pictures and filters call it, ``title`` what people read, ``meaning`` what a pointer
@@ -31,7 +28,7 @@ class ReportColumn(msgspec.Struct, frozen=True):
 
     name: str
     title: str
-    kind: ColumnKind = "text"
+    kind: FigureKind = "text"
     meaning: str = ""
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.run_measures import OutputMeasures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
@@ -32,21 +34,23 @@ from coeval.reports.experiment.judges_section import (
 )
 from coeval.reports.plots import interval_plot
 
+_Figure = TypeVar("_Figure")
+
 # --- Trust in the judges of ``eval-framework``
 
 
-def output_judges_section(tree: Branch, models: Sequence[str]) -> Iterator[ReportSection]:
+def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> Iterator[ReportSection]:
     """Nothing where no judgment can be held against another; ``models`` were judged."""
-    judges = list(tree["judges"])
+    judges = list(measures.judges)
     if not judges:
         return
-    agreement, biases = agreement_table(tree["agreement"]), bias_table(tree["judges"])
+    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
     pictures: list[Picture] = [agreement_map(agreement, judges)] if agreement.rows else []
     if (leanings := bias_picture(biases, judges, [*models, *judges])) is not None:
         pictures.append(leanings)
-    said = tree["findings"] or _unsure(judges)
-    each = [judge_table(tree["judges"])] if len(judges) > 1 else []  # of one there is nothing to compare
-    tables = (*each, agreement, itself_table(tree["judges"]), biases)
+    said = measures.findings or _unsure(judges)
+    each = [judge_table(measures.judges)] if len(judges) > 1 else []  # of one there is nothing to compare
+    tables = (*each, agreement, itself_table(measures.judges), biases)
     yield ReportSection(
         "judges",
         "Can the judges be trusted?",
@@ -67,19 +71,18 @@ def _unsure(judges: Sequence[str]) -> list[str]:
 _SCALES = {"share": 1.0, "percent": 100.0}
 
 
-def evaluation_report(reader: OutputReader, tree: Branch, notes: Sequence[str] = ()) -> Report:
-    """``tree`` are its measures (`measure_tree`)."""
+def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Sequence[str] = ()) -> Report:
     found = results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in found.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
-    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics, tree))
-    judges = output_judges_section(tree, models)
+    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics, measures))
+    judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
         title=plain(listed(models) or reader.folder.resolve().name),
         facts=tuple(_facts(found, tasks, reader)),
         lead=lead or (Sentence("Nothing is scored yet."),),
-        sections=(_scores(found.metrics, lead, tree), *judges, _spent(found)),
+        sections=(_scores(found.metrics, lead, measures), *judges, _spent(found)),
     )
 
 
@@ -95,17 +98,17 @@ def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterat
     yield plain(reader.folder.resolve().name)
 
 
-def _headlines(metrics: Sequence[MetricScore], tree: Branch) -> Iterator[str]:
+def _headlines(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[str]:
     """The first metric of each task; of several samples of each prompt, over all of them."""
     seen = set()
     for metric in metrics:
-        shown: Measured | None = tree["metrics"].get(metric.model, {}).get(metric.task, {}).get(metric.metric)
+        shown = _found(measures.metrics, metric)
         if (metric.model, metric.task) in seen or shown is None or shown.value is None:
             continue
         seen.add((metric.model, metric.task))
         bounds = "" if shown.low is None else f" [{shown.low:.3g}, {shown.high:.3g}]"
-        samples = tree["samples"].get(metric.model, {}).get(metric.task, {})
-        each = f", {samples[metric.metric]['n_runs']} samples of each" if samples else ""
+        spread = _found(measures.samples, metric)
+        each = "" if spread is None else f", {spread.n_runs} samples of each"
         over = f"over {numbered(shown.n or 0, 'prompt')}{each}"
         yield f"{metric.model} in {metric.task}: {metric.metric} {shown.value:.3g}{bounds} {over}."
 
@@ -115,7 +118,9 @@ def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
     return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
 
 
-def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...], tree: Branch) -> ReportSection:
+def _scores(
+    metrics: Sequence[MetricScore], lead: tuple[Sentence, ...], measures: OutputMeasures
+) -> ReportSection:
     several = len({metric.model for metric in metrics}) > 1
     rows: list[tuple[Cell, ...]] = []
     for metric in metrics:
@@ -154,21 +159,27 @@ def _scores(metrics: Sequence[MetricScore], lead: tuple[Sentence, ...], tree: Br
         table.name,
         interval_plot(table.name, shares, "share"),
     )
-    tables = (table, _samples(tree)) if tree["samples"] else (table,)
+    tables = (table, _samples(measures)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), tables)
 
 
-def _samples(tree: Branch) -> ReportTable:
+def _found(figures: Mapping[str, ModelTasks[_Figure]], metric: MetricScore) -> _Figure | None:
+    of_model = figures.get(metric.model)
+    of_task = None if of_model is None else of_model.get(metric.task)
+    return None if of_task is None else of_task.get(metric.metric)
+
+
+def _samples(measures: OutputMeasures) -> ReportTable:
     """Of tasks with several samples of each prompt, what these come to together."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for model, tasks in tree["samples"].items():
+    for model, tasks in measures.samples.items():
         for task, found in tasks.items():
             for metric, of_samples in found.items():
                 links[len(rows)] = urlencode({"task": task})
-                errors = (of_samples[part] for part in ("item_se", "std", "n_runs"))
-                value = tree["metrics"][model][task][metric]
-                rows.append((model, task, metric, value, of_samples["unit"], value.n, *errors))
+                errors = (of_samples.item_se, of_samples.std, of_samples.n_runs)
+                value = measures.metrics[model][task][metric]
+                rows.append((model, task, metric, value, of_samples.unit, value.n, *errors))
     return ReportTable(
         "samples",
         "Over all samples",

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.measured_run import measure_output, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import measure_run, measure_tree
+from coeval.analysis.measures.run_measures import Measures, RunMeasures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -36,11 +36,11 @@ from coeval.store.jsonl import write_bytes_atomic
 
 
 class FolderReport(NamedTuple):
-    """A report, the measures that it shows (`measure_tree`), and what whoever read the folder has to say.
+    """A report, the measures that it shows, and what whoever read the folder has to say.
     ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences."""
 
     report: Report
-    tree: Branch
+    measures: Measures
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
     reader: Reader
@@ -55,7 +55,8 @@ class FolderReport(NamedTuple):
         """
         match self.reader:
             case RunReader():
-                yield from run_sheets(self.reader, self.tree["items"])
+                items = self.measures.items if isinstance(self.measures, RunMeasures) else {}
+                yield from run_sheets(self.reader, items)
             case OutputReader():
                 yield from output_sheets(self.reader)
 
@@ -84,21 +85,22 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
 
 
 def _reported(reader: Reader, notes: tuple[str, ...], options: RobustOptions | None) -> FolderReport:
-    """What is kept is the tree alone: the scores that it comes of are as large as what is read next."""
+    """What is kept is the measures alone: the scores that it comes of are as large as what is read next."""
     match reader:
         case RunReader():
             measured = measure_run(reader, options)
             evidence = evidence_of(reader, measured, notes)
-            tree, report = measured.tree, experiment_report(evidence)
+            measures: Measures = measured.measures
+            report = experiment_report(evidence)
             lacks = (*evidence.missing.sentences, *evidence.missing.notes)
         case OutputReader():
-            tree = measure_tree(reader)
-            report = evaluation_report(reader, tree, notes)
+            of_output = measure_output(reader)
+            measures, report = of_output, evaluation_report(reader, of_output, notes)
             lacks = (*reader.notes(), *notes)
         case _:
             raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
     told = tuple(plain(as_sentence(text)) for text in lacks)
-    return FolderReport(report, tree, (*reader.notes(), *notes), told, reader)
+    return FolderReport(report, measures, (*reader.notes(), *notes), told, reader)
 
 
 class ReportFiles(NamedTuple):

@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Cell,
-    ColumnKind,
     Picture,
     Report,
     ReportColumn,
@@ -169,7 +168,7 @@ def _of_task(
         if (task, name) in held
     }
     name = f"points-{task}"
-    kind: ColumnKind = "score" if first.unit == "share" else "number"
+    kind: FigureKind = "score" if first.unit == "share" else "number"
     table = ReportTable(name, "Checkpoints", _columns(kind, error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
@@ -193,7 +192,7 @@ def _of_task(
     return ReportSection(_anchor(task), question, tuple(sentences), (picture,), (table,))
 
 
-def _columns(kind: ColumnKind, error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
+def _columns(kind: FigureKind, error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     return (
         ReportColumn("checkpoint", "Checkpoint"),
         ReportColumn("run", "Run"),

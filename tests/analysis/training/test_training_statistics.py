@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from coeval.analysis.comparison.paired_difference import sign_flips
+from coeval.analysis.experimental.drift_alarms import WatchedTask, drift_alarms, trend
+from coeval.analysis.experimental.winner import Estimates, winner
 from coeval.analysis.intervals import POINTS, SHARE, Scale, clustered_mean
-from coeval.analysis.training.best_checkpoint import FEWEST, Estimates, best_checkpoint, winner
+from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import (
     CheckpointScores,
     CommonItems,
@@ -25,7 +27,6 @@ from coeval.analysis.training.curve_conclusions import (
     step_down,
     stop_signal,
 )
-from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms, trend
 from perf.training_coverage import (
     DESIGNS,
     JUDGE,
@@ -158,8 +159,8 @@ def test_a_tie_is_corrected_and_stays_within_reach() -> None:
     assert found.corrected < found.mean
     assert found.ci95[0] < found.corrected < found.ci95[1]
     assert found.sentence == (
-        f"step {found.step} scores best, {found.mean:.3f}; being the best of 6 taken into account, "
-        f"{found.corrected:.3f} [{found.ci95[0]:.3f}, {found.ci95[1]:.3f}]"
+        f"step {found.step} scores best, {found.mean:.3f}; {found.corrected:.3f} [{found.ci95[0]:.3f}, "
+        f"{found.ci95[1]:.3f}] after correcting for picking the best of 6 (experimental)"
     )
 
 
@@ -311,7 +312,7 @@ def test_alarms_need_both_halves_and_say_what_was_seen() -> None:
     rules = WatchedTask("rules", "share", False, common(verdicts(falling)))
     fall, grow = drift_alarms([judged, rules])
     assert (fall.kind, fall.task, fall.beside) == ("rules fall", "judged", "rules")
-    assert "judged, which is judged, rises by" in fall.sentence
+    assert fall.sentence.startswith("experimental alarm: judged, which is judged, rises by")
     assert "while rules, which is scored by rules, falls by" in fall.sentence
     assert (grow.kind, grow.beside) == ("answers grow", "judged")
     assert grow.other == pytest.approx(0.4, abs=0.07)

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic
@@ -45,7 +45,7 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
     simulated_teachers: tuple[str, ...] = ()
 
 
-def export_benchmark(reader: RunReader, items: Mapping[str, Branch], out: Path) -> ExportedBenchmark:
+def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
     """Write the good datapoints that count in a run into a new folder. ``items`` are those of
     `coeval.analysis.measures.benchmark_measures`: what was found of each stands beside it.
 
@@ -83,7 +83,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, Branch], out: Path) 
     return found
 
 
-def _rows(reader: RunReader, items: Mapping[str, Branch]) -> dict[str, list[dict[str, Any]]]:
+def _rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
     """By task, the same columns in every row: an attribute has one of its own, named ``attribute_NAME``."""
     texts = reader.texts(items)
     attributes = {
@@ -92,23 +92,23 @@ def _rows(reader: RunReader, items: Mapping[str, Branch]) -> dict[str, list[dict
     }
     names: dict[str, dict[str, None]] = {}
     for item, measures in items.items():
-        names.setdefault(measures["task"], {}).update(dict.fromkeys(sorted(attributes.get(item, {}))))
+        names.setdefault(measures.task, {}).update(dict.fromkeys(sorted(attributes.get(item, {}))))
     rows: dict[str, list[dict[str, Any]]] = {}
     for item, measures in sorted(items.items()):
         if item not in texts:
             continue
-        task, text = measures["task"], texts[item]
+        task, text = measures.task, texts[item]
         rows.setdefault(task, []).append(
             {
                 "id": item,
                 "task": task,
-                "teacher": measures["teacher"],
+                "teacher": measures.teacher,
                 "prompt": text.prompt,
                 "reference_response": text.reference_response,
                 **{f"attribute_{name}": attributes[item].get(name) for name in names[task]},
-                "difficulty": measures["difficulty"],
-                "discrimination": measures["discrimination"],
-                "near_duplicate_of": measures["near_duplicate_of"],
+                "difficulty": measures.difficulty,
+                "discrimination": measures.discrimination,
+                "near_duplicate_of": measures.near_duplicate_of,
             }
         )
     return rows

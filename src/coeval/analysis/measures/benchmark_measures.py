@@ -5,20 +5,87 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.near_duplicates import surface_bias
+from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
+from coeval.analysis.measures.near_duplicates import Resemblance, surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
-from coeval.analysis.measures.teacher_leak import teacher_leak
+from coeval.analysis.measures.teacher_leak import TeacherLeak, teacher_leak
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
+
+_DIFFICULTY = "1 less the mean score over students; with labels alone, less the share of right labels"
+_WITH_SCORE = "With a score of any student"
+
+
+class TaskCoverage(Entity, frozen=True):
+    """The items of a task: how much of the declared space they cover, and what they tell of students."""
+
+    acr: Annotated[
+        Measured, ShownAs("Declared values that occur, of all declared", "Values covered", "acr", "share")
+    ]
+    rar: Annotated[
+        Measured,
+        ShownAs("Of values that occur at most twice, those that occur at all", "Rare values", "rar", "share"),
+    ]
+    pairwise_acr: Annotated[
+        Measured, ShownAs("Values covered, of pairs of two attributes' values", "Pairs covered", kind="share")
+    ]
+    pairwise_rar: Annotated[Measured, ShownAs("Rare values, of pairs likewise", elsewhere=FILES)]
+    absent: Annotated[tuple[str, ...], ShownAs("Declared values that do not occur", elsewhere="strata")]
+    surface_bias: Annotated[
+        Measured,
+        ShownAs("Mean Jaccard similarity of two prompts' 3-grams", "Prompts alike", "likeness", "share"),
+    ]
+    pairs: Annotated[int, ShownAs("Pairs of prompts that were held against each other", elsewhere=FILES)]
+    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "share")]
+    discrimination: Annotated[
+        Measured, ShownAs("Mean item–rest correlation", "Discrimination", "discrimination", "share")
+    ]
+    all_pass: Annotated[int, ShownAs("Items on which all have full marks", "All pass", kind="count")]
+    all_fail: Annotated[int, ShownAs("Items on which nobody has any", "All fail", kind="count")]
+    reversed: Annotated[int, ShownAs("Items whose discrimination is below 0", "Reversed", kind="count")]
+    near_duplicates: Annotated[
+        int, ShownAs("Items that nearly repeat an earlier one", "Near duplicates", kind="count")
+    ]
+    scored: Annotated[int, ShownAs(_WITH_SCORE, elsewhere="benchmark")]
+
+
+class ItemMeasures(Entity, frozen=True):
+    """One datapoint; ``students`` have a score of it."""
+
+    task: Annotated[str, ShownAs("Its task", "Task", kind="text")]
+    teacher: Annotated[str, ShownAs("Who wrote it", "Teacher", kind="text")]
+    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "share")]
+    discrimination: Annotated[
+        float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "share")
+    ]
+    students: Annotated[int, ShownAs("Who have a score of it", terminal="students")]
+    all_pass: Annotated[bool, ShownAs("All have full marks", elsewhere="items-shown")]
+    all_fail: Annotated[bool, ShownAs("Nobody has any", elsewhere="items-shown")]
+    near_duplicate_of: Annotated[
+        str | None, ShownAs("An earlier one that it nearly repeats", elsewhere="items-shown")
+    ]
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether better students do worse on it."""
+        return self.discrimination is not None and self.discrimination < 0
+
+
+class BenchmarkMeasures(NamedTuple):
+    """By task, of families and students, and by datapoint."""
+
+    coverage: dict[str, TaskCoverage]
+    leak: TeacherLeak
+    items: dict[str, ItemMeasures]
+
 
 # --- Coverage of the declared attributes
 
@@ -129,28 +196,25 @@ def _correlation(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
     return np.where((n >= FEWEST_STUDENTS) & (spread > 1e-12), found, np.nan)
 
 
-def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> Branch:
-    """``coverage`` by task, ``items`` by datapoint, and ``leak``: see docs/measures.md for the keys."""
+def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
+    """What the items of a run are worth."""
     texts = reader.texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
     judged = item_scores(grid).mean
     scores = _with_labels(reader, grid, judged)
-    coverage: Branch = {}
-    items: Branch = {}
+    coverage: dict[str, TaskCoverage] = {}
+    items: dict[str, ItemMeasures] = {}
     for place, task in enumerate(grid.tasks):
         mine = np.flatnonzero(grid.items.task == place)
         of_task = [prompts[item] for item in mine]
         twins = [reader.twins.get(grid.items.ids[item]) for item in mine.tolist()]
         quality = item_quality(scores[:, mine])
-        coverage[task] = {
-            **_coverage(reader, grid, task, mine),
-            **_resemblance(of_task),
-            **_summary(quality, twins),
-        }
+        covered = attribute_coverage(reader.target_attributes(task), _strata(grid, mine))
+        coverage[task] = _task_coverage(covered, surface_bias(of_task), quality, twins)
         items |= _items(grid, mine, quality, twins)
     told = reader.planned.families if reader.planned is not None else {}
     families = model_families((*grid.students, *grid.teachers), told)
-    return {"coverage": coverage, "leak": teacher_leak(grid, judged, families), "items": items}
+    return BenchmarkMeasures(coverage, teacher_leak(grid, judged, families), items)
 
 
 def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
@@ -173,64 +237,64 @@ WHERE list_contains(?::VARCHAR[], task) AND list_contains(?::VARCHAR[], model) G
 """
 
 
-def _coverage(reader: RunReader, grid: ScoreGrid, task: str, mine: NDArray[np.int64]) -> Branch:
+def _strata(grid: ScoreGrid, mine: NDArray[np.int64]) -> list[list[str]]:
+    """``attribute=value`` of each datapoint of a task."""
     number = {int(item): at for at, item in enumerate(mine)}
     sampled: list[list[str]] = [[] for _ in mine]
     for stratum, items in grid.items.attributes.items():
         for item in items.tolist():
             if (at := number.get(item)) is not None:
                 sampled[at].append(stratum)
-    found = attribute_coverage(reader.target_attributes(task), sampled)
-    n = len(mine)
-    ratios = {"acr": found.acr, "rar": found.rar, "pairwise_acr": found.pairwise_acr}
-    ratios["pairwise_rar"] = found.pairwise_rar
-    return {
-        **{name: Measured(value, None, None, n, 0) for name, value in ratios.items()},
-        "absent": list(found.absent),
-    }
+    return sampled
 
 
-def _resemblance(prompts: Sequence[str]) -> Branch:
-    found = surface_bias(prompts)
-    return {"surface_bias": Measured(found.mean, None, None, len(prompts), 0), "pairs": found.pairs}
-
-
-def _summary(quality: ItemQuality, twins: Sequence[Twin | None]) -> Branch:
-    scored = quality.students > 0
+def _task_coverage(
+    covered: Coverage, alike: Resemblance, quality: ItemQuality, twins: Sequence[Twin | None]
+) -> TaskCoverage:
+    items = len(twins)
 
     def mean(values: Floats) -> Measured:
         known = values[np.isfinite(values)]
         value = float(known.mean()) if len(known) else None
         return Measured(value, None, None, len(known), len(values) - len(known))
 
-    return {
-        "difficulty": mean(quality.difficulty),
-        "discrimination": mean(quality.discrimination),
-        "all_pass": int(quality.all_pass.sum()),
-        "all_fail": int(quality.all_fail.sum()),
-        "reversed": int((quality.discrimination < 0).sum()),
-        "near_duplicates": sum(twin is not None for twin in twins),
-        "scored": int(scored.sum()),
-    }
+    def ratio(value: float | None) -> Measured:
+        return Measured(value, None, None, items, 0)
+
+    return TaskCoverage(
+        acr=ratio(covered.acr),
+        rar=ratio(covered.rar),
+        pairwise_acr=ratio(covered.pairwise_acr),
+        pairwise_rar=ratio(covered.pairwise_rar),
+        absent=covered.absent,
+        surface_bias=ratio(alike.mean),
+        pairs=alike.pairs,
+        difficulty=mean(quality.difficulty),
+        discrimination=mean(quality.discrimination),
+        all_pass=int(quality.all_pass.sum()),
+        all_fail=int(quality.all_fail.sum()),
+        reversed=int((quality.discrimination < 0).sum()),
+        near_duplicates=sum(twin is not None for twin in twins),
+        scored=int((quality.students > 0).sum()),
+    )
 
 
 def _items(
     grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[Twin | None]
-) -> Branch:
-    found: Branch = {}
-    for at, item in enumerate(mine.tolist()):
-        twin = twins[at]
-        found[grid.items.ids[item]] = {
-            "task": grid.tasks[grid.items.task[item]],
-            "teacher": grid.teachers[grid.items.teacher[item]],
-            "difficulty": _number(quality.difficulty[at]),
-            "discrimination": _number(quality.discrimination[at]),
-            "students": int(quality.students[at]),
-            "all_pass": bool(quality.all_pass[at]),
-            "all_fail": bool(quality.all_fail[at]),
-            "near_duplicate_of": twin.of if twin is not None else None,
-        }
-    return found
+) -> dict[str, ItemMeasures]:
+    return {
+        grid.items.ids[item]: ItemMeasures(
+            task=grid.tasks[grid.items.task[item]],
+            teacher=grid.teachers[grid.items.teacher[item]],
+            difficulty=_number(quality.difficulty[at]),
+            discrimination=_number(quality.discrimination[at]),
+            students=int(quality.students[at]),
+            all_pass=bool(quality.all_pass[at]),
+            all_fail=bool(quality.all_fail[at]),
+            near_duplicate_of=None if (twin := twins[at]) is None else twin.of,
+        )
+        for at, item in enumerate(mine.tolist())
+    }
 
 
 def _number(value: float) -> float | None:

@@ -4,17 +4,21 @@ sure that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.comparison.paired_difference import paired_difference
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.judge_measures import FEWEST_COMMON
-from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeMeasures
+from coeval.analysis.measures.label_measures import Labels, LabelStudent
+from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import SAME, Ranking, SharedScores, StudentGap
+from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.panel_findings import is_named, next_purchases, panel_findings, sized
+from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.measures.teacher_leak import Gain
+from coeval.analysis.panel.panel_findings import next_purchases, panel_findings
 from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.text import listed, numbered
 
@@ -38,37 +42,37 @@ _MOST_LABELS = 3
 
 
 def conclusions(
-    tree: Branch, ranks: Ranking, beside: Iterable[str], related: Iterable[str], elsewhere: Iterable[str]
+    measures: RunMeasures, beside: Iterable[str], related: Iterable[str], elsewhere: Iterable[str]
 ) -> tuple[Conclusion, ...]:
-    """Sentences for people, the most important first; ``tree`` is that of a run, ``beside`` is what no score
-    is of (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
+    """Sentences for people, the most important first; ``beside`` is what no score is of
+    (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
     ``elsewhere`` those of `task_leaders`."""
-    students = tree["students"]
+    students, ranks, labels = measures.students, measures.ranking, measures.labels
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
-        ("leads", leader_sentences(students, ranks) if ranks.order or not tree["labels"] else iter(())),
+        ("leads", leader_sentences(students, ranks) if ranks.order or not labels else iter(())),
         ("leads", beside),
-        ("leads", _labels(tree["labels"])),
+        ("leads", _labels(labels)),
         ("leads", related),
         ("leads", place_sentences(ranks)),
         ("where", elsewhere),
-        ("where", _leaks(tree["leak"]["families"])),
-        ("judges", _judges(tree) if ranks.order else iter(())),
-        ("judges", panel_findings(tree["judges"])),
-        ("cost", next_purchases(tree["next"])),
+        ("where", _leaks(measures.leak.families)),
+        ("judges", _judges(measures.judges) if ranks.order else iter(())),
+        ("judges", panel_findings(measures.judges)),
+        ("cost", next_purchases(measures.next)),
         ("cost", _missing(students)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
-def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator[str]:
+def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]:
     """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores."""
     if not ranks.order:
         yield "Nobody has a score yet."
         return
     first, *others = ranks.order
-    score = _bracketed(ranks.scores[first]["headline"])
+    score = _bracketed(ranks.scores[first].headline)
     if not others:
-        unscored = sorted(students.keys() - {first})
+        unscored = sorted({*students} - {first})
         if unscored:
             yield f"{first} is the only student with a score, {score}; none yet: {listed(unscored)}."
         else:
@@ -82,8 +86,8 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
     if told is None:
         yield f"{first} has the highest score, {score}; {second}, the next, has none of the same datapoints."
         return
-    gap = _apart(told.found.difference, told.found.low, told.found.high)
-    paired = numbered(told.found.n, "paired datapoint")
+    gap = _apart(told)
+    paired = numbered(told.n, "paired datapoint")
     if told.sure and told.p_adjusted is not None:
         chance = "p < 0.001" if told.p_adjusted < 0.001 else f"p = {told.p_adjusted:.3f}"
         by = f"{gap} ({paired}, {chance})"
@@ -91,17 +95,18 @@ def leader_sentences(students: Mapping[str, Branch], ranks: Ranking) -> Iterator
     else:
         chance = _though_apart(told, len(ranks.differences))
         but = f"is not surely better than {second}: by"
-        if _is_behind(first, second, told.found.difference):
+        if _is_behind(first, second, told):
             but = f"on the scores that both have {second} is ahead, not surely: by"
         yield f"{first} has the highest score, {score}, but {but} {gap} ({paired}{chance})."
-        if (least := told.found.minimum_detectable) is not None:
+        if (least := told.minimum_detectable) is not None:
             gap = f"a true gap of {100 * least:.1f} points"
-            yield f"With {numbered(told.found.n, 'item')}, {gap} would be detected four times in five."
+            yield f"With {numbered(told.n, 'item')}, {gap} would be detected four times in five."
 
 
 def _though_apart(told: StudentGap, pairs: int) -> str:
     """Why an interval that leaves zero out may not do: it knows nothing of the other pairs."""
-    if told.p_adjusted is None or told.found.low <= 0 <= told.found.high:
+    low, high = told.bounds
+    if told.p_adjusted is None or low <= 0 <= high:
         return ""
     among = f"among {numbered(pairs, 'pair')} " if pairs > 1 else ""
     p = f"p = {told.p_adjusted:.3f}"
@@ -140,89 +145,84 @@ def _places(places: Sequence[int]) -> str:
     return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def _labels(labels: Mapping[str, Branch]) -> Iterator[str]:
+def _labels(labels: Labels) -> Iterator[str]:
     """Of the first few labels, who is right most often."""
     places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
     for task, name, found in places[:_MOST_LABELS]:
         where = f"{task} ({name})"
-        if not (order := found["ranking"]["order"]):
+        if not (order := found.ranking.order):
             yield f"No answer has been compared with the labels of {where} yet."
             continue
-        accuracy = _bracketed(found["students"][order[0]]["accuracy"])
+        accuracy = _bracketed(found.students[order[0]].accuracy)
         if len(order) == 1:
             yield f"{order[0]} states the right label in {where} with an accuracy of {accuracy}."
             continue
-        told = found["ranking"]["differences"].get("|".join(sorted(order[:2])))
+        told = found.ranking.between(*order[:2])
         said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
-        if _is_below_another(order[0], found["students"]):
+        if _is_below_another(order[0], found.students):
             shared = "on the items that students share"
             said = f"{order[0]} is right most often in {where} {shared} (over all its own items, {accuracy})"
         if told is None:
             yield f"{said}; {order[1]}, the next, has none of the same datapoints."
             continue
-        sure = told["p_adjusted"] is not None and told["p_adjusted"] < ALPHA
-        gap = told["difference"]
-        paired = numbered(gap.n, "paired datapoint")
-        by = f"by {_apart(gap.value, gap.low, gap.high)} ({paired})"
+        by = f"by {_apart(told)} ({numbered(told.n, 'paired datapoint')})"
         than = f"better than {order[1]}, the next"
-        if _is_behind(order[0], order[1], gap.value):
+        if _is_behind(order[0], order[1], told):
             than = f"behind {order[1]}, the next, where both have answers"
-        yield f"{said}: {'' if sure else 'not surely '}{than}, {by}."
+        yield f"{said}: {'' if told.sure else 'not surely '}{than}, {by}."
     for task, name, found in places:
-        students = found["students"]
-        yield from missing_label_sentences(
-            f"{task} ({name})",
-            (Bounded(one, *students[one]["bounds"]["accuracy"]) for one in found["ranking"]["order"]),
-        )
+        bounds = {one: found.students[one].bounds.accuracy for one in found.ranking.order}
+        bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
+        yield from missing_label_sentences(f"{task} ({name})", bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
 
 
-def _leaks(families: Mapping[str, Branch]) -> Iterator[str]:
+def _leaks(families: Mapping[str, Gain]) -> Iterator[str]:
     for family, found in families.items():
-        if is_named(found):
-            verb = "gain" if found["value"] > 0 else "lose"
-            yield f"Students of family {family} {verb} {sized(found)} on items that its own teachers wrote."
+        if found.is_named:
+            verb = "gain" if found.size > 0 else "lose"
+            by = found.size_text
+            yield f"Students of family {family} {verb} {by} on items that its own teachers wrote."
 
 
-def _judges(tree: Branch) -> Iterator[str]:
-    judges = {name: found for name, found in tree["judges"].items() if not found["degenerate"]}
-    if len(tree["judges"]) < 2:
+def _judges(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
+    if len(judges) < 2:
         yield "A single judge scored the answers, so nothing is known of how far judges would agree."
         return
-    kappas = {name: found["kappa_mean"] for name, found in judges.items()}
-    known = {name: found for name, found in kappas.items() if found.value is not None}
+    kappas = {name: found.kappa_mean for name, found in judges.items() if not found.degenerate}
+    known = {name: found.value for name, found in kappas.items() if found.value is not None}
     if not known:
-        yield f"Whether the judges agree cannot be told: {_why_unknown(tree['judges'])}."
+        yield f"Whether the judges agree cannot be told: {_why_unknown(judges)}."
         return
-    mean = sum(found.value for found in known.values()) / len(known)
+    mean = sum(known.values()) / len(known)
     said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
-    worst = min(known, key=lambda name: (known[name].value, name))
+    worst = min(known, key=lambda name: (known[name], name))
     sentence = f"The judges agree {said} (mean κ {mean:.2f}"
     if len(known) > 2:
-        sentence += f"; least {worst}, κ {_bracketed(known[worst])}"
+        sentence += f"; least {worst}, κ {_bracketed(kappas[worst])}"
     yield f"{sentence})."
 
 
-def _why_unknown(judges: Mapping[str, Branch]) -> str:
-    if any(not found["degenerate"] for found in judges.values()):
+def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:
+    if any(not found.degenerate for found in judges.values()):
         return "those with enough scores in common gave a single level"
-    most = max(found["count"] for found in judges.values())
+    most = max(found.count for found in judges.values())
     return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
-def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
-    lacking = {name: found["overall"].missing or 0 for name, found in students.items()}
+def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
+    lacking = {name: found.overall.missing or 0 for name, found in students.items()}
     total = sum(lacking.values())
     if not total:
         return
-    possible = total + sum(found["valid_evals"] for found in students.values())
+    possible = total + sum(found.valid_evals for found in students.values())
     named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
     yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
     common = [
-        (found["headline_common"].value, name)
+        (found.headline_common.value, name)
         for name, found in students.items()
-        if "headline_common" in found and found["headline_common"].value is not None
+        if found.headline_common is not None and found.headline_common.value is not None
     ]
     if common:
         shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
@@ -232,23 +232,24 @@ def _missing(students: Mapping[str, Branch]) -> Iterator[str]:
         )
 
 
-def _apart(difference: float, low: float, high: float) -> str:
+def _apart(told: StudentGap) -> str:
     """How much better the better one is: the sign of the difference is left to the order of the names."""
+    difference, (low, high) = told.by, told.bounds
     if difference < 0:
         difference, low, high = -difference, -high, -low
     return difference_text(difference, low, high, 3)
 
 
-def _is_behind(first: str, second: str, difference: float) -> bool:
+def _is_behind(first: str, second: str, told: StudentGap) -> bool:
     """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
     name that comes later in the alphabet."""
-    return (difference if first > second else -difference) < -SAME
+    return (told.by if first > second else -told.by) < -SAME
 
 
-def _is_below_another(name: str, students: Mapping[str, Branch]) -> bool:
+def _is_below_another(name: str, students: Mapping[str, LabelStudent]) -> bool:
     """Whether somebody's accuracy is higher, over other items."""
-    known = [found["accuracy"].value for found in students.values() if found["accuracy"].value is not None]
-    return bool(students[name]["accuracy"].value < max(known))
+    own = students[name].accuracy.value or 0.0
+    return any((found.accuracy.value or 0.0) > own for found in students.values())
 
 
 def _bracketed(found: Measured) -> str:
@@ -290,15 +291,15 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
 def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
     """Of each task that the leader has a score in; of equals, the leader first."""
     leader = ranks.order[0]
-    for task, own in ranks.scores[leader]["headline_by_task"].items():
+    for task, own in ranks.scores[leader].headline_by_task.items():
         if own.value is None:
             continue
-        scored = [
-            (ranks.scores[name]["headline_by_task"][task].value, name == leader, name)
+        score, _, name = max(
+            (found.value, name == leader, name)
             for name in ranks.order
-            if task in ranks.scores[name]["headline_by_task"]
-        ]
-        score, _, name = max(one for one in scored if one[0] is not None)
+            if (found := ranks.scores[name].headline_by_task.get(task)) is not None
+            and found.value is not None
+        )
         yield _TaskLeader(task, name, score, own.value)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,11 +33,55 @@ from coeval.analysis.measures.agreement import (
     unseen_agreement,
     weight_at_ends,
 )
-from coeval.analysis.measures.measured import Branch, Measured, with_bounds
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.measured import FILES, NOT_MEASURED, Entity, Measured, ShownAs, with_bounds
+from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
+from coeval.analysis.panel.bias_ledger import JudgeBiases
 
 # Units that a judge must have in common with others to be ranked.
 FEWEST_COMMON = 30
+
+
+class PairAgreement(Entity, frozen=True):
+    """How far two judges agree, or one with itself where it was asked the very same again."""
+
+    spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "spa")]
+    wpa: Annotated[Measured, ShownAs("1 where equal, half where adjacent", "Weighted", "wpa")]
+    kappa: Annotated[Measured, ShownAs("Agreement beyond chance (Cohen 1960)", "κ", "kappa")]
+    count: Annotated[int, ShownAs("Units that both scored", "Common scores", kind="count")]
+
+
+class JudgeAgreement(Entity, frozen=True):
+    """A judge's means over the other judges, plain and weighted by common units; it is ``degenerate``, and
+    not ranked, with fewer than `FEWEST_COMMON` of these."""
+
+    spa_mean: Annotated[Measured, ShownAs("Equal levels, mean over the other judges", "Equal", "spa")]
+    wpa_mean: Annotated[Measured, ShownAs("Weighted agreement: half for adjacent levels", "Agreement", "wpa")]
+    kappa_mean: Annotated[Measured, ShownAs("Mean over the other judges", "κ, mean", "kappa")]
+    spa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
+    wpa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
+    kappa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
+    degenerate: Annotated[bool, ShownAs("Too few common scores to be ranked", elsewhere="panel")]
+    count: Annotated[int, ShownAs("Units in common with other judges", "Common scores", kind="count")]
+
+
+class JudgeMeasures(JudgeAgreement, frozen=True):
+    levels: Annotated[LevelCounts, ShownAs("Scores at each level", elsewhere="judge-levels")]
+    bias: Annotated[JudgeBiases, ShownAs("What it leans on", elsewhere="biases")]
+    consistency: Annotated[
+        PairAgreement | None,
+        ShownAs("With itself; None: nothing was asked twice", elsewhere="itself"),
+    ]
+
+
+class PanelMeasures(Entity, frozen=True):
+    """Of all ``judges`` who scored anything, over the ``count`` of units that each of them scored; undefined
+    below `FEWEST_COMMON` of these."""
+
+    krippendorff_alpha: Annotated[Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", elsewhere=FILES)]
+    icc_2_1: Annotated[Measured, ShownAs("Of one judge (Shrout and Fleiss 1979)", elsewhere=FILES)]
+    icc_2_k: Annotated[Measured, ShownAs("Of the mean of all judges", elsewhere=FILES)]
+    judges: Annotated[tuple[str, ...], ShownAs("Who scored anything", elsewhere=FILES)]
+    count: Annotated[int, ShownAs("Units that all of them scored", elsewhere=FILES)]
 
 
 Weighing: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
@@ -60,10 +105,6 @@ class JudgePair:
     @property
     def count(self) -> int:
         return int(self.tables.sum())
-
-    @property
-    def name(self) -> str:
-        return f"{self.first}|{self.second}"
 
 
 def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
@@ -92,30 +133,41 @@ def judge_pair(
     return JudgePair(*judges, tables, shared, agreement(tables.sum(axis=0)), kappas, missing)
 
 
-def pair_measures(pairs: Sequence[JudgePair]) -> dict[str, Branch]:
-    """By ``"a|b"``: ``spa``, ``wpa``, ``kappa`` and the ``count`` of common units."""
-    return {pair.name: measures_of_pair(pair) for pair in pairs}
+def pair_measures(pairs: Sequence[JudgePair]) -> dict[tuple[str, str], PairAgreement]:
+    return {(pair.first, pair.second): measures_of_pair(pair) for pair in pairs}
 
 
-def measures_of_pair(pair: JudgePair) -> Branch:
-    return {**_measures([pair] if pair.count else [], _alike), "count": pair.count}
+def measures_of_pair(pair: JudgePair) -> PairAgreement:
+    return PairAgreement(*_measures([pair] if pair.count else [], _alike), count=pair.count)
 
 
-def judge_measures(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, Branch]:
-    """By judge: its mean over the other judges, of each measure, and the same weighted by common units.
-    ``degenerate`` marks who has fewer than `FEWEST_COMMON` of these, and is not ranked."""
-    found: dict[str, Branch] = {}
+def judge_agreement(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
+    """By judge."""
+    found = {}
     for judge in grid.judges:
         mine = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
         common = sum(pair.count for pair in mine)
-        plain, weighted = _measures(mine, _alike), _measures(mine, _by_count)
-        found[judge] = {
-            **{f"{name}_mean": measure for name, measure in plain.items()},
-            **{f"{name}_weighted": measure for name, measure in weighted.items()},
-            "degenerate": common < FEWEST_COMMON,
-            "count": common,
-        }
+        measures = (*_measures(mine, _alike), *_measures(mine, _by_count))
+        found[judge] = JudgeAgreement(*measures, degenerate=common < FEWEST_COMMON, count=common)
     return found
+
+
+def judge_measures(
+    agreement: Mapping[str, JudgeAgreement],
+    levels: Mapping[str, LevelCounts],
+    biases: Mapping[str, JudgeBiases],
+    consistency: Mapping[str, PairAgreement | None],
+) -> dict[str, JudgeMeasures]:
+    """All that is known of each judge; the arguments go by judge."""
+    return {
+        name: JudgeMeasures(
+            **msgspec.structs.asdict(found),
+            levels=levels[name],
+            bias=biases[name],
+            consistency=consistency[name],
+        )
+        for name, found in agreement.items()
+    }
 
 
 def _kappas(tables: Floats, items: int, reweighting: Reweighting) -> Drawn:
@@ -142,24 +194,23 @@ def _possible(grid: ScoreGrid, judges: tuple[str, str]) -> int:
     return int(both[grid.task].sum())
 
 
-def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> Branch:
+def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> tuple[Measured, Measured, Measured]:
     """``spa``, ``wpa`` and ``kappa`` as the weighted mean over pairs; κ over those that have one."""
     if not pairs:
-        nothing = Measured(None, None, None, 0, 0)
-        return {"spa": nothing, "wpa": nothing, "kappa": nothing}
+        return NOT_MEASURED, NOT_MEASURED, NOT_MEASURED
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
-    shares = {}
-    for name, agreeing in (("spa", STRICT), ("wpa", LINEAR)):
-        share, bounds = _mean_share(pairs, weigh(pairs), agreeing)
-        shares[name] = with_bounds(share, bounds, items, missing)
+    strict, linear = (
+        with_bounds(*_mean_share(pairs, weigh(pairs), agreeing), items, missing)
+        for agreeing in (STRICT, LINEAR)
+    )
     defined = [pair for pair in pairs if np.isfinite(pair.found.kappa)]
     if not defined:
-        return {**shares, "kappa": with_bounds(math.nan, None, items, missing)}
+        return strict, linear, with_bounds(math.nan, None, items, missing)
     weights = weigh(defined)
     value = float(weights @ [float(pair.found.kappa) for pair in defined])
     drawn = Drawn(*(weights @ np.stack(of) for of in zip(*(pair.kappas for pair in defined), strict=True)))
-    return {**shares, "kappa": with_bounds(value, spread(drawn, value, items), items, missing)}
+    return strict, linear, with_bounds(value, spread(drawn, value, items), items, missing)
 
 
 def _mean_share(pairs: Sequence[JudgePair], weights: Floats, agreeing: Floats) -> tuple[float, Bounds]:
@@ -191,26 +242,26 @@ def _by_count(pairs: Sequence[JudgePair]) -> Floats:
 
 # Units at a time: a dozen float columns of so many take 12 MB.
 _CHUNK = 1 << 17
-_MEASURES = ("krippendorff_alpha", "icc_2_1", "icc_2_k")
 
 
-def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> Branch:
-    """``krippendorff_alpha`` (ordinal), ``icc_2_1``, ``icc_2_k`` of the ``judges``, all who scored anything,
-    over the ``count`` of units that each of them scored; None below `FEWEST_COMMON` of these."""
+def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     judges = [place for place in range(len(grid.judges)) if grid.valid[:, place].any()]
     levels = grid.levels[:, judges]
     whole = (levels >= 0).all(axis=1) if judges else np.zeros(len(grid.item), bool)
     items = len(np.unique(grid.item[whole]))
     missing = int((levels < 0).sum())
     count = int(whole.sum())
-    found: Branch = {name: with_bounds(math.nan, None, items, missing) for name in _MEASURES}
+    found = [with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
         flat = _by_block(levels[whole], reweighting.block[grid.item[whole]], reweighting.blocks)
         drawn = _drawn(flat, _panel_ends(levels[whole], count / items), items, reweighting)
         values = _values(flat.sum(axis=0), len(judges))
-        for name, value, of_draws in zip(_MEASURES, values, drawn, strict=True):
-            found[name] = with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
-    return {**found, "judges": [grid.judges[place] for place in judges], "count": count}
+        found = [
+            with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
+            for value, of_draws in zip(values, drawn, strict=True)
+        ]
+    alpha, single, average = found
+    return PanelMeasures(alpha, single, average, tuple(grid.judges[place] for place in judges), count)
 
 
 class _Values(NamedTuple):
@@ -234,7 +285,7 @@ def _values(flat: Floats, judges: int) -> _Values:
 
 
 def _drawn(flat: Floats, ends: Ends, items: int, reweighting: Reweighting) -> tuple[Drawn, Drawn, Drawn]:
-    """In the order of `_MEASURES`.
+    """α, and both correlations.
 
     α takes its distances between levels from how often these occur, so a datapoint at one end would hide what
     one at the other might do. The less has been seen, the more its lower bound knows the worse end alone (and

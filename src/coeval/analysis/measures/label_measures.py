@@ -7,9 +7,9 @@ own confusion table and its own order of students.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
-from coeval.analysis.measures.measured import Branch, Measured, with_bounds
-from coeval.analysis.measures.ranking import Level, Ranking, ranked, ranking_measures
+from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
+from coeval.analysis.measures.ranking import Level, Ranking, ranked
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import share_of_items
@@ -27,6 +27,51 @@ __all__ = ["label_measures", "macro_f1", "macro_f1_bounds"]
 
 # Numbers at once: 32 MB.
 _MOST_DRAWN = 1 << 22
+
+
+class LabelBounds(Record, frozen=True):
+    accuracy: Annotated[
+        tuple[float, float] | None,
+        ShownAs("With what is missing wrong, and right", elsewhere="labels"),
+    ]
+
+
+class LabelStudent(Entity, frozen=True):
+    """How often a student's answers state the right label, and what they take for what."""
+
+    accuracy: Annotated[
+        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "share")
+    ]
+    macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
+    bounds: Annotated[LabelBounds, ShownAs("Whatever is missing", elsewhere="labels")]
+    correct: Annotated[int, ShownAs("Answers that state the right label", "Right", kind="count")]
+    none_of_the_labels: Annotated[
+        int, ShownAs("Answers that state no label, or several", "None of them", "no label", "count")
+    ]
+    expected: Annotated[Mapping[str, int], ShownAs("Answers by their right label", elsewhere="by-label")]
+    confusion: Annotated[
+        Mapping[str, Mapping[str, int]], ShownAs("Answers by right and stated label", elsewhere="by-label")
+    ]
+
+    def none_of(self, label: str) -> int:
+        """Answers due a label that state none of the labels, or several."""
+        return self.expected[label] - sum(self.confusion[label].values())
+
+
+class LabelMeasures(Record, frozen=True):
+    """One label of one task: each has its own order of students, by accuracy."""
+
+    students: Annotated[Mapping[str, LabelStudent], ShownAs("By student", elsewhere="labels")]
+    ranking: Annotated[Ranking, ShownAs("By accuracy", elsewhere="labels")]
+
+    @property
+    def order(self) -> list[str]:
+        """Best first; those without an answer stand last."""
+        return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
+
+
+Labels: TypeAlias = Mapping[str, Mapping[str, LabelMeasures]]
+"""By task and label attribute."""
 
 
 class _Compared(NamedTuple):
@@ -44,19 +89,16 @@ class _Compared(NamedTuple):
     alike: NDArray[np.int64] | None
 
 
-def label_measures(reader: RunReader, students: Sequence[str]) -> Branch:
-    """By task and label attribute: ``students``, each with ``accuracy`` and its Wilson interval,
-    ``macro_f1``, ``correct``, ``none_of_the_labels``, ``expected`` (answers by label) and ``confusion``
-    (expected → stated → answers); and their ``ranking`` by accuracy. Labels and tasks that the configuration
-    has lost are left out."""
-    found: Branch = {}
+def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
+    """Labels and tasks that the configuration has lost are left out."""
+    found: dict[str, dict[str, LabelMeasures]] = {}
     for task, attribute, values in reader.rows(_ATTRIBUTES):
         if "task" in (gone := removed_names(reader.planned, "", task, attribute)) or "label" in gone:
             continue
         compared = _compared(reader, (task, attribute), students, values)
         measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
         ranks = _ranking(compared, students, measures)
-        found.setdefault(task, {})[attribute] = {"students": measures, "ranking": ranking_measures(ranks)}
+        found.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
     return found
 
 
@@ -133,7 +175,7 @@ def _compared(
     )
 
 
-def _of_student(compared: _Compared, student: int) -> Branch:
+def _of_student(compared: _Compared, student: int) -> LabelStudent:
     mine = compared.student == student
     labels, n = len(compared.values), int(mine.sum())
     missing = max(compared.items - n, 0)
@@ -146,31 +188,30 @@ def _of_student(compared: _Compared, student: int) -> Branch:
     alone = 1.0 if of is None or not n else len(np.unique(of)) / n
     bounds = macro_f1_bounds(table * alone, f1) if math.isfinite(f1) else None
     expected = table.sum(axis=1).astype(np.int64).tolist()
-    ends = list(bounds_of_missing(float(correct), float(n), float(n + missing))) if n else None
-    return {
-        "accuracy": Measured(share.mean, share.low, share.high, n, missing),
-        "macro_f1": with_bounds(f1, bounds, n, missing),
-        "bounds": {"accuracy": ends},
-        "correct": correct,
-        "none_of_the_labels": int(table[:, -1].sum()),
-        "expected": dict(zip(compared.values, expected, strict=True)),
-        "confusion": {
+    return LabelStudent(
+        accuracy=Measured(share.mean, share.low, share.high, n, missing),
+        macro_f1=with_bounds(f1, bounds, n, missing),
+        bounds=LabelBounds(bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None),
+        correct=correct,
+        none_of_the_labels=int(table[:, -1].sum()),
+        expected=dict(zip(compared.values, expected, strict=True)),
+        confusion={
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)
         },
-    }
+    )
 
 
-def _ranking(compared: _Compared, students: Sequence[str], measures: Branch) -> Ranking:
+def _ranking(compared: _Compared, students: Sequence[str], measures: Mapping[str, LabelStudent]) -> Ranking:
     """By accuracy; two are compared on the datapoints that both have labels of."""
     right = np.full((len(students), int(compared.item.max(initial=-1)) + 1), np.nan)
     right[compared.student, compared.item] = compared.right
     places = {name: place for place, name in enumerate(students)}
 
     levels = {
-        name: Level(found["accuracy"].value, found["accuracy"].n)
+        name: Level(found.accuracy.value, found.accuracy.n or 0)
         for name, found in measures.items()
-        if found["accuracy"].value is not None
+        if found.accuracy.value is not None
     }
     common = {}
     for first, second in combinations(sorted(levels), 2):

@@ -1,15 +1,21 @@
-"""A number with what is to be known of it, and how numbers lie in ``measures.json``."""
+"""A number with its interval and counts; what is declared of each measure; and the one walk that writes them.
+
+Measures are frozen records. Each field says by `ShownAs` what it is and where a reader finds it, beside JSON,
+CSV and Markdown, which hold every field: the walk below follows the records and knows none of them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
-import numpy as np
+import msgspec
 
 from coeval.analysis.intervals import Bounds, Interval
-from coeval.analysis.measures.score_grid import ScoreGrid
+
+_Figure = TypeVar("_Figure")
 
 
 class Measured(NamedTuple):
@@ -23,31 +29,7 @@ class Measured(NamedTuple):
     missing: int | None
 
 
-Tree: TypeAlias = Mapping[str, Any]
-"""Names to measures, to plain values, or to trees of these."""
-
-Branch: TypeAlias = dict[str, Any]
-
-
-class Leaf(NamedTuple):
-    """A measure with the names that lead to it."""
-
-    path: tuple[str, ...]
-    measured: Measured
-
-
-def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    """All numbers of a tree; those that are no measures have neither interval nor n."""
-    for name, part in tree.items():
-        match part:
-            case Measured():
-                yield Leaf((*path, name), part)
-            case dict():
-                yield from leaves(part, (*path, name))
-            case bool() | str() | list() | tuple() | None:
-                continue
-            case _:
-                yield Leaf((*path, name), Measured(part, None, None, None, None))
+NOT_MEASURED = Measured(None, None, None, 0, 0)
 
 
 def with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
@@ -62,44 +44,151 @@ def of_interval(interval: Interval, missing: int | None) -> Measured:
     return Measured(interval.mean, interval.low, interval.high, interval.n, missing)
 
 
-def as_plain(tree: Tree) -> dict[str, Any]:
-    """As ``measures.json`` has it: where a tree holds measures, its values are numbers, and ``n``,
-    ``missing`` and ``ci95`` (``[low, high]``) stand beside them with the same nested keys."""
-    plain = _values(tree)
-    if _holds_measures(tree):
-        plain["n"] = _leaves(tree, lambda found: found.n)
-        plain["missing"] = _leaves(tree, lambda found: found.missing)
-        plain["ci95"] = _leaves(tree, _bounds)
-    return plain
+# --- What is declared of a measure
+
+FigureKind: TypeAlias = Literal["text", "count", "score", "share", "number", "probability", "usd", "seconds"]
+"""How a figure is written: ``score`` and ``share`` lie between 0 and 1, ``usd`` are dollars."""
+
+Analysis: TypeAlias = Literal[
+    "all", "students", "teachers", "judges", "agreement", "robust", "labels", "coverage", "items"
+]
+"""What `coeval analyze` shows by name."""
+
+FILES = "JSON, CSV and Markdown alone"
+"""`ShownAs.elsewhere` of a figure that neither the terminal nor the page shows."""
 
 
-def _values(tree: Tree) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for name, part in tree.items():
-        match part:
-            case Measured():
-                plain[name] = part.value
-            case dict():
-                plain[name] = _values(part)
-            case _:
-                plain[name] = part
-    return plain
+class ShownAs(NamedTuple):
+    """What a field of a record is, and where it is shown.
+
+    ``column`` heads its column in the record's table, on the page and in workbook and PDF, ``terminal`` that
+    in the terminal. What has neither is shown ``elsewhere``: in a table or section of that name, or `FILES`.
+    """
+
+    meaning: str
+    column: str = ""
+    terminal: str = ""
+    kind: FigureKind = "score"
+    elsewhere: str = ""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.column, self.terminal, self.elsewhere)))
 
 
-def _holds_measures(tree: Tree) -> bool:
-    return any(
-        isinstance(part, Measured) or (isinstance(part, dict) and _holds_measures(part))
-        for part in tree.values()
-    )
+class Part(NamedTuple):
+    """What a part of all measures is, and which analyses show it; all but ``items`` are in ``all``. Where the
+    terminal shows a table of it by its records' declarations: its ``title``, and the ``heading`` of names."""
+
+    meaning: str
+    analyses: tuple[Analysis, ...] = ()
+    title: str = ""
+    heading: str = ""
 
 
-def _leaves(tree: Tree, take: Callable[[Measured], Any]) -> dict[str, Any]:
+class Record(msgspec.Struct, frozen=True):
+    """Measures that belong together. What is None by default is left out of files while it is None."""
+
+
+class Entity(Record, frozen=True):
+    """All measures of one thing, that often has a name. In JSON ``n``, ``missing`` and ``ci95`` stand beside
+    them with the same nested keys; in CSV and Markdown its name has a column."""
+
+
+class ModelTasks(dict[str, Mapping[str, _Figure]]):
+    """Figures of one model by task and metric: an `Entity` whose fields are tasks."""
+
+
+@cache
+def declared(record: type[Record]) -> dict[str, ShownAs | Part]:
+    """By field, what is declared of it.
+
+    Raises
+    ------
+    TypeError
+        a field of the record declares nothing.
+    """
+    found = {}
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        told = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, ShownAs | Part)]
+        if len(told) != 1:
+            raise TypeError(f"{record.__name__}.{name} declares neither what it is nor where it is shown")
+        found[name] = told[0]
+    return found
+
+
+# --- The walk
+
+# Fields between a part and its entities that nobody needs to tell these apart.
+_CONTAINERS = ("students", "ranking", "differences")
+
+
+class Leaf(NamedTuple):
+    """A measure, and where it belongs: ``of`` which task, label or the like it is the ``measure`` of the
+    entity ``name``."""
+
+    part: str
+    name: str
+    measure: str
+    of: tuple[str, ...]
+    measured: Measured
+
+
+def entries(node: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a record as files name them, or the keys of a mapping: two names are joined by ``|``."""
+    if isinstance(node, msgspec.Struct):
+        for field in _fields(type(node)):
+            if (value := getattr(node, field.name)) is not None or field.default is not None:
+                yield field.encode_name, value
+    else:
+        for key, value in node.items():
+            yield "|".join(key) if isinstance(key, tuple) else key, value
+
+
+def leaves(
+    part: str, node: Any, steps: tuple[str, ...] = (), entity: tuple[str, ...] | None = None
+) -> Iterator[Leaf]:
+    """All numbers of a part; those that are no measures have neither interval nor n. ``steps`` lead to the
+    node from the part, or from its ``entity``, which is what this one's numbers are of, and its name."""
+    if entity is None and _is_entity(node):
+        entity = (*(step for step in steps[:-1] if step not in _CONTAINERS), "".join(steps[-1:]))
+        steps = ()
+    match node:
+        case Measured() | int() | float() if not isinstance(node, bool):
+            measured = node if isinstance(node, Measured) else Measured(node, None, None, None, None)
+            *of, name = entity or ("",)
+            where, measure = (part, steps[0]) if steps else ("run", part)
+            yield Leaf(where, name, measure, (*of, *steps[1:]), measured)
+        case msgspec.Struct() | Mapping():
+            for name, inner in entries(node):
+                yield from leaves(part, inner, (*steps, name), entity)
+
+
+def plain_part(node: Any, *, inside: bool = False) -> Any:
+    """A part as ``measures.json`` has it: an entity's measures are numbers, and ``n``, ``missing`` and
+    ``ci95`` (``[low, high]``) stand beside them with the same nested keys."""
+    match node:
+        case Measured():
+            return node.value
+        case msgspec.Struct() | Mapping():
+            entity = not inside and _is_entity(node)
+            plain = {name: plain_part(one, inside=inside or entity) for name, one in entries(node)}
+            if entity and _holds_measures(node):
+                plain |= {beside: _beside(node, beside) for beside in ("n", "missing", "ci95")}
+            return plain
+        case list() | tuple():
+            return [plain_part(one, inside=inside) for one in node]
+        case _:
+            return node
+
+
+def _beside(node: Any, beside: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, part in tree.items():
+    for name, part in entries(node):
         if isinstance(part, Measured):
-            found[name] = take(part)
-        elif isinstance(part, dict) and (not part or _holds_measures(part)):
-            found[name] = _leaves(part, take)
+            found[name] = _bounds(part) if beside == "ci95" else getattr(part, beside)
+        elif isinstance(part, msgspec.Struct | Mapping) and (part == {} or _holds_measures(part)):
+            found[name] = _beside(part, beside)
     return found
 
 
@@ -107,29 +196,17 @@ def _bounds(found: Measured) -> list[float] | None:
     return None if found.low is None or found.high is None else [found.low, found.high]
 
 
-# --- Level counts by student and judge
-
-LEVEL_NAMES = ("Low", "Medium", "High")
-LevelCounts: TypeAlias = dict[str, int]
-
-
-def levels_by_student(grid: ScoreGrid) -> dict[str, LevelCounts]:
-    """Units at each level, by student."""
-    counts = np.zeros((len(grid.students), len(LEVEL_NAMES)), np.int64)
-    for column in grid.levels.T:
-        valid = column >= 0
-        key = grid.student[valid].astype(np.int64) * len(LEVEL_NAMES) + column[valid]
-        counts += np.bincount(key, minlength=counts.size).reshape(counts.shape)
-    return {name: _named(row.tolist()) for name, row in zip(grid.students, counts, strict=True)}
+def _holds_measures(node: Any) -> bool:
+    return any(
+        isinstance(part, Measured) or (isinstance(part, msgspec.Struct | Mapping) and _holds_measures(part))
+        for _, part in entries(node)
+    )
 
 
-def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
-    """Units at each level, by the judge who gave them."""
-    return {
-        judge: _named(np.bincount(column[column >= 0], minlength=len(LEVEL_NAMES)).tolist())
-        for judge, column in zip(grid.judges, grid.levels.T, strict=True)
-    }
+def _is_entity(node: Any) -> bool:
+    return isinstance(node, Entity | ModelTasks)
 
 
-def _named(counts: list[int]) -> LevelCounts:
-    return dict(zip(LEVEL_NAMES, counts, strict=True))
+@cache
+def _fields(record: type[msgspec.Struct]) -> Iterable[msgspec.structs.FieldInfo]:
+    return msgspec.structs.fields(record)

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import combinations, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import (
+    Difference,
+    PairedScores,
+    holm,
+    paired_difference,
+)
 from coeval.analysis.intervals import ALPHA, Floats
-from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import headlines, item_scores
+from coeval.analysis.measures.student_measures import Headline, WithHeadline, headlines, item_scores
 
 __all__ = [
     "NOBODY",
@@ -31,7 +37,6 @@ __all__ = [
     "rank_range",
     "ranked",
     "ranking",
-    "ranking_measures",
     "shifts",
 ]
 
@@ -42,16 +47,37 @@ Paired: TypeAlias = Callable[[str, str], Mapping[str, PairedScores]]
 """What two students have in common, by task; tasks count alike."""
 
 
-class StudentGap(NamedTuple):
+_DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
+
+
+class StudentGap(Entity, frozen=True):
     """How the second of two students differs from the first, paired by datapoint; ``p_adjusted`` is Holm's
     over all pairs, None where a single datapoint is all there is."""
 
-    found: Difference
-    p_adjusted: float | None
+    difference: Annotated[Measured, ShownAs("Paired by item, tasks counting alike", "Difference")]
+    p: Annotated[float | None, ShownAs("Of this pair alone", elsewhere=FILES)]
+    p_adjusted: Annotated[
+        float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
+    ]
+    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
 
     @property
     def sure(self) -> bool:
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+    @property
+    def by(self) -> float:
+        """How far the second is ahead of the first."""
+        return self.difference.value or 0.0
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.difference.low or 0.0, self.difference.high or 0.0
+
+    @property
+    def n(self) -> int:
+        """Datapoints that both have."""
+        return self.difference.n or 0
 
 
 class Level(NamedTuple):
@@ -61,33 +87,43 @@ class Level(NamedTuple):
     units: int
 
 
-class Ranking(NamedTuple):
-    """``order``: students who have a score, by their adjusted means, best first, ties by name.
-    ``differences``: of two students who share scores, named in order. ``shifts``: what each student's mean is
-    adjusted by. ``scores``: by student, ``headline`` and ``headline_by_task``, adjusted."""
+class Ranking(Record, frozen=True):
+    """Who stands before whom. Students ranked by labels have no ``scores``."""
 
-    order: tuple[str, ...]
-    differences: Mapping[tuple[str, str], StudentGap]
-    shifts: Mapping[str, float]
-    scores: Branch
-
-    @property
-    def adjusted(self) -> bool:
-        """Whether some students lack scores that others have, so that their means alone say no order."""
-        return any(self.shifts.values())
+    order: Annotated[
+        tuple[str, ...], ShownAs("Students with a score, by their adjusted means", elsewhere="students")
+    ]
+    ranges: Annotated[
+        Mapping[str, tuple[int, int]],
+        ShownAs("After who is surely better, before who is surely worse", "Ranks", "rank"),
+    ]
+    adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
+    scores: Annotated[
+        Mapping[str, Headline], ShownAs("What the order follows, adjusted", elsewhere="standings")
+    ]
+    differences: Annotated[
+        Mapping[tuple[str, str], StudentGap], ShownAs("Of two who share scores", elsewhere="differences")
+    ]
 
     def between(self, better: str, worse: str) -> StudentGap | None:
         """How they differ, whichever is named first; `sure` is the same either way."""
         return self.differences.get((min(better, worse), max(better, worse)))
 
     def range_of(self, student: str) -> tuple[int, int]:
-        return rank_range(student, self)
+        return self.ranges[student]
+
+    @property
+    def untested(self) -> Ranking:
+        """Its order and scores alone."""
+        return msgspec.structs.replace(self, ranges={}, differences={})
 
 
-NOBODY = Ranking((), {}, {}, {})
+NOBODY = Ranking((), {}, False, {}, {})
 
 
-def rank_range(student: str, of: Ranking) -> tuple[int, int]:
+def rank_range(
+    student: str, order: Collection[str], gaps: Mapping[tuple[str, str], StudentGap]
+) -> tuple[int, int]:
     """The ranks that a student may have: after those who are surely better, before those who are surely
     worse.
 
@@ -95,38 +131,34 @@ def rank_range(student: str, of: Ranking) -> tuple[int, int]:
     Spiegelhalter 1996 for ranges in place of ranks).
     """
     better = worse = 0
-    for (first, second), told in of.differences.items():
+    for (first, second), told in gaps.items():
         if told.sure and student in (first, second):
-            ahead = second if told.found.difference > 0 else first
+            ahead = second if told.by > 0 else first
             better += ahead != student
             worse += ahead == student
-    return 1 + better, len(of.order) - worse
+    return 1 + better, len(order) - worse
 
 
-def ranking(grid: ScoreGrid, students: Mapping[str, Branch], paired: Paired | None = None) -> Ranking:
-    """Of ``students`` with ``headline`` and ``headline_by_task``, as `student_measures` of the grid has them.
+def ranking(grid: ScoreGrid, students: Mapping[str, WithHeadline], paired: Paired | None = None) -> Ranking:
+    """Of ``students`` as `student_measures` of the grid has them.
 
     ``paired`` says what two have in common; if it is not given, all scores that both have.
     """
     paired = paired or SharedScores(grid).paired
     found = item_scores(grid)
     place = {name: at for at, name in enumerate(grid.students)}
-    known = sorted(name for name in students if students[name]["headline"].value is not None)
+    means = {name: one.headline.value for name, one in students.items() if one.headline.value is not None}
+    known = sorted(means)
     common = {pair: paired(*pair) for pair in combinations(known, 2)}
-    whole = ranked(
-        {
-            name: Level(students[name]["headline"].value, int(found.count[place[name]].sum()))
-            for name in known
-        },
-        common,
-    )
-    moves = {name: {"": shift} for name, shift in whole.shifts.items()}
+    levels = {name: Level(means[name], int(found.count[place[name]].sum())) for name in known}
+    whole = ranked(levels, common)
+    moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
         levels = {
             name: Level(one.value, int(found.count[place[name], mine].sum()))
             for name in known
-            if (one := students[name]["headline_by_task"].get(task)) is not None and one.value is not None
+            if (one := students[name].headline_by_task.get(task)) is not None and one.value is not None
         }
         gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
         for name, shift in shifts(levels, gaps).items():
@@ -134,10 +166,10 @@ def ranking(grid: ScoreGrid, students: Mapping[str, Branch], paired: Paired | No
     scores = {}
     for name in known:
         own = students[name]
-        missing = {task: one.missing for task, one in own["headline_by_task"].items()}
-        missing[""] = own["headline"].missing
+        missing = {task: one.missing for task, one in own.headline_by_task.items()}
+        missing[""] = own.headline.missing
         scores[name] = headlines(grid, found.mean[place[name]], missing, moves[name])
-    return whole._replace(scores=scores)
+    return msgspec.structs.replace(whole, scores=scores)
 
 
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
@@ -156,10 +188,23 @@ def ranked(
     found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
     tested = [pair for pair, difference in found.items() if difference.p is not None]
     adjusted = dict(zip(tested, holm([found[pair].p or 0.0 for pair in tested]), strict=True))
-    moves = shifts(levels, {pair: PairGap(one.difference, one.n) for pair, one in found.items()})
+    gaps = {
+        pair: StudentGap(
+            Measured(one.difference, one.low, one.high, one.n, 0),
+            one.p,
+            adjusted.get(pair),
+            one.minimum_detectable,
+        )
+        for pair, one in found.items()
+    }
+    moves = _moves(levels, gaps)
     order = sorted(levels, key=lambda name: (-round(levels[name].mean + moves[name], 9), name))
-    gaps = {pair: StudentGap(one, adjusted.get(pair)) for pair, one in found.items()}
-    return Ranking(tuple(order), gaps, moves, {})
+    ranges = {name: rank_range(name, order, gaps) for name in order}
+    return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
+
+
+def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], StudentGap]) -> dict[str, float]:
+    return shifts(levels, {pair: PairGap(gap.by, gap.n) for pair, gap in gaps.items()})
 
 
 class PairGap(NamedTuple):
@@ -236,26 +281,3 @@ class SharedScores:
         with np.errstate(invalid="ignore"):
             a, b = (np.bincount(item, (each * shared).sum(axis=1), items) / count / 2 for each in levels)
         return a, b
-
-
-def ranking_measures(found: Ranking) -> Branch:
-    """``order``, ``ranges`` (``[from, to]`` by student), ``scores`` (by student, what the order follows) and
-    whether they are ``adjusted``; and, by ``"a|b"``, ``differences`` = b − a with their interval, p-values
-    and the true difference that would be found four times in five among all of them."""
-    differences: Branch = {}
-    for (first, second), told in found.differences.items():
-        one = told.found
-        differences[f"{first}|{second}"] = {
-            "difference": Measured(one.difference, one.low, one.high, one.n, 0),
-            "p": one.p,
-            "p_adjusted": told.p_adjusted,
-            "minimum_detectable": one.minimum_detectable,
-        }
-    ranges = {student: list(found.range_of(student)) for student in found.order}
-    return {
-        "order": list(found.order),
-        "ranges": ranges,
-        "adjusted": found.adjusted,
-        "scores": found.scores,
-        "differences": differences,
-    }

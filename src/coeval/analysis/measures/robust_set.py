@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.measures.judge_measures import FEWEST_COMMON
-from coeval.analysis.measures.measured import Branch, Measured
-from coeval.analysis.measures.ranking import NOBODY, Ranking, ranking, ranking_measures
+from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeAgreement
+from coeval.analysis.measures.measured import FILES, Record, ShownAs
+from coeval.analysis.measures.ranking import NOBODY, Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.student_measures import StudentMeasures, student_measures
 from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
 
 __all__ = [
@@ -56,6 +56,21 @@ class RobustOptions(msgspec.Struct, frozen=True):
     score_tolerance: float = 0.25
 
 
+class RobustMeasures(Record, frozen=True):
+    """``students`` over the datapoints that stay, by J* alone, and their ``ranking``, an order without tests;
+    or that it is not ``applicable``, and for what ``reason``: then ``judges`` and what follows are None."""
+
+    applicable: Annotated[bool, ShownAs("Whether there are judges enough", elsewhere="students")]
+    options: Annotated[RobustOptions, ShownAs("Of the filter", elsewhere=FILES)]
+    reason: Annotated[str | None, ShownAs("Why there is none", elsewhere="students")] = None
+    judges: Annotated[tuple[str, ...] | None, ShownAs("J*, best first", elsewhere="standings")] = None
+    teachers: Annotated[tuple[str, ...] | None, ShownAs("T*, best first", elsewhere="standings")] = None
+    datapoints: Annotated[int | None, ShownAs("That stay", elsewhere="students")] = None
+    of_datapoints: Annotated[int | None, ShownAs("That there are", elsewhere="students")] = None
+    students: Annotated[Mapping[str, StudentMeasures], ShownAs("Over what stays", elsewhere="students")] = {}
+    ranking: Annotated[Ranking, ShownAs("Their order", elsewhere="standings")] = NOBODY
+
+
 class RobustSet(NamedTuple):
     """``judges`` (J*) and ``teachers`` (T*), best first; ``stays``, (I,): the datapoints."""
 
@@ -68,8 +83,10 @@ class RobustSet(NamedTuple):
         return grid.judged_by(sorted(self.judges)).kept(self.stays)
 
 
-def robust_set(grid: ScoreGrid, judges: Mapping[str, Branch], options: RobustOptions) -> RobustSet | None:
-    """None where too few judges are ranked; ``judges`` are `judge_measures` of the grid."""
+def robust_set(
+    grid: ScoreGrid, judges: Mapping[str, JudgeAgreement], options: RobustOptions
+) -> RobustSet | None:
+    """None where too few judges are ranked; ``judges`` are those of the grid."""
     best = best_judges(judges, options)
     if len(best) < FEWEST_JUDGES:
         return None
@@ -80,43 +97,38 @@ def robust_set(grid: ScoreGrid, judges: Mapping[str, Branch], options: RobustOpt
     return RobustSet(best, teachers, stays)
 
 
-def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOptions) -> Branch:
-    """``students`` over the datapoints that stay, by J* alone, and their ``ranking``, an order without tests;
-    or that it is not ``applicable``, and why."""
-    told: Branch = {"applicable": found is not None, "options": msgspec.to_builtins(options)}
+def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOptions) -> RobustMeasures:
+    """Of what `robust_set` found."""
     if found is None:
         reason = (
             f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
         )
-        return {**told, "reason": reason, "students": {}, "ranking": _untested(NOBODY)}
+        return RobustMeasures(applicable=False, options=options, reason=reason)
     kept = found.of(grid)
     students = student_measures(kept)
-    return {
-        **told,
-        "judges": found.judges,
-        "teachers": found.teachers,
-        "datapoints": int(found.stays.sum()),
-        "of_datapoints": len(grid.items.ids),
-        "students": students,
-        "ranking": _untested(ranking(kept, students)),
-    }
+    return RobustMeasures(
+        applicable=True,
+        options=options,
+        judges=tuple(found.judges),
+        teachers=tuple(found.teachers),
+        datapoints=int(found.stays.sum()),
+        of_datapoints=len(grid.items.ids),
+        students=students,
+        ranking=ranking(kept, students).untested,
+    )
 
 
-def _untested(found: Ranking) -> Branch:
-    """Its order and scores, in the shape of `ranking_measures`."""
-    return {**ranking_measures(found), "ranges": {}, "differences": {}}
-
-
-def best_judges(judges: Mapping[str, Branch], options: RobustOptions) -> list[str]:
+def best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOptions) -> list[str]:
     """J*, best first: of those that are ranked the better half, rounded up, and two at least; or all of them.
     Who agrees alike is ordered by common units, then by name."""
 
     def order(judge: str) -> tuple[float, int, str]:
-        measured: Measured = judges[judge][f"{options.agreement_metric}_mean"]
-        value = -np.inf if measured.value is None else measured.value
-        return -value, -judges[judge]["count"], judge
+        found = judges[judge]
+        measured = {"wpa": found.wpa_mean, "spa": found.spa_mean, "kappa": found.kappa_mean}
+        value = measured[options.agreement_metric].value
+        return np.inf if value is None else -value, -found.count, judge
 
-    ranked = sorted((judge for judge, found in judges.items() if not found["degenerate"]), key=order)
+    ranked = sorted((judge for judge, found in judges.items() if not found.degenerate), key=order)
     if options.judge_selection == "all":
         return ranked
     return ranked[: max(ceil(len(ranked) / 2), FEWEST_JUDGES)]

@@ -1,194 +1,132 @@
-"""All measures of a folder, in the shape of ``measures.json``.
+"""All measures of a folder, as files, terminal and reports take them: a run's, and those of an output folder.
 
-``units`` counts the valid (response, factor, judge) scores. ``agreement`` (keyed ``"a|b"``, a before b),
-``judges``, ``teachers`` and ``students`` hold numbers, and beside them, with the same nested keys, ``n``
-(datapoints), ``missing`` (scores that are not there) and ``ci95`` (``[low, high]``). What is not defined is
-null. ``labels``, by task and attribute, holds the same of students' labels.
+Each part says by `Part` what it is and which analyses show it, each field of its records by `ShownAs` where.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias
 
-from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.benchmark_measures import benchmark_measures
-from coeval.analysis.measures.conclusions import Conclusion, conclusions, task_leaders
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures, panel_measures
-from coeval.analysis.measures.label_measures import label_measures
-from coeval.analysis.measures.measured import Branch, Measured, as_plain, levels_by_judge
-from coeval.analysis.measures.ranking import Ranking, ranking, ranking_measures
-from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
-from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.measures.teacher_measures import teacher_measures
-from coeval.analysis.panel.output_judges import output_judges
-from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.panel_findings import family_judges, panel_findings
-from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
-from coeval.analysis.panel.panel_worth import panel_worth
-from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.reader import Reader
-from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import answer_findings
-from coeval.analysis.scores import label_task_notes, student_scores
-from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
+from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
+from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement, PanelMeasures
+from coeval.analysis.measures.label_measures import Labels
+from coeval.analysis.measures.measured import (
+    FILES,
+    Analysis,
+    Measured,
+    ModelTasks,
+    Part,
+    Record,
+    ShownAs,
+    declared,
+    entries,
+    plain_part,
+)
+from coeval.analysis.measures.ranking import Ranking
+from coeval.analysis.measures.robust_set import RobustMeasures
+from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.measures.teacher_leak import TeacherLeak
+from coeval.analysis.measures.teacher_measures import TeacherMeasures
+from coeval.analysis.panel.own_judgments import OthersAlone
+from coeval.analysis.panel.panel_worth import Purchase, VarianceShares
 
-__all__ = ["MeasuredRun", "measure_run", "measure_tree", "plain_measures", "selected"]
+_ALL: tuple[Analysis, ...] = (
+    "students",
+    "teachers",
+    "judges",
+    "agreement",
+    "robust",
+    "labels",
+    "coverage",
+    "items",
+)
 
-# What of the measures each analysis shows.
-_PARTS: dict[str, tuple[str, ...]] = {
-    "students": ("students", "ranking", "without_own"),
-    "teachers": ("teachers",),
-    "judges": ("judges", "panel", "variance", "next"),
-    "agreement": ("agreement", "panel"),
-    "robust": ("robust",),
-    "labels": ("labels",),
-    "coverage": ("coverage", "leak"),
-    "items": ("coverage", "items"),
-}
-
-
-class MeasuredRun(NamedTuple):
-    """All measures of a run, with the scores and the ranking that they come of, and what they come to."""
-
-    tree: Branch
-    grid: ScoreGrid
-    ranks: Ranking
-    robust: RobustSet | None
-    conclusions: tuple[Conclusion, ...]
-
-
-def measure_tree(reader: Reader, options: RobustOptions | None = None) -> Branch:
-    """All measures of what is read, as `Measured` leaves; ``options`` are those of the robust filter."""
-    match reader:
-        case RunReader():
-            return measure_run(reader, options).tree
-        case OutputReader():
-            return _of_output(reader)
-        case _:
-            raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
+_Agreement: TypeAlias = Annotated[
+    Mapping[tuple[str, str], PairAgreement],
+    Part("Of every two judges", ("agreement",), "How far judges agree", "judges"),
+]
+_Judges: TypeAlias = Annotated[
+    Mapping[str, JudgeMeasures],
+    Part("Of each judge", ("judges",), "Judges, mean over the others", "judge"),
+]
+_Panel: TypeAlias = Annotated[
+    PanelMeasures | None, Part("How reliable all judges are together", ("judges", "agreement"))
+]
 
 
-def selected(tree: Branch, analysis: str) -> Branch:
-    """What one analysis shows of them; ``all``, all but the single datapoints."""
-    wanted = _PARTS.get(analysis)
-    if wanted is None:
-        return {name: part for name, part in tree.items() if name != "items"}
-    return {name: tree[name] for name in ("simulated", "units", *wanted) if name in tree}
+class RunMeasures(Record, frozen=True):
+    """Of a run. ``units`` counts the valid (response, factor, judge) scores."""
+
+    findings: Annotated[tuple[str, ...], Part("What it comes to, in sentences")]
+    simulated: Annotated[bool, Part("Whether simulated models took part", _ALL)]
+    units: Annotated[int, Part("Scores that count", _ALL)]
+    agreement: _Agreement
+    panel: _Panel
+    judges: _Judges
+    variance: Annotated[VarianceShares | None, Part("Where scores scatter", ("judges",))]
+    next: Annotated[tuple[Purchase, ...], Part("What more items or judges are worth", ("judges",))]
+    teachers: Annotated[
+        Mapping[str, TeacherMeasures],
+        Part("Of each teacher", ("teachers",), "How far teachers' items tell students apart", "teacher"),
+    ]
+    students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
+    ranking: Annotated[Ranking, Part("Who stands before whom", ("students",))]
+    labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
+    without_own: Annotated[OthersAlone, Part("Students by the scores of others", ("students",))]
+    robust: Annotated[RobustMeasures, Part("Where the best-agreeing judges agree", ("robust",))]
+    coverage: Annotated[
+        Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"), "The benchmark", "task")
+    ]
+    leak: Annotated[TeacherLeak, Part("Gains on items of one's own family", ("coverage",))]
+    items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
 
 
-def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
-    """``options`` are those of the robust filter."""
-    grid = score_grid(reader)
-    reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
-    pairs = judge_pairs(grid, reweighting)
-    judges = judge_measures(grid, pairs)
-    biases, worth = biases_of(reader, grid), panel_worth(reader, grid)
-    itself = consistency_of(reader, grid, reweighting)
-    students, levels = student_measures(grid), levels_by_judge(grid)
-    ranks = ranking(grid, students)
-    options = options or RobustOptions()
-    robust = robust_set(grid, judges, options)
-    tree: Branch = {
-        "units": int(grid.valid.sum()),
-        "agreement": pair_measures(pairs),
-        "panel": panel_measures(grid, reweighting),
-        "judges": {
-            name: {
-                **judge,
-                "levels": levels[name],
-                "bias": biases[name],
-                "consistency": itself[name],
-            }
-            for name, judge in judges.items()
-        },
-        "variance": worth.variance,
-        "next": worth.next,
-        "teachers": teacher_measures(grid, reweighting),
-        "students": students,
-        "ranking": ranking_measures(ranks),
-        "labels": label_measures(reader, grid.students),
-        "without_own": without_own_measures(grid),
-        "robust": robust_measures(grid, robust, options),
-        **benchmark_measures(reader, grid),
-    }
-    related = family_judges(grid, tree["judges"], ranks, families_of(reader, grid))
-    place = {name: at for at, name in enumerate(ranks.order)}
-    scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
-    doubts = (Conclusion("leads", text) for text in answer_findings(scores))
-    beside = label_task_notes(reader)
-    found = (*conclusions(tree, ranks, beside, related, task_leaders(grid, ranks)), *doubts)
-    texts = [conclusion.text for conclusion in found]
-    return MeasuredRun({"findings": texts, "simulated": reader.simulated, **tree}, grid, ranks, robust, found)
+class SampleSpread(Record, frozen=True):
+    """A metric over several samples of each prompt, in its ``unit`` (`SampleFigure`)."""
+
+    unit: Annotated[str, ShownAs("share, percent or points", "Unit", kind="text")]
+    std: Annotated[
+        float | None,
+        ShownAs("Their standard deviation", "Between samples", "sd of samples", "number"),
+    ]
+    sem: Annotated[float | None, ShownAs("std / √n_runs", elsewhere=FILES)]
+    n_runs: Annotated[int, ShownAs("How many samples", "Samples", kind="count")]
+    per_run: Annotated[tuple[float, ...], ShownAs("By sample", elsewhere="metrics")]
+    item_se: Annotated[
+        float | None, ShownAs("How far other prompts would move it", "Standard error", "item s.e.", "number")
+    ]
 
 
-def _of_output(reader: OutputReader) -> Branch:
-    """``metrics`` of ``eval-framework`` by model and task, in their own units; of a task with several samples
-    of each prompt, over these, with what else is to be known of them in ``samples``; and what its judgments
-    say of its judges."""
-    sampled = sample_figures(reader)
-    found: Branch = {}
-    for metric in reader.metrics:
-        if metric.task not in sampled.get(metric.model, {}):
-            measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
-            found.setdefault(metric.model, {}).setdefault(metric.task, {})[metric.metric] = measured
-    samples: Branch = {}
-    for model, tasks in sampled.items():
-        for task, figures in tasks.items():
-            found.setdefault(model, {})[task] = {name: _of_samples(one) for name, one in figures.items()}
-            samples.setdefault(model, {})[task] = {
-                name: {part: getattr(figure, part) for part in _OF_SAMPLES}
-                for name, figure in figures.items()
-            }
-    [(units,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
-    judged = output_judges(reader)
-    findings = list(panel_findings(judged["judges"]))
-    nobody: Branch = {"teachers": {}, "students": {}}
-    return {"findings": findings, "units": units, **judged, **nobody, "metrics": found, "samples": samples}
+class OutputMeasures(Record, frozen=True):
+    """Of an output folder of ``eval-framework``: ``metrics`` in their own units, of a task with several
+    samples of each prompt over these, with what else is to be known of them in ``samples``."""
+
+    findings: Annotated[tuple[str, ...], Part("What it comes to, in sentences")]
+    units: Annotated[int, Part("Scores that count", _ALL)]
+    agreement: _Agreement
+    panel: _Panel
+    judges: _Judges
+    teachers: Annotated[Mapping[str, TeacherMeasures], Part("None")]
+    students: Annotated[Mapping[str, StudentMeasures], Part("None")]
+    metrics: Annotated[Mapping[str, ModelTasks[Measured]], Part("By model, task and metric")]
+    samples: Annotated[Mapping[str, ModelTasks[SampleSpread]], Part("Likewise, over several samples")]
 
 
-_OF_SAMPLES = ("unit", "std", "sem", "n_runs", "per_run", "item_se")
+Measures: TypeAlias = RunMeasures | OutputMeasures
 
 
-def _of_samples(figure: SampleFigure) -> Measured:
-    low, high = figure.ci95 or (None, None)
-    return Measured(figure.mean, low, high, figure.n, figure.failed)
+def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
+    """The parts that an analysis shows, by name, in order."""
+    told = declared(type(measures))
+    for name, part in entries(measures):
+        where = told[name]
+        if isinstance(where, Part) and (
+            analysis in where.analyses or (analysis == "all" and name != "items")
+        ):
+            yield name, part
 
 
-# The parts that hold an object for each name.
-_EACH = ("agreement", "judges", "teachers", "students", "metrics", "coverage", "items")
-
-
-def plain_measures(tree: Branch) -> dict[str, Any]:
-    """As JSON has it."""
-    plain: dict[str, Any] = {}
-    for name, part in tree.items():
-        if name in _EACH:
-            plain[name] = _each(part)
-        elif name == "ranking":
-            plain[name] = _plain_ranking(part)
-        elif name == "labels":
-            plain[name] = {
-                task: {
-                    label: {"students": _each(found["students"]), "ranking": _plain_ranking(found["ranking"])}
-                    for label, found in labels.items()
-                }
-                for task, labels in part.items()
-            }
-        elif name in ("robust", "without_own"):
-            plain[name] = {
-                **part,
-                "students": _each(part["students"]),
-                "ranking": _plain_ranking(part["ranking"]),
-            }
-        else:
-            plain[name] = as_plain(part) if isinstance(part, dict) else part
-    return plain
-
-
-def _each(part: Branch) -> dict[str, Any]:
-    return {name: as_plain(found) for name, found in part.items()}
-
-
-def _plain_ranking(part: Branch) -> dict[str, Any]:
-    return {**part, "scores": _each(part["scores"]), "differences": _each(part["differences"])}
+def plain_measures(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:
+    """As ``measures.json`` has them; a part that is None is an empty object there."""
+    return {name: {} if part is None else plain_part(part) for name, part in shown_parts(measures, analysis)}

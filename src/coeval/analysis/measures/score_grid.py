@@ -17,13 +17,27 @@ from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import EXACT_MATCH
 
-__all__ = ["UNSCORED", "Codes", "GridItems", "ScoreGrid", "TaskDesign", "score_grid"]
+__all__ = [
+    "LEVEL_NAMES",
+    "UNSCORED",
+    "Codes",
+    "GridItems",
+    "LevelCounts",
+    "ScoreGrid",
+    "TaskDesign",
+    "level_counts",
+    "levels_by_judge",
+    "score_grid",
+]
 
 Codes: TypeAlias = NDArray[np.integer[Any]]
 """Places in a list of names, or numbers of datapoints."""
 
 # In place of a level where a judge gave none.
 UNSCORED = -1
+LEVEL_NAMES = ("Low", "Medium", "High")
+LevelCounts: TypeAlias = Mapping[str, int]
+"""Scores at each level, by its name."""
 
 
 class GridItems(NamedTuple):
@@ -109,6 +123,16 @@ class ScoreGrid(NamedTuple):
         places = [self.judges.index(judge) for judge in judges]
         designs = tuple(design._replace(judges=design.judges & set(judges)) for design in self.designs)
         return self._replace(levels=self.levels[:, places], judges=tuple(judges), designs=designs)
+
+
+def level_counts(levels: NDArray[np.int8]) -> LevelCounts:
+    """How often each level is given; levels below 0 are none."""
+    counts = np.bincount(levels[levels >= 0], minlength=len(LEVEL_NAMES))
+    return dict(zip(LEVEL_NAMES, counts.tolist(), strict=True))
+
+
+def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
+    return {judge: level_counts(given) for judge, given in zip(grid.judges, grid.levels.T, strict=True)}
 
 
 def _renumbered(alike: Codes) -> Codes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,63 @@ from coeval.analysis.intervals import (
     mean_of_clusters,
     mean_over_strata,
 )
-from coeval.analysis.measures.measured import Branch, Measured, levels_by_student, of_interval
-from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
+from coeval.analysis.measures.measured import (
+    FILES,
+    NOT_MEASURED,
+    Entity,
+    Measured,
+    Record,
+    ShownAs,
+    of_interval,
+)
+from coeval.analysis.measures.score_grid import UNSCORED, Codes, LevelCounts, ScoreGrid, level_counts
+
+Named: TypeAlias = Mapping[str, Measured]
+LeastAndMost: TypeAlias = tuple[float, float]
+
+_HEADLINE = "Mean over tasks, of the mean over items, of the mean over judges and factors"
+
+
+class Headline(Entity, frozen=True):
+    """A student's score, and the means over datapoints that it is the mean of."""
+
+    headline: Annotated[Measured, ShownAs(_HEADLINE, "Score", "score")]
+    headline_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
+
+
+class ScoreBounds(Record, frozen=True):
+    """What the headlines would be with all that is missing at 0, and at 1."""
+
+    headline: Annotated[LeastAndMost | None, ShownAs("Of the score", "Missing at", "bounds")]
+    headline_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("Of one task", elsewhere=FILES)]
+
+
+class StudentMeasures(Entity, frozen=True):
+    """What a student scored. Each mean has what it lacks of the scores that the datapoints, judges and
+    factors of its tasks make possible."""
+
+    overall: Annotated[Measured, ShownAs("Mean over units", "Mean of scores", "over units")]
+    headline: Annotated[Measured, ShownAs(_HEADLINE, "Score", "score")]
+    headline_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
+    by_task: Annotated[Named, ShownAs("Mean over units of a task", elsewhere=FILES)]
+    by_aspect: Annotated[Named, ShownAs("Mean over units of a factor", elsewhere=FILES)]
+    by_task_aspect: Annotated[
+        Mapping[str, Named], ShownAs("Mean over units of a factor in a task", elsewhere="parts")
+    ]
+    by_judge: Annotated[Named, ShownAs("Mean over units by a judge", elsewhere="by-judge")]
+    by_teacher: Annotated[Named, ShownAs("Mean over units on a teacher's items", elsewhere="by-teacher")]
+    by_attr_value: Annotated[Named, ShownAs("Mean over units of an attribute's value", elsewhere="values")]
+    valid_evals: Annotated[int, ShownAs("Units", "Scores", kind="count")]
+    levels: Annotated[LevelCounts, ShownAs("Units at each level", elsewhere="levels")]
+    bounds: Annotated[ScoreBounds, ShownAs("With what is missing at 0, and at 1", elsewhere="students")]
+    headline_common: Annotated[
+        Measured | None,
+        ShownAs("Over the units that all have, where some lack any", elsewhere="cost"),
+    ] = None
+
+
+WithHeadline: TypeAlias = StudentMeasures | Headline
+
 
 # --- Group means with intervals clustered by item
 #
@@ -116,12 +172,8 @@ def _summed(place: Counts, values: NDArray[np.int64], shape: tuple[int, int]) ->
     return np.bincount(place, values, shape[0] * shape[1]).astype(np.int64).reshape(shape)
 
 
-def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
-    """By student: ``overall``, ``by_task``, ``by_aspect`` (factor), ``by_task_aspect`` (by task and
-    factor), ``by_judge``, ``by_teacher``, ``by_attr_value``, ``headline`` and ``headline_by_task``, each with
-    what it lacks of the scores that the datapoints, judges and factors of its tasks make possible;
-    ``valid_evals`` counts its units, and ``bounds`` (``[least, most]``) hold what the headlines would be with
-    all that is missing at 0, and at 1."""
+def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
+    """By student."""
     scores = item_scores(grid)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -131,26 +183,27 @@ def student_measures(grid: ScoreGrid) -> dict[str, Branch]:
     by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible)
-    common, levels, bounds = common_units(grid), levels_by_student(grid), _bounds(grid, scores)
-    found: dict[str, Branch] = {}
+    common, bounds = common_units(grid), _bounds(grid, scores)
+    of_common = None if common is None else item_scores(common).mean
+    found = {}
     for place, student in enumerate(grid.students):
-        whole = overall[place].get("all", _NOT_JUDGED)
-        found[student] = {
-            "overall": whole,
-            **headlines(grid, scores.mean[place], {"": whole.missing, **_missing(by_task[place])}),
-            "by_task": by_task[place],
-            "by_aspect": by_factor[place],
-            "by_task_aspect": by_part[place],
-            "by_judge": by_judge[place],
-            "by_teacher": by_teacher[place],
-            "by_attr_value": by_value[place],
-            "valid_evals": int(scores.count[place].sum()),
-            "levels": levels[student],
-            "bounds": bounds[place] if scores.count[place].any() else _NO_BOUNDS,
-        }
-        if common is not None:
-            mean = item_scores(common).mean[place]
-            found[student]["headline_common"] = of_interval(_headline(grid, mean), 0)
+        whole = overall[place].get("all", NOT_MEASURED)
+        own = headlines(grid, scores.mean[place], {"": whole.missing, **_missing(by_task[place])})
+        found[student] = StudentMeasures(
+            overall=whole,
+            headline=own.headline,
+            headline_by_task=own.headline_by_task,
+            by_task=by_task[place],
+            by_aspect=by_factor[place],
+            by_task_aspect=by_part[place],
+            by_judge=by_judge[place],
+            by_teacher=by_teacher[place],
+            by_attr_value=by_value[place],
+            valid_evals=int(scores.count[place].sum()),
+            levels=level_counts(grid.levels[grid.student == place]),
+            bounds=bounds[place] if scores.count[place].any() else _NO_BOUNDS,
+            headline_common=None if of_common is None else of_interval(_headline(grid, of_common[place]), 0),
+        )
     return found
 
 
@@ -171,9 +224,7 @@ def common_units(grid: ScoreGrid) -> ScoreGrid | None:
     return grid._replace(levels=np.where(shared, grid.levels, UNSCORED).astype(np.int8))
 
 
-Named = dict[str, Measured]
-# Where no score is possible: labels alone are compared, or there is nothing yet.
-_NOT_JUDGED = Measured(None, None, None, 0, 0)
+_Named = dict[str, Measured]
 
 
 class _Possible:
@@ -199,10 +250,10 @@ class _Possible:
         return sum(int(items) * each for items, each in zip(self._items, of_an_item, strict=True))
 
 
-_NO_BOUNDS: Branch = {"headline": None, "headline_by_task": {}}
+_NO_BOUNDS = ScoreBounds(None, {})
 
 
-def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[Branch]:
+def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
     """By student, of the tasks in which anybody has a score, as in `coeval.analysis.scores`: every datapoint
     might have one by each judge and factor that anybody has one of."""
     valid, tasks = grid.valid, range(len(grid.tasks))
@@ -219,12 +270,15 @@ def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[Branch]:
     found = []
     for total, known in zip(scores.total / 2, scores.count, strict=True):
         each = np.stack(bounds_of_missing(inside @ total, inside @ known, possible[there]), axis=-1)
-        by_task = dict(zip((grid.tasks[task] for task in there), each.tolist(), strict=True))
-        found.append({"headline": each.mean(axis=0).tolist(), "headline_by_task": by_task})
+        by_task = {
+            grid.tasks[task]: (least, most) for task, (least, most) in zip(there, each.tolist(), strict=True)
+        }
+        least, most = each.mean(axis=0).tolist()
+        found.append(ScoreBounds((least, most), by_task))
     return found
 
 
-def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts) -> list[Named]:
+def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts) -> list[_Named]:
     """By student: the groups that datapoints fall in (below 0: none), where a score is possible."""
     students, items = scores.count.shape
     which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
@@ -239,7 +293,7 @@ def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possi
 
 def _measured(
     students: int, names: Sequence[str], means: Sequence[Interval], missing: Counts, wanted: Counts
-) -> list[Named]:
+) -> list[_Named]:
     """Means of students × names, one after the other, as a mapping for each student; ``missing`` is
     (students, names), ``wanted`` (names,)."""
     return [
@@ -252,7 +306,7 @@ def _measured(
     ]
 
 
-def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[Named]:
+def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
     valid = grid.valid
     names, students = grid.factors, len(grid.students)
     which = grid.student.astype(np.int64) * len(names) + grid.factor
@@ -263,7 +317,7 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[Named]:
     return _measured(students, names, means, wanted - units, wanted)
 
 
-def _by_part(grid: ScoreGrid) -> list[dict[str, Named]]:
+def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
     """By student: the factors of each task."""
     valid = grid.valid
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
@@ -273,7 +327,7 @@ def _by_part(grid: ScoreGrid) -> list[dict[str, Named]]:
     means = group_means(parts, sums)
     units = np.bincount(which, sums.count, len(means)).astype(np.int64)
     items = np.bincount(grid.items.task, minlength=tasks)
-    found: list[dict[str, Named]] = [{} for _ in grid.students]
+    found: list[dict[str, _Named]] = [{} for _ in grid.students]
     for student in range(students):
         for task, design in enumerate(grid.designs):
             wanted = int(items[task]) * len(design.judges)
@@ -286,8 +340,8 @@ def _by_part(grid: ScoreGrid) -> list[dict[str, Named]]:
     return found
 
 
-def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[Named]:
-    found: list[Named] = [{} for _ in grid.students]
+def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
+    found: list[_Named] = [{} for _ in grid.students]
     everything = np.zeros(len(grid.items.ids), np.int32)
     for place, judge in enumerate(grid.judges):
         of_judge = _by_item_group(item_scores(grid, place), everything, (judge,), possible.of_judge(judge))
@@ -296,8 +350,8 @@ def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[Named]:
     return found
 
 
-def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[Named]:
-    found: list[Named] = [{} for _ in grid.students]
+def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[_Named]:
+    found: list[_Named] = [{} for _ in grid.students]
     for value, items in grid.items.attributes.items():
         some = ItemScores(scores.total[:, items], scores.count[:, items], scores.cluster[items])
         one_group = np.zeros(len(items), np.int32)
@@ -307,8 +361,8 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[
     return found
 
 
-def student_headlines(grid: ScoreGrid) -> dict[str, Branch]:
-    """By student, ``headline`` and ``headline_by_task`` alone."""
+def student_headlines(grid: ScoreGrid) -> dict[str, Headline]:
+    """By student."""
     means, possible = item_scores(grid).mean, _Possible(grid).of_items
     tasks = [task for place, task in enumerate(grid.tasks) if possible[grid.items.task == place].any()]
     of: dict[str, int | None] = dict.fromkeys(("", *tasks))
@@ -323,17 +377,16 @@ def headlines(
     means: Floats,
     missing: Mapping[str, int | None],
     shifts: Mapping[str, float] = _UNMOVED,
-) -> Branch:
-    """``headline``, and ``headline_by_task``, the means over datapoints that it is the mean of. ``means`` are
-    those of one student's datapoints, (I,), with NaN where there is none; ``missing`` goes by task, and is
-    that of all under "", and so do ``shifts``, by which means are moved with their intervals."""
+) -> Headline:
+    """Of the ``means`` of one student's datapoints, (I,), with NaN where there is none; ``missing`` goes by
+    task, and is that of all under "", and so do ``shifts``, by which means are moved with their intervals."""
     by_task = {}
     for place, task in enumerate(grid.tasks):
         if task in missing:
             mine = np.where(grid.items.task == place, means, np.nan)
             by_task[task] = of_interval(_headline(grid, mine, shifts.get(task, 0.0)), missing[task])
     headline = _headline(grid, means, shifts.get("", 0.0))
-    return {"headline": of_interval(headline, missing[""]), "headline_by_task": by_task}
+    return Headline(of_interval(headline, missing[""]), by_task)
 
 
 def _missing(found: Named) -> dict[str, int | None]:

@@ -18,20 +18,35 @@ that happen to score alike do not look sure, and the degrees of freedom are Welc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.measured import Entity, Record, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
-from coeval.analysis.panel.bias_ledger import FEWEST_ITEMS, Bias, bias_of
+from coeval.analysis.panel.bias_ledger import FEWEST_ITEMS, UNKNOWN, Bias, Leaning, adjusted, bias_of
 
 # Keeps coefficients finite where all scores are alike.
 _RIDGE = 1e-4
+
+
+class Gain(Leaning, Entity, frozen=True):
+    """What a student or a family gains on its own family's ``items``."""
+
+    items: Annotated[
+        int, ShownAs("Those that their own family's teachers wrote", "Items", "items", kind="count")
+    ]
+
+
+class TeacherLeak(Record, frozen=True):
+    """By name; who has no teacher of its family is in neither."""
+
+    students: Annotated[Mapping[str, Gain], ShownAs("Of each student", elsewhere="leak")]
+    families: Annotated[Mapping[str, Gain], ShownAs("Of all students of a family", elsewhere="leak")]
 
 
 class _Cells(NamedTuple):
@@ -48,9 +63,8 @@ class _Cells(NamedTuple):
     cluster: Codes
 
 
-def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -> dict[str, Any]:
-    """``students`` and ``families``, by name ``{value, ci95, p_adjusted, items}``: what they gain, and on how
-    many items of their own family's. Who has no teacher of its family is in neither.
+def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -> TeacherLeak:
+    """What students and families gain.
 
     Parameters
     ----------
@@ -67,10 +81,10 @@ def teacher_leak(grid: ScoreGrid, scores: Floats, families: Mapping[str, str]) -
     alone = [name for name, of in zip(grid.students, related, strict=True) if of.any()]
     of_family = np.array([shared.index(name) if name in shared else -1 for name in of_students], np.int64)
     of_student = np.array([alone.index(name) if name in alone else -1 for name in grid.students], np.int64)
-    return {
-        "students": _gains(cells, scores, part, of_student, alone),
-        "families": _gains(cells, scores, part, of_family, shared),
-    }
+    return TeacherLeak(
+        students=_gains(cells, scores, part, of_student, alone),
+        families=_gains(cells, scores, part, of_family, shared),
+    )
 
 
 def _cells(grid: ScoreGrid, scores: Floats, part: NDArray[np.int64], related: NDArray[np.bool_]) -> _Cells:
@@ -91,26 +105,24 @@ def _cells(grid: ScoreGrid, scores: Floats, part: NDArray[np.int64], related: ND
 
 def _gains(
     cells: _Cells, scores: Floats, part: NDArray[np.int64], group: NDArray[np.int64], names: list[str]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Gain]:
     """``group``: to which of the names each student belongs, below 0 to none."""
     of_cell = np.where(cells.own, group[cells.student], -1)
     leaks = (of_cell[:, None] == np.arange(len(names))).astype(np.float64)
     told = _identified(np.hstack([cells.design, leaks]), len(names))
-    found = dict.fromkeys(names, Bias(None, None, None, None))
+    found = dict.fromkeys(names, UNKNOWN)
     if told.any():
         fit = _Fit(cells, np.hstack([cells.design, leaks[:, told]]))
         for column, place in enumerate(np.flatnonzero(told).tolist()):
             found[names[place]] = fit.gain(scores, part, cells.design.shape[1] + column)
-    known = [name for name in names if found[name].p is not None]
-    adjusted = dict(zip(known, holm([found[name].p or 0.0 for name in known]), strict=True))
     return {
-        name: {
-            "value": bias.value,
-            "ci95": None if bias.low is None else [bias.low, bias.high],
-            "p_adjusted": adjusted.get(name),
-            "items": int(np.isin(part, cells.part[of_cell == place]).sum()),
-        }
-        for place, (name, bias) in enumerate(found.items())
+        name: Gain(
+            value=gain.value,
+            ci95=gain.ci95,
+            p_adjusted=gain.p_adjusted,
+            items=int(np.isin(part, cells.part[of_cell == place]).sum()),
+        )
+        for place, (name, gain) in enumerate(adjusted(found).items())
     }
 
 
@@ -175,6 +187,6 @@ class _Fit:
         lent = np.bincount(at, pull**2 * mean * (1 - mean), len(parts))
         variance = squares + lent
         if items.sum() < FEWEST_ITEMS or not variance.any():
-            return Bias(None, None, None, None)
+            return UNKNOWN
         degrees = variance.sum() ** 2 / float((variance**2 / np.maximum(items - 1, 1)).sum())
         return bias_of(value, float(np.sqrt(variance.sum())), degrees)

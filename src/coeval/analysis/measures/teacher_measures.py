@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import Reweighting, shifted_spread
-from coeval.analysis.measures.measured import Branch, with_bounds
+from coeval.analysis.measures.measured import Entity, Measured, ShownAs, with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 
 __all__ = ["FORMULAS", "Differentiation", "Formula", "differences_of", "differentiation", "teacher_measures"]
 
 Formula: TypeAlias = Literal["v1", "s2", "r3"]
 FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
+
+
+class TeacherMeasures(Entity, frozen=True):
+    """How far a teacher's items tell students apart, of μ, the mean over its datapoints of the mean over
+    judges."""
+
+    v1: Annotated[
+        Measured, ShownAs("Mean over tasks and factors of the variance over students", "Variance", "v1")
+    ]
+    s2: Annotated[Measured, ShownAs("The root of it", "Deviation", "s2")]
+    r3: Annotated[Measured, ShownAs("Mean of the highest student's mean less the lowest's", "Range", "r3")]
 
 
 class Differentiation(NamedTuple):
@@ -50,10 +61,10 @@ def differentiation(means: Floats) -> Differentiation:
     return Differentiation(v1, np.sqrt(v1), np.where(parts > 0, r3, np.nan))
 
 
-def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Branch]:
-    """By teacher: ``v1``, ``s2`` and ``r3`` of μ, the mean over its datapoints of the mean over judges."""
+def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, TeacherMeasures]:
+    """By teacher."""
     possible = _possible_units(grid)
-    found: dict[str, Branch] = {}
+    found = {}
     for place, (name, rows) in enumerate(_rows_of(grid).items()):
         wanted = int(possible[grid.items.teacher == place].sum()) * len(grid.students)
         found[name] = _of_teacher(rows, reweighting, wanted - rows.units)
@@ -111,17 +122,18 @@ class _Rows:
         return sums.reshape(blocks, cells), counts.reshape(blocks, cells)
 
 
-def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Branch:
+def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
     sums, counts = rows.summed(reweighting.block[rows.item], reweighting.blocks)
     means = _ratio(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
     drawn = reweighting.shares(sums, counts)
     drawn = drawn.reshape(len(drawn), *rows.shape)
     found, draws = differentiation(means), differentiation(drawn)
-    measures: Branch = {}
-    for formula, value, of_draws in zip(FORMULAS, found, draws, strict=True):
-        bounds = shifted_spread(of_draws, float(value), rows.items)
-        measures[formula] = with_bounds(float(value), bounds, rows.items, missing)
-    return measures
+    return TeacherMeasures(
+        *(
+            with_bounds(float(value), shifted_spread(of_draws, float(value), rows.items), rows.items, missing)
+            for value, of_draws in zip(found, draws, strict=True)
+        )
+    )
 
 
 def _possible_units(grid: ScoreGrid) -> NDArray[np.int64]:

@@ -19,10 +19,25 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import Floats, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import judge_measures, judge_pairs, pair_measures, panel_measures
-from coeval.analysis.measures.measured import Branch, levels_by_judge
-from coeval.analysis.measures.score_grid import UNSCORED, Codes, GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.bias_ledger import BIASES, UNKNOWN, Bias, plain_ledger, severities
+from coeval.analysis.measures.judge_measures import (
+    JudgeMeasures,
+    PairAgreement,
+    PanelMeasures,
+    judge_agreement,
+    judge_measures,
+    judge_pairs,
+    pair_measures,
+    panel_measures,
+)
+from coeval.analysis.measures.score_grid import (
+    UNSCORED,
+    Codes,
+    GridItems,
+    ScoreGrid,
+    TaskDesign,
+    levels_by_judge,
+)
+from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, severities
 from coeval.analysis.panel.panel_reading import AskedTwice, consistency
 from coeval.analysis.readers.output_reader import OutputReader
 
@@ -79,32 +94,32 @@ def _welch(first: Floats, second: Floats, value: float) -> float:
     return 2 * float(stdtr(total**2 / spent, -abs(value) / total**0.5))
 
 
-def output_judges(reader: OutputReader) -> Branch:
-    """``agreement``, ``panel`` and ``judges`` in the shape that those of a run have."""
+class OutputJudges(NamedTuple):
+    """As those of a run; ``panel`` is None of a single judge."""
+
+    agreement: dict[tuple[str, str], PairAgreement]
+    panel: PanelMeasures | None
+    judges: dict[str, JudgeMeasures]
+
+
+def output_judges(reader: OutputReader) -> OutputJudges:
+    """Of all who judged."""
     units = _units(reader)
     grid = _grid(units)
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
-    ledger = {judge: dict.fromkeys(BIASES, UNKNOWN) for judge in grid.judges}
-    for judge, severity in severities(grid).items():
-        ledger[judge] |= {"severity": severity, "position": _position(reader, judge)}
-    biases = plain_ledger(ledger)
+    ledger = {
+        judge: {"severity": severity, "position": _position(reader, judge)}
+        for judge, severity in severities(grid).items()
+    }
     question = units.asked * len(units.judges) + units.judge
     asked = AskedTwice(units.item, units.judge, question, units.level)
-    itself, levels = consistency(grid.judges, asked, reweighting), levels_by_judge(grid)
-    return {
-        "agreement": pair_measures(pairs),
-        "panel": panel_measures(grid, reweighting) if len(grid.judges) > 1 else {},
-        "judges": {
-            name: {
-                **found,
-                "levels": levels[name],
-                "bias": biases[name],
-                "consistency": itself[name],
-            }
-            for name, found in judge_measures(grid, pairs).items()
-        },
-    }
+    itself = consistency(grid.judges, asked, reweighting)
+    return OutputJudges(
+        pair_measures(pairs),
+        panel_measures(grid, reweighting) if len(grid.judges) > 1 else None,
+        judge_measures(judge_agreement(grid, pairs), levels_by_judge(grid), judge_biases(ledger), itself),
+    )
 
 
 class _Units(NamedTuple):

@@ -7,14 +7,26 @@ two, and students' order and scores follow from these differences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated
+
 import numpy as np
 
-from coeval.analysis.measures.measured import Branch
-from coeval.analysis.measures.ranking import NOBODY, SharedScores, ranking, ranking_measures
+from coeval.analysis.measures.measured import Record, ShownAs
+from coeval.analysis.measures.ranking import NOBODY, Ranking, SharedScores, ranking
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
-from coeval.analysis.measures.student_measures import student_headlines
+from coeval.analysis.measures.student_measures import Headline, student_headlines
 
 __all__ = ["scored_themselves", "without_own", "without_own_measures"]
+
+
+class OthersAlone(Record, frozen=True):
+    """It is not ``applicable`` where nobody scored itself, or no two students have a judge who is neither."""
+
+    applicable: Annotated[bool, ShownAs("Whether there is such a ranking", elsewhere="standings")]
+    judges: Annotated[tuple[str, ...], ShownAs("Those who scored themselves", elsewhere="standings")]
+    students: Annotated[Mapping[str, Headline], ShownAs("Adjusted", elsewhere="standings")]
+    ranking: Annotated[Ranking, ShownAs("By the judges who are neither of two", elsewhere="standings")]
 
 
 def without_own(grid: ScoreGrid) -> ScoreGrid:
@@ -35,13 +47,10 @@ def scored_themselves(grid: ScoreGrid) -> list[str]:
     return found
 
 
-def without_own_measures(grid: ScoreGrid) -> Branch:
-    """``judges``: those who scored themselves; ``students``: ``headline`` and ``headline_by_task``, adjusted
-    (see `ranking`); ``ranking``: as that of students. It is not ``applicable`` where nobody scored itself, or
-    no two students have a judge who is neither.
-    """
-    themselves = scored_themselves(grid)
-    nothing = {"applicable": False, "judges": themselves, "students": {}, "ranking": ranking_measures(NOBODY)}
+def without_own_measures(grid: ScoreGrid) -> OthersAlone:
+    """Students by the scores of others."""
+    themselves = tuple(scored_themselves(grid))
+    nothing = OthersAlone(False, themselves, {}, NOBODY)
     if not themselves:
         return nothing
     others = without_own(grid)
@@ -50,9 +59,4 @@ def without_own_measures(grid: ScoreGrid) -> Branch:
     ranks = ranking(others, students, lambda first, second: shared.paired(first, second, (first, second)))
     if not ranks.differences:
         return nothing
-    return {
-        "applicable": True,
-        "judges": themselves,
-        "students": students | ranks.scores,
-        "ranking": ranking_measures(ranks),
-    }
+    return OthersAlone(True, themselves, {**students, **ranks.scores}, ranks)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from coeval.analysis.comparison.comparison_report import difference_text
-from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.bias_ledger import JudgeBiases, Leaning
 from coeval.analysis.panel.panel_reading import family_of_one
+from coeval.analysis.panel.panel_worth import Purchase
 from coeval.core.text import dollars, listed
 
-_LEANINGS = {
-    "family": "answers of its own family",
-    "self": "its own answers",
-    "length": "answers of twice the length",
+# What a judge may lean on, in words.
+_LEANINGS: dict[str, Callable[[JudgeBiases], Leaning]] = {
+    "answers of its own family": lambda bias: bias.family,
+    "its own answers": lambda bias: bias.own,
+    "answers of twice the length": lambda bias: bias.length,
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
@@ -24,109 +25,89 @@ _NOTEWORTHY = 0.05
 TOO_FEW_TO_TELL = 2
 
 
-def panel_findings(judges: Mapping[str, Branch]) -> Iterator[str]:
-    """Of the measures of a folder's judges; nothing where there is nothing to say."""
+def panel_findings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
+    """Of a folder's judges; nothing where there is nothing to say."""
     yield from _leanings(judges)
     yield from _places(judges)
     yield from _severities(judges)
 
 
-def _places(judges: Mapping[str, Branch]) -> Iterator[str]:
+def _places(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     for judge, found in judges.items():
-        bias = found["bias"]["position"]
-        if is_named(bias):
-            more = "more" if bias["value"] > 0 else "less"
-            yield f"{judge} gives an answer {sized(bias)} {more} of a win where it is shown first."
+        bias = found.bias.position
+        if bias.is_named:
+            more = "more" if bias.size > 0 else "less"
+            yield f"{judge} gives an answer {bias.size_text} {more} of a win where it is shown first."
 
 
-def sized(bias: Mapping[str, Any]) -> str:
-    """``0.12 [0.08, 0.16]``, without a sign."""
-    low, high = sorted(abs(bound) for bound in bias["ci95"])
-    return f"{abs(bias['value']):.2f} [{low:.2f}, {high:.2f}]"
-
-
-def _leanings(judges: Mapping[str, Branch]) -> Iterator[str]:
+def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     if len(judges) == TOO_FEW_TO_TELL:
         yield from _leanings_of_two(judges)
         return
     for judge, found in judges.items():
-        for bias, whose in _LEANINGS.items():
-            if is_named(found["bias"][bias]):
-                more = "higher" if found["bias"][bias]["value"] > 0 else "lower"
-                shown = sized(found["bias"][bias])
-                yield f"{judge} scores {whose} {shown} {more} than the other judges lead one to expect."
+        for whose, of in _LEANINGS.items():
+            if (bias := of(found.bias)).is_named:
+                by = f"{bias.size_text} {'higher' if bias.size > 0 else 'lower'}"
+                yield f"{judge} scores {whose} {by} than the other judges lead one to expect."
 
 
-def _leanings_of_two(judges: Mapping[str, Branch]) -> Iterator[str]:
+def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     """What one gives more than the other, once."""
-    for bias, whose in _LEANINGS.items():
-        found = {judge: judges[judge]["bias"][bias] for judge in judges}
-        named = sorted(
-            (judge for judge in found if is_named(found[judge])), key=lambda one: -found[one]["value"]
-        )
+    for whose, of in _LEANINGS.items():
+        found = {judge: of(judges[judge].bias) for judge in judges}
+        named = sorted((judge for judge in found if found[judge].is_named), key=lambda one: -found[one].size)
         if not named:
             continue
         [other] = [judge for judge in judges if judge != named[0]]
-        own, more = found[named[0]], "higher" if found[named[0]]["value"] > 0 else "lower"
+        own, more = found[named[0]], "higher" if found[named[0]].size > 0 else "lower"
         yield (
-            f"Next to each other, {named[0]} scores {whose} {more} than {other} by {sized(own)}: with two "
+            f"Next to each other, {named[0]} scores {whose} {more} than {other} by {own.size_text}: with two "
             "judges it cannot be told whose leaning it is."
         )
 
 
-def is_named(bias: Mapping[str, Any]) -> bool:
-    """By Holm's p-value too, where several judges might be named: no honest one is in 95 of 100 runs."""
-    if bias["p_adjusted"] is None or bias["ci95"] is None:
-        return False
-    low, high = bias["ci95"]
-    return bool(bias["p_adjusted"] < ALPHA and (low > 0 or high < 0))
-
-
-def _severities(judges: Mapping[str, Branch]) -> Iterator[str]:
+def _severities(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     """Whoever is surely stricter or milder than the others, by an amount that matters."""
     said = []
     for judge, found in judges.items():
-        value = found["bias"]["severity"]["value"]
-        if is_named(found["bias"]["severity"]) and abs(value) >= _NOTEWORTHY:
-            said.append(f"{judge} is {abs(value):.2f} {'stricter' if value > 0 else 'more lenient'}")
+        bias = found.bias.severity
+        if bias.is_named and abs(bias.size) >= _NOTEWORTHY:
+            said.append(f"{judge} is {abs(bias.size):.2f} {'stricter' if bias.size > 0 else 'more lenient'}")
     if said:
         yield f"Beside the other judges, {listed(said)}."
 
 
-def next_purchases(purchases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def next_purchases(purchases: Sequence[Purchase]) -> Iterator[str]:
     """Twice as many items, and one judge more."""
     if not purchases:
         return
     now = purchases[0]
-    doubled = next(
-        (each for each in purchases if each["items"] and each["items"] >= 2 * purchases[1]["items"]), None
-    )
-    judged = next((each for each in purchases if each["judges"] == 1), None)
+    doubled = next((one for one in purchases if one.items and one.items >= 2 * purchases[1].items), None)
+    judged = next((one for one in purchases if one.judges == 1), None)
     if doubled is None or judged is None:
         return
     yield (
-        f"The standard error of a difference between two students, {now['difference']:.3f}, would be "
-        f"{doubled['difference']:.3f} with {doubled['items']:,} more items in each task{_for(doubled)}, and "
-        f"{judged['difference']:.3f} with one more judge{_for(judged)}."
+        f"The standard error of a difference between two students, {now.difference:.3f}, would be "
+        f"{doubled.difference:.3f} with {doubled.items:,} more items in each task{_for(doubled)}, and "
+        f"{judged.difference:.3f} with one more judge{_for(judged)}."
     )
 
 
-def _for(purchase: Mapping[str, Any]) -> str:
-    cost = purchase["cost_usd"]
-    return f" (about {dollars(cost)})" if cost else ""
+def _for(purchase: Purchase) -> str:
+    return f" (about {dollars(purchase.cost_usd)})" if purchase.cost_usd else ""
 
 
 # --- Judges of a leading student's family
 
 
 def family_judges(
-    grid: ScoreGrid, judges: Mapping[str, Branch], ranks: Ranking, families: Mapping[str, str]
+    grid: ScoreGrid, judges: Mapping[str, JudgeMeasures], ranks: Ranking, families: Mapping[str, str]
 ) -> Iterator[str]:
     """Sentences on judges of the family of exactly one of the two best students, or the same model: of those
     named for leaning on it, what the difference is without all who are of the family of one of the two, as
     `coeval compare` has it; of those of whom it cannot be told, that.
 
-    ``judges`` hold `biases_of`; ``families`` are those of students and judges.
+    ``families`` are those of students and judges.
     """
     if len(ranks.order) < 2:
         return
@@ -136,15 +117,15 @@ def family_judges(
     for judge, found in judges.items():
         if (student := family_of[judge]) is None:
             continue
-        bias = found["bias"]["self" if judge == student else "family"]
         own = judge == student
-        if len(judges) > TOO_FEW_TO_TELL and is_named(bias):
+        bias = found.bias.own if own else found.bias.family
+        if len(judges) > TOO_FEW_TO_TELL and bias.is_named:
             whom = "its own answers" if own else "it"
-            does = f"favours {whom}" if bias["value"] > 0 else f"marks {whom} down"
+            does = f"favours {whom}" if bias.size > 0 else f"marks {whom} down"
             leaning.append(judge)
             is_family = "" if own else f"is of {student}'s family and "
-            named.append(f"{judge} {is_family}{does} by {abs(bias['value']):.2f}")
-        elif len(judges) <= TOO_FEW_TO_TELL or bias["value"] is None:
+            named.append(f"{judge} {is_family}{does} by {abs(bias.size):.2f}")
+        elif len(judges) <= TOO_FEW_TO_TELL or bias.value is None:
             related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
                 f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be tested here; "

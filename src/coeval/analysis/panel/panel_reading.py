@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from coeval.analysis.experimental.graded_judges import leanings
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import LEVELS, Reweighting
-from coeval.analysis.measures.judge_measures import judge_pair, measures_of_pair
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.judge_measures import PairAgreement, judge_pair, measures_of_pair
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
-from coeval.analysis.panel.bias_ledger import bias_ledger, plain_ledger
+from coeval.analysis.panel.bias_ledger import BIASES, UNKNOWN, Bias, JudgeBiases, judge_biases, severities
 from coeval.analysis.readers.run_reader import RunReader
 
 # --- Agreement of a judge with itself
@@ -37,10 +37,10 @@ class AskedTwice(NamedTuple):
 
 def consistency(
     judges: Sequence[str], asked: AskedTwice, reweighting: Reweighting
-) -> dict[str, Branch | None]:
-    """By judge: ``spa``, ``wpa`` and ``kappa`` as between two judges, over the ``count`` of pairs of repeats;
-    of a question that was put N times these are N(N − 1)/2. None where nothing was asked twice."""
-    found: dict[str, Branch | None] = {}
+) -> dict[str, PairAgreement | None]:
+    """By judge, over the pairs of repeats; of a question that was put N times these are N(N − 1)/2. None
+    where nothing was asked twice."""
+    found: dict[str, PairAgreement | None] = {}
     for place, judge in enumerate(judges):
         mine = np.isin(asked.question, asked.question[asked.judge == place])
         of_judge = AskedTwice(*(column[mine] for column in asked))
@@ -48,7 +48,7 @@ def consistency(
     return found
 
 
-def _of_judge(judge: str, asked: AskedTwice, reweighting: Reweighting) -> Branch | None:
+def _of_judge(judge: str, asked: AskedTwice, reweighting: Reweighting) -> PairAgreement | None:
     _, first, question = np.unique(asked.question, return_index=True, return_inverse=True)
     counts = np.zeros((len(first), LEVELS))
     np.add.at(counts, (question, asked.level), 1)
@@ -114,9 +114,17 @@ def family_of_one(judge: str, first: str, second: str, families: Mapping[str, st
     return related[0] if len(related) == 1 else None
 
 
-def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, dict[str, Any]]:
-    """By judge, each bias as ``{"value", "ci95", "p_adjusted"}``."""
-    return plain_ledger(bias_ledger(grid, _lengths(reader, grid), families_of(reader, grid)))
+def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
+    """By judge."""
+    return judge_biases(bias_ledger(grid, _lengths(reader, grid), families_of(reader, grid)))
+
+
+def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+    """By judge and name of a bias; the arguments are those of `leanings`."""
+    of_model, unknown = leanings(grid, lengths, families), dict.fromkeys(BIASES, UNKNOWN)
+    return {
+        judge: {**unknown, "severity": bias, **of_model[judge]} for judge, bias in severities(grid).items()
+    }
 
 
 def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
@@ -133,7 +141,9 @@ def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
     return found[grid.item, grid.student]
 
 
-def consistency_of(reader: RunReader, grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Branch | None]:
+def consistency_of(
+    reader: RunReader, grid: ScoreGrid, reweighting: Reweighting
+) -> dict[str, PairAgreement | None]:
     """By judge: how far it agrees with itself, where it was asked the same more than once."""
     [(again,)] = reader.rows(f"SELECT count(*) FROM ({_AGAIN})")  # noqa: S608
     if not again:

@@ -1,7 +1,5 @@
-"""Where a run's scores scatter, and what more items or judges are worth, in the shape of ``measures.json``.
+"""Where a run's scores scatter, and what more items or judges are worth.
 
-``variance``: the shares of items, students × items, judges and residual; ``next``: the standard errors as
-they are, and with more items in each task or more judges, with the dollars of that where prices are known.
 Variances are those of the datapoints that all students and judges have; standard errors, of all that two
 students have.
 """
@@ -10,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.measured import Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
 from coeval.analysis.readers.run_reader import RunReader
@@ -74,6 +72,16 @@ _MORE_ITEMS = (1.5, 2.0, 4.0)
 _MORE_JUDGES = (1, 2)
 
 
+class VarianceShares(Record, frozen=True):
+    """Of the variance of single scores; None where they do not vary."""
+
+    items: Annotated[float | None, ShownAs("items differ", elsewhere="variance")]
+    students_items: Annotated[float | None, ShownAs("students differ by item", elsewhere="variance")]
+    judges: Annotated[float | None, ShownAs("judges differ", elsewhere="variance")]
+    residual: Annotated[float | None, ShownAs("noise, and judges' own views", elsewhere="variance")]
+    datapoints: Annotated[int, ShownAs("That all students and judges of a task have", elsewhere="variance")]
+
+
 class VarianceParts(NamedTuple):
     """Variances of scores from 0 to 1; over ``items`` datapoints, ``students`` and ``judges``."""
 
@@ -86,12 +94,10 @@ class VarianceParts(NamedTuple):
     judges: int
 
     @property
-    def shares(self) -> dict[str, float | None]:
-        parts = dict(
-            zip(("items", "students_items", "judges", "residual"), self[:4], strict=True),
-        )
-        total = sum(parts.values())
-        return {name: part / total if total > 0 else None for name, part in parts.items()}
+    def shares(self) -> VarianceShares:
+        total = sum(self[:4])
+        items, crossed, judges, rest = (part / total if total > 0 else None for part in self[:4])
+        return VarianceShares(items, crossed, judges, rest, self.items)
 
 
 class TaskErrors(NamedTuple):
@@ -115,18 +121,14 @@ class Prices(NamedTuple):
     judgment: float | None
 
 
-class Purchase(NamedTuple):
-    """What the standard errors would be with so many more ``items`` in each task, or more ``judges``, and
-    what that costs. ``headline``: of a student's score; ``difference``: of that of two students."""
+class Purchase(Record, frozen=True):
+    """What the standard errors would be with so many more ``items`` in each task, or more ``judges``."""
 
-    items: int
-    judges: int
-    headline: float
-    difference: float
-    cost_usd: float | None
-
-    def as_plain(self) -> dict[str, Any]:
-        return self._asdict()
+    items: Annotated[int, ShownAs("Items more in each task", elsewhere="next")]
+    judges: Annotated[int, ShownAs("Judges more", elsewhere="next")]
+    headline: Annotated[float, ShownAs("Standard error of a student's score", "Error of a score")]
+    difference: Annotated[float, ShownAs("Standard error, two students", "Error of a difference")]
+    cost_usd: Annotated[float | None, ShownAs("US dollars; None: not known", "Cost", kind="usd")]
 
 
 def variance_parts(cells: Floats) -> VarianceParts | None:
@@ -260,20 +262,17 @@ _SOME = 2_000
 
 
 class PanelWorth(NamedTuple):
-    variance: Branch
-    next: list[dict[str, Any]]
+    """``variance`` is None where no task has a full block; ``next`` are the `purchases`."""
+
+    variance: VarianceShares | None
+    next: tuple[Purchase, ...]
 
 
 def panel_worth(reader: RunReader, grid: ScoreGrid) -> PanelWorth:
     blocks = _complete(grid).values()
     whole = pooled([part for cells in blocks if (part := variance_parts(cells)) is not None])
-    variance: Branch = dict(whole.shares) if whole is not None else {}
-    if whole is not None:
-        variance["datapoints"] = whole.items
-    return PanelWorth(
-        variance,
-        [purchase.as_plain() for purchase in purchases(errors_by_task(grid), _prices(reader))],
-    )
+    bought = purchases(errors_by_task(grid), _prices(reader))
+    return PanelWorth(None if whole is None else whole.shares, tuple(bought))
 
 
 def errors_by_task(grid: ScoreGrid) -> list[TaskErrors]:

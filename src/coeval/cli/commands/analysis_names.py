@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from coeval.analysis.measures.measured import Analysis
 
 
 class AnalysisName(StrEnum):
@@ -23,16 +27,21 @@ class AnalysisName(StrEnum):
     COMPLETE_REPORT = "complete-report"
 
 
-PARTS = {
+_REPORTS: dict[str, Analysis] = {
     "student-report": "students",
     "teacher-report": "teachers",
     "judge-report": "judges",
     "coverage-report": "coverage",
     "complete-report": "all",
 }
-"""A report → the analysis whose numbers it shows."""
 
-SECTIONS = {
+
+def analysis_of(name: AnalysisName) -> Analysis:
+    """The analysis whose numbers a report shows, or the one of that name."""
+    return _REPORTS.get(name.value, cast("Analysis", name.value))
+
+
+SECTIONS: dict[Analysis, str] = {
     "all": "",
     "students": "leads",
     "robust": "leads",
@@ -69,4 +78,4 @@ def usual_format(name: AnalysisName) -> ReportFormat | None:
     """What is written where nobody says; None: a table in the terminal."""
     if name is AnalysisName.COMPLETE_REPORT:
         return ReportFormat.EXCEL
-    return ReportFormat.HTML if name.value in PARTS else None
+    return ReportFormat.HTML if name.value in _REPORTS else None

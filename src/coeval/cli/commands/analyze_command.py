@@ -12,17 +12,17 @@ import typer
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.cli.commands.analysis_names import (
     OF_OUTPUTS,
-    PARTS,
     AnalysisName,
     ReportFormat,
+    analysis_of,
     usual_format,
 )
 from coeval.cli.ending import GAPS
 from coeval.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from coeval.analysis.measures.measured import Branch
     from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.analysis.measures.run_measures import Measures
     from coeval.cli.views.measures_view import MeasuresText
 
 
@@ -167,7 +167,7 @@ def _show(
     options: RobustOptions,
 ) -> None:
     """Show an analysis, or write it; ``places`` are those of reports and of pictures."""
-    from coeval.analysis.measures.run_measures import measure_tree, selected
+    from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
     from coeval.cli.commands.analyze_files import tell_files, tell_page
     from coeval.cli.streams import warn
@@ -181,44 +181,41 @@ def _show(
         tell_page(folder, name, out, options)
     elif wanted not in (ReportFormat.EXCEL, ReportFormat.PDF) and (wanted or out or figures is None):
         with opened(folder) as (reader, notes):
-            tree = measure_tree(reader, options)
+            measures = measure(reader, options)
             for note in (*reader.notes(), *notes):
                 warn(streams.messages(), note)
-        _report(selected(tree, PARTS.get(name.value, name.value)), tree, name, given, out)
+        _report(measures, name, given, out)
 
 
-def _report(
-    shown: Branch, tree: Branch, name: AnalysisName, wanted: ReportFormat | None, out: Path | None
-) -> None:
+def _report(measures: Measures, name: AnalysisName, wanted: ReportFormat | None, out: Path | None) -> None:
     from coeval.cli import streams
     from coeval.cli.views.measures_view import print_measures
 
     if out is not None:
-        _write(shown, tree, out, f"{name.value}", wanted or ReportFormat.JSON)
+        _write(measures, out, name, wanted or ReportFormat.JSON)
     elif wanted is None:
-        print_measures(shown, streams.results())
+        print_measures(measures, analysis_of(name), streams.results())
     else:
-        typer.echo(_text_of(wanted)(shown), nl=False)
+        typer.echo(_text_of(wanted)(measures, analysis_of(name)), nl=False)
 
 
-def _write(shown: Branch, tree: Branch, out: Path, name: str, wanted: ReportFormat) -> None:
-    from coeval.analysis.measures.run_measures import plain_measures, selected
+def _write(measures: Measures, out: Path, name: AnalysisName, wanted: ReportFormat) -> None:
     from coeval.cli import streams
     from coeval.cli.commands.analyze_files import refuse_file
     from coeval.cli.streams import say
-    from coeval.cli.views.measures_view import json_of
+    from coeval.cli.views.measures_view import as_json
     from coeval.store.jsonl import store_error, write_bytes_atomic
 
     refuse_file(out)
     suffix = "md" if wanted is ReportFormat.MARKDOWN else wanted.value
-    report, measures = out / f"{name}.{suffix}", out / "measures.json"
+    report, all_measures = out / f"{name.value}.{suffix}", out / "measures.json"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_bytes_atomic(measures, json_of(plain_measures(selected(tree, "all"))).encode())
-        write_bytes_atomic(report, _text_of(wanted)(shown).encode())
+        write_bytes_atomic(all_measures, as_json(measures, "all").encode())
+        write_bytes_atomic(report, _text_of(wanted)(measures, analysis_of(name)).encode())
     except OSError as error:
         raise store_error("write", out, error) from error
-    say(streams.messages(), f"written: {report}, {measures}")
+    say(streams.messages(), f"written: {report}, {all_measures}")
 
 
 def _text_of(wanted: ReportFormat) -> MeasuresText:

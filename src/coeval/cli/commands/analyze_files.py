@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.cli.commands.analysis_names import PARTS, SECTIONS, AnalysisName, ReportFormat
+from coeval.cli.commands.analysis_names import SECTIONS, AnalysisName, ReportFormat, analysis_of
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.robust_set import RobustOptions
@@ -38,7 +38,7 @@ def export_items(folder: Path, out: Path | None, wanted: ReportFormat | None) ->
     with reading(run) as (reader, notes):
         for note in (*reader.notes(), *notes):
             warn(messages, note)
-        items = benchmark_measures(reader, score_grid(reader))["items"]
+        items = benchmark_measures(reader, score_grid(reader)).items
         found = export_benchmark(reader, items, out)
     rows = sum(file.rows for file in found.files if file.path.endswith(".jsonl"))
     say(messages, f"written: {numbered(rows, 'datapoint')} to {out}, with README.md and provenance.json")
@@ -57,10 +57,9 @@ def tell_files(
     options: RobustOptions,
 ) -> None:
     """Write a workbook or a PDF with ``measures.json`` beside it, and pictures, and say where they are."""
-    from coeval.analysis.measures.run_measures import plain_measures, selected
     from coeval.cli import streams
     from coeval.cli.streams import say, warn
-    from coeval.cli.views.measures_view import json_of
+    from coeval.cli.views.measures_view import as_json
     from coeval.core.errors import UsageError
     from coeval.reports.files import ReportFiles, files_told, folder_report, write_files
     from coeval.store.jsonl import write_bytes_atomic
@@ -77,7 +76,7 @@ def tell_files(
         figures,
     )
     files.check()
-    section = SECTIONS[PARTS.get(name.value, name.value)]
+    section = SECTIONS[analysis_of(name)]
     with folder_report(folder, options) as found:
         report = found.cut_to(section) if section else found.report
         if not report.sections:
@@ -86,10 +85,10 @@ def tell_files(
         written = write_files(
             report, files, found.records() if whole else (), ("items-shown",) if whole else ()
         )
-        tree, notes = found.tree, found.notes
+        measures, notes = found.measures, found.notes
     if kept is not None:
         written.append(kept / "measures.json")
-        write_bytes_atomic(written[-1], json_of(plain_measures(selected(tree, "all"))).encode())
+        write_bytes_atomic(written[-1], as_json(measures, "all").encode())
     messages = streams.messages()
     for note in notes if wanted is None or kept else ():  # else they are told with what is shown
         warn(messages, note)
@@ -109,7 +108,7 @@ def tell_page(folder: Path, name: AnalysisName, out: Path | None, options: Robus
     messages = streams.messages()
     for note in write_report(folder, out, options):
         warn(messages, note)
-    anchor = SECTIONS[PARTS.get(name.value, name.value)]
+    anchor = SECTIONS[analysis_of(name)]
     say(messages, f"written: {out / PAGE}{anchor and '#'}{anchor}, {out / 'measures.json'}")
 
 

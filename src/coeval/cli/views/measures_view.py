@@ -1,19 +1,33 @@
-"""Measures on a terminal, and as JSON, CSV and Markdown; labels among them."""
+"""Measures on a terminal, and as JSON, CSV and Markdown: all follow the records and what these declare."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.text import Text
 
-from coeval.analysis.measures.measured import Branch, Leaf, leaves
-from coeval.analysis.measures.run_measures import plain_measures
-from coeval.analysis.panel.bias_ledger import BIASES
+from coeval.analysis.measures.measured import (
+    Analysis,
+    Leaf,
+    Measured,
+    Part,
+    Record,
+    ShownAs,
+    declared,
+    leaves,
+)
+from coeval.analysis.measures.run_measures import (
+    OutputMeasures,
+    RunMeasures,
+    plain_measures,
+    shown_parts,
+)
+from coeval.analysis.panel.bias_ledger import Leaning
 from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -24,148 +38,61 @@ from coeval.core.text import listed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.analysis.measures.measured import Measured
-
-
-# --- Label accuracy on a terminal
+    from coeval.analysis.measures.label_measures import LabelMeasures, Labels, LabelStudent
+    from coeval.analysis.measures.ranking import Ranking
+    from coeval.analysis.measures.robust_set import RobustMeasures
+    from coeval.analysis.measures.run_measures import Measures
+    from coeval.analysis.measures.student_measures import WithHeadline
 
 NO_LABEL = "no label"
 # Of a label, up to which a table of all of them against each other can be read.
 MOST_VALUES = 12
-# Rows of a screen; the commonest confusions come first.
+# Rows of a screen; the commonest confusions and the most doubtful items come first.
 _MOST_MISTAKES = 20
+_MOST_ITEMS = 20
 _NOTHING = "–"
-
-
-def print_labels(labels: Branch, console: Console, *, whole: bool) -> None:
-    """A table for each label of each task; ``whole``: and for each student what is taken for what."""
-    for task, attributes in labels.items():
-        for attribute, found in attributes.items():
-            _print_label_students(f"Labels of {task}: {attribute}", found, console)
-            if whole:
-                for student, of_student in found["students"].items():
-                    if of_student["accuracy"].n:
-                        _print_confusion(f"{task} {attribute}, {student}", of_student, console)
-            else:
-                _tell_mistakes(task, attribute, found["students"], console)
-
-
-def _print_label_students(title: str, found: Branch, console: Console) -> None:
-    students, ranges = found["students"], found["ranking"]["ranges"]
-    order = [*found["ranking"]["order"], *(name for name in students if name not in ranges)]
-    rows = [
-        NameRow(
-            name,
-            (
-                "–".join(str(rank) for rank in dict.fromkeys(ranges.get(name, ()))) or _NOTHING,
-                _shown(students[name]["accuracy"]),
-                _shown(students[name]["macro_f1"]),
-                f"{students[name]['none_of_the_labels']:,}",
-                f"{students[name]['accuracy'].n:,}",
-                f"{students[name]['accuracy'].missing:,}",
-            ),
-        )
-        for name in order
-    ]
-    headings = ["rank", "accuracy", "macro-F1", NO_LABEL, "n", "missing"]
-    bounds = {name: bounds_text(*(students[name]["bounds"]["accuracy"] or (None, None))) for name in order}
-    if any(bounds.values()):
-        headings.append("bounds")
-        rows = [NameRow(row.name, (*row.cells, bounds[row.name] or _NOTHING)) for row in rows]
-    print_table(console, title, "student", [*map(Column, headings)], rows)
-
-
-def _shown(found: Measured) -> str:
-    return with_interval(found.value, found.low, found.high) or _NOTHING
-
-
-def mistakes(students: Branch) -> list[tuple[str, str, int]]:
-    """What is expected and what is stated in its place, of all students together: the most frequent first."""
-    counts = Counter[tuple[str, str]]()
-    for found in students.values():
-        for expected, row in found["confusion"].items():
-            counts.update({(expected, stated): count for stated, count in row.items() if stated != expected})
-    return sorted(
-        ((*pair, count) for pair, count in counts.items() if count), key=lambda each: (-each[2], each[:2])
-    )
-
-
-def _tell_mistakes(task: str, attribute: str, students: Branch, console: Console) -> None:
-    if found := mistakes(students):
-        of = Counter[str]()
-        for each in students.values():
-            of.update(each["expected"])
-        told = [
-            f"{said} for {expected} ({count:,} of {of[expected]:,})" for expected, said, count in found[:3]
-        ]
-        say(console, f"Most often mistaken in {task} ({attribute}): {listed(told)}.")
-
-
-def _print_confusion(title: str, found: Branch, console: Console) -> None:
-    """Expected labels below, stated ones beside; of many labels, the most frequent mistakes."""
-    values = list(found["confusion"])
-    if len(values) > MOST_VALUES:
-        rows = [
-            NameRow(f"{expected}: {said}", (f"{count:,}",))
-            for expected, said, count in mistakes({"": found})[:_MOST_MISTAKES]
-        ]
-        print_table(
-            console, f"{title}: most frequent mistakes", "expected: stated", [Column("answers")], rows
-        )
-        return
-    none = {value: found["expected"][value] - sum(row.values()) for value, row in found["confusion"].items()}
-    rows = [
-        NameRow(value, (*(f"{row[said]:,}" for said in values), f"{none[value]:,}"))
-        for value, row in found["confusion"].items()
-    ]
-    columns = [*map(Column, values), Column(NO_LABEL)]
-    print_table(console, f"{title}: expected labels below, stated ones beside", "expected", columns, rows)
-
-
-# --- Measures as JSON, CSV and Markdown
-
-MeasuresText: TypeAlias = Callable[[Branch], str]
-
 _OF = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
 
+# --- JSON, CSV and Markdown
 
-def as_json(tree: Branch) -> str:
-    return json_of(plain_measures(tree))
-
-
-def json_of(measures: dict[str, Any]) -> str:
-    return json_text(measures, indent=2) + "\n"
+MeasuresText: TypeAlias = Callable[["Measures", Analysis], str]
 
 
-def as_csv(tree: Branch) -> str:
+def as_json(measures: Measures, analysis: Analysis) -> str:
+    return json_text(plain_measures(measures, analysis), indent=2) + "\n"
+
+
+def as_csv(measures: Measures, analysis: Analysis) -> str:
     """A line for each number: the part and name it belongs to (no name: the run as a whole), the measure,
     and of what (``by_task`` of ``haiku``; of a label ``quiz / colour``); with its interval, n and what is
     missing, where it has these."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for leaf in leaves(tree):
-        writer.writerow([*map(_guarded, _place(leaf)), *("" if v is None else v for v in leaf.measured)])
+    for leaf in _leaves(measures, analysis):
+        place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
+        writer.writerow([*map(_guarded, place), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
 
 
-def as_markdown(tree: Branch) -> str:
-    """Findings, a table for each part of the measures, and for each student and label what is taken for
-    what."""
-    lines = [f"**{_cell(SIMULATED)}**", ""] if tree.get("simulated") else []
-    if findings := tree.get("findings"):
+def as_markdown(measures: Measures, analysis: Analysis) -> str:
+    """Findings, a table for each part, and for each student and label what is taken for what."""
+    shown = dict(shown_parts(measures, analysis))
+    lines = [f"**{_cell(SIMULATED)}**", ""] if shown.get("simulated") else []
+    if findings := shown.get("findings"):
         lines += [*(f"- {_cell(finding)}" for finding in findings), ""]
-    lines += [f"Scores that count (units): {tree['units']:,}.", ""]
-    for part, found in groupby(leaves(tree), key=lambda leaf: leaf.path[0]):
-        if part != "units" and (shown := [leaf for leaf in found if _place(leaf).measure not in _IN_TABLES]):
-            lines += [f"## {part}", "", *_markdown_table(shown), ""]
-    for task, labels in tree.get("labels", {}).items():
-        for label, found in labels.items():
-            for student, of_student in found["students"].items():
-                if of_student["accuracy"].n:
-                    lines += [f"### {_cell(task)} {_cell(label)}: {_cell(student)}", ""]
-                    lines += [*_confusion(of_student), ""]
+    lines += [f"Scores that count (units): {measures.units:,}.", ""]
+    for part, found in groupby(_leaves(measures, analysis), key=lambda leaf: leaf.part):
+        if part != "run" and (rows := [leaf for leaf in found if leaf.measure not in _IN_TABLES]):
+            lines += [f"## {part}", "", *_markdown_table(rows), ""]
+    labels: Labels = shown.get("labels", {})
+    for task, of_task in labels.items():
+        for label, of_label in of_task.items():
+            for name, student in of_label.students.items():
+                if student.accuracy.n:
+                    lines += [f"### {_cell(task)} {_cell(label)}: {_cell(name)}", ""]
+                    lines += [*_markdown_confusion(student), ""]
     return "\n".join(lines)
 
 
@@ -173,62 +100,40 @@ def as_markdown(tree: Branch) -> str:
 _IN_TABLES = ("confusion", "expected")
 
 
-def _confusion(found: Branch) -> Iterator[str]:
+def _leaves(measures: Measures, analysis: Analysis) -> Iterator[Leaf]:
+    for name, part in shown_parts(measures, analysis):
+        yield from leaves(name, part)
+
+
+def _markdown_confusion(found: LabelStudent) -> Iterator[str]:
     """Expected labels below, stated ones beside; of many labels, the pairs that occur."""
-    table = found["confusion"]
+    table = found.confusion
     if len(table) > MOST_VALUES:
         yield "| expected | stated | answers |"
         yield "| --- | --- | ---: |"
-        for expected, stated, count in mistakes({"": found}):
+        for expected, stated, count in mistakes([found]):
             yield f"| {_cell(expected)} | {_cell(stated)} | {count:,} |"
         return
     yield f"| expected | {' | '.join(map(_cell, table))} | {NO_LABEL} |"
     yield f"| --- |{' ---: |' * (len(table) + 1)}"
     for expected, row in table.items():
-        none = found["expected"][expected] - sum(row.values())
-        yield f"| {_cell(expected)} | {' | '.join(f'{count:,}' for count in (*row.values(), none))} |"
+        counts = (*row.values(), found.none_of(expected))
+        yield f"| {_cell(expected)} | {' | '.join(f'{count:,}' for count in counts)} |"
 
 
 def _markdown_table(found: Sequence[Leaf]) -> Iterator[str]:
     """Without a column of names where all is of the run as a whole."""
-    named = any(_place(leaf).name for leaf in found)
+    named = any(leaf.name for leaf in found)
     yield f"|{' name |' * named} measure | value | 95 % interval | n | missing |"
     yield f"|{' --- |' * named} --- | ---: | --- | ---: | ---: |"
     for leaf in found:
-        _, name, measure, of = _place(leaf)
         value, low, high, n, missing = leaf.measured
         bounds = "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-        shown = "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+        shown = _NOTHING if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         counts = ("" if count is None else f"{count:,}" for count in (n, missing))
-        names = (_cell(name),) if named else ()
-        yield f"| {' | '.join((*names, _cell(f'{measure} {of}'.strip()), shown, bounds, *counts))} |"
-
-
-class _RowPlace(NamedTuple):
-    part: str
-    name: str
-    measure: str
-    of: str
-
-
-def _place(leaf: Leaf) -> _RowPlace:
-    """Where a number belongs; of labels the name is the student's, and they are part of what."""
-    part, *rest = leaf.path
-    match part, rest:
-        case "units", _:
-            return _RowPlace("run", "", part, "")
-        case "labels", [task, label, _, *rest]:
-            rest = [name for name in rest if name != "differences"]
-            return _RowPlace(part, rest[0], rest[1], _OF.join((task, label, *rest[2:])))
-        case "leak", [kind, name, measure]:
-            return _RowPlace(part, name, measure, kind)
-        case ("robust", ["students", name, measure, *of]) | (
-            "ranking",
-            ["scores" | "differences", name, measure, *of],
-        ):
-            return _RowPlace(part, name, measure, _OF.join(of))
-    name = rest.pop(0) if len(rest) > 1 else ""
-    return _RowPlace(part, name, rest[0], _OF.join(rest[1:]))
+        names = (_cell(leaf.name),) if named else ()
+        measure = _cell(f"{leaf.measure} {_OF.join(leaf.of)}".strip())
+        yield f"| {' | '.join((*names, measure, shown, bounds, *counts))} |"
 
 
 def _cell(text: str) -> str:
@@ -241,229 +146,295 @@ def _guarded(text: str) -> str:
     return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
 
 
-def print_measures(tree: Branch, console: Console) -> None:
+# --- Tables of the terminal
+
+Cells: TypeAlias = Mapping[str, str]
+"""The cells of a row by their headings."""
+
+
+def print_measures(measures: Measures, analysis: Analysis, console: Console) -> None:
     """A table for each part that there is anything of."""
-    if tree.get("simulated"):
+    shown = dict(shown_parts(measures, analysis))
+    if shown.get("simulated"):
         console.print(Text(SIMULATED, style="bold yellow"))
-    findings = tree.get("findings", ())
+    findings: Sequence[str] = shown.get("findings", ())
     for finding in findings:
         say(console, finding)
-    if _print_parts(tree, console):
+    match measures:
+        case RunMeasures():
+            printed = _print_run(measures, shown.keys(), console)
+        case OutputMeasures():
+            printed = _print_output(measures, shown.keys(), console)
+    if printed:
         say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
     elif not findings:
-        bare = "labels" in tree and "students" not in tree
+        bare = "labels" in shown and "students" not in shown
         say(console, "No task of this run has labels." if bare else "There is nothing to show yet.")
 
 
-def _print_parts(tree: Branch, console: Console) -> bool:
+def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) -> bool:
     """Whether there was anything to print."""
     printed = False
-    if students := tree.get("students"):
-        printed |= _print_students(students, tree["ranking"], console)
-        if (others := tree["without_own"])["applicable"]:
-            _print_standing("Without the scores that students gave themselves", others, console)
-    if labels := tree.get("labels"):
-        print_labels(labels, console, whole="students" not in tree)
+    if "students" in shown:
+        printed |= _print_students(measures, console)
+        if measures.without_own.applicable:
+            title = "Without the scores that students gave themselves"
+            _print_standing(title, measures.without_own.students, measures.without_own.ranking, console)
+    if "labels" in shown and measures.labels:
+        _print_labels(measures.labels, console, whole="students" not in shown)
         printed = True
-    for part, title, heading, names in _PLAIN_PARTS:
-        printed |= _print_rows(title, heading, tree.get(part, {}), names, console)
-        if part == "judges":
-            printed |= _print_ledger(tree.get(part, {}), console)
-    if (robust := tree.get("robust")) and (tree["units"] or "students" not in tree):
-        _print_robust(robust, console)
-        printed |= robust["applicable"]
-    if coverage := tree.get("coverage"):
-        _print_coverage(coverage, console)
+    printed |= _print_declared(measures, shown, ("agreement", "judges", "teachers"), console)
+    if "robust" in shown and (measures.units or "students" not in shown):
+        _print_robust(measures.robust, console)
+        printed |= measures.robust.applicable
+    if _print_declared(measures, shown, ("coverage",), console):
         printed = True
-    if (leak := tree.get("leak")) and leak["students"]:
-        _print_leak(leak["students"], console)
-    if items := tree.get("items"):
-        printed |= _print_items(items, console)
-    for model, tasks in tree.get("metrics", {}).items():
-        for task, metrics in tasks.items():
-            samples = tree["samples"].get(model, {}).get(task, {})
-            _print_metrics(f"{model} in {task}", metrics, samples, console)
-            printed = True
+        _tell_coverage(measures, console)
+    if "leak" in shown:
+        title = "What students gain on items that teachers of their own family wrote"
+        gains = {
+            name: {"gain": _text(gain) or _NOTHING, **_cells(gain)}
+            for name, gain in measures.leak.students.items()
+        }
+        print_rows(title, "student", gains, console)
+    if "items" in shown:
+        printed |= _print_items(measures, console)
     return printed
 
 
-def _print_metrics(title: str, metrics: Branch, samples: Branch, console: Console) -> None:
-    """``samples``: of a task with several samples of each prompt, by metric."""
-    columns = [Column("value"), Column("n")]
-    rows = [NameRow(name, (_shown(found), f"{found.n:,}")) for name, found in metrics.items()]
-    if samples:
-        runs = max(found["n_runs"] for found in samples.values())
-        title += f", {runs} samples of each prompt"
-        columns += [Column("item s.e."), Column("sd of samples")]
-        rows = [
-            NameRow(
-                row.name, (*row.cells, *(_digits(samples[row.name][part]) for part in ("item_se", "std")))
-            )
-            for row in rows
-        ]
-    print_table(console, title, "metric", columns, rows)
+def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Console) -> bool:
+    printed = _print_declared(measures, shown, ("agreement", "judges"), console)
+    for model, tasks in measures.metrics.items() if "metrics" in shown else ():
+        for task, metrics in tasks.items():
+            spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
+            rows = {
+                name: {"value": _text(found), "n": _text(found.n)}
+                | (_cells(spreads[name]) if name in spreads else {})
+                for name, found in metrics.items()
+            }
+            runs = max((spread.n_runs for spread in spreads.values()), default=0)
+            several = f", {runs} samples of each prompt" if runs else ""
+            printed |= print_rows(f"{model} in {task}{several}", "metric", rows, console)
+    return printed
 
 
-def _digits(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.3g}"
+def _print_declared(measures: Measures, shown: Iterable[str], parts: Sequence[str], console: Console) -> bool:
+    """Tables of parts by what they and the fields of their records declare."""
+    printed = False
+    told = declared(type(measures))
+    for name in parts:
+        of_part, found = told[name], getattr(measures, name)
+        if name in shown and isinstance(of_part, Part):
+            rows = {_name(key): _cells(record) for key, record in found.items()}
+            printed |= print_rows(of_part.title, of_part.heading, rows, console)
+            if name == "judges":
+                printed |= _print_leanings(measures, console)
+    return printed
 
 
-def _print_robust(robust: Branch, console: Console) -> None:
-    if not robust["applicable"]:
-        say(console, f"No robust set: {robust['reason']}.", "dim")
-        return
-    title = f"Robust set: {robust['datapoints']:,} of {robust['of_datapoints']:,} datapoints"
-    _print_standing(title, robust, console)
-    whose = f"judges {listed(robust['judges'])}; teachers {listed(robust['teachers'])}"
-    say(console, f"Where the judges who agree best agree: {whose}.", "dim")
-    say(console, "These items were selected by the same scores, so there are no ranks or p-values.", "dim")
-
-
-def _print_standing(title: str, of: Branch, console: Console) -> None:
-    """Scores by some of the judgments, and ranks where there are any."""
-    ranges = of["ranking"]["ranges"]
-    scores = {name: found["headline"] for name, found in (of["students"] | of["ranking"]["scores"]).items()}
-
-    def ranked(name: str) -> list[str]:
-        return [_rank(ranges.get(name))] if ranges else []
-
-    rows = [
-        NameRow(name, (*ranked(name), _shown(score), f"{score.n:,}"))
-        for name, score in sorted(scores.items(), key=lambda one: _best_first(*one))
-    ]
-    columns = [*([Column("rank")] if ranges else []), Column("score"), Column("n")]
-    print_table(console, title, "student", columns, rows)
-
-
-def _print_ledger(judges: Branch, console: Console) -> bool:
-    """What can be told of any of them."""
-    cells = {
-        name: {bias: _leaning(of) for bias, of in found["bias"].items()}
-        | {"itself": _shown(found["consistency"]["spa"]) if found["consistency"] else _NOTHING}
-        for name, found in judges.items()
-    }
-    known = [what for what in (*BIASES, "itself") if any(of[what] != _NOTHING for of in cells.values())]
-    if known:
-        rows = [NameRow(name, tuple(of[what] for what in known)) for name, of in cells.items()]
-        title = "What judges lean on, and how often they agree with themselves"
-        print_table(console, title, "judge", [*map(Column, known)], rows)
-    return bool(known)
-
-
-def _print_leak(students: Branch, console: Console) -> None:
-    rows = [NameRow(name, (_leaning(found), f"{found['items']:,}")) for name, found in students.items()]
-    title = "What students gain on items that teachers of their own family wrote"
-    print_table(console, title, "student", [Column("gain"), Column("items")], rows)
-
-
-def _leaning(bias: Branch) -> str:
-    low, high = bias["ci95"] or (None, None)
-    return with_interval(bias["value"], low, high) or _NOTHING
-
-
-_OF_COVERAGE = ("acr", "rar", "surface_bias", "difficulty", "discrimination")
-
-
-def _print_coverage(coverage: Branch, console: Console) -> None:
-    columns = [*map(Column, ("acr", "rar", "likeness", "difficulty", "discrimination", "n"))]
-    rows = [
-        NameRow(task, (*(_plain(found[name].value) for name in _OF_COVERAGE), f"{found['acr'].n:,}"))
-        for task, found in coverage.items()
-    ]
-    print_table(console, "The benchmark", "task", columns, rows)
-    for task, found in coverage.items():
-        told = [
-            f"{words} {found[name]:,}"
-            for name, words in (
-                ("all_pass", "all students pass"),
-                ("all_fail", "all fail"),
-                ("near_duplicates", "nearly the same as another are"),
-            )
-            if found[name]
-        ]
-        if told:
-            say(console, f"Of the datapoints of {task}, {listed(told)}.")
-
-
-# Rows of a screen; `--json` and the report have all.
-_MOST_ITEMS = 20
-
-
-def _print_items(items: Branch, console: Console) -> bool:
-    """Those that tell least of students, or the opposite: worst discrimination first."""
-    known = sorted(
-        (one["discrimination"], name) for name, one in items.items() if one["discrimination"] is not None
-    )
-    rows = [
-        NameRow(name, (_plain(items[name]["difficulty"]), _plain(value), str(items[name]["students"])))
-        for value, name in known[:_MOST_ITEMS]
-    ]
-    if rows:
-        columns = [Column("difficulty"), Column("discrimination"), Column("students")]
-        print_table(console, "Datapoints that tell students apart least", "item", columns, rows)
-    return bool(rows)
-
-
-def _plain(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.2f}"
-
-
-# Of the measures, what each row of their table is called, and its figures.
-_PLAIN_PARTS = (
-    ("agreement", "How far judges agree", "judges", ("spa", "wpa", "kappa")),
-    ("judges", "Judges, mean over the others", "judge", ("spa_mean", "wpa_mean", "kappa_mean")),
-    ("teachers", "How far teachers' items tell students apart", "teacher", ("v1", "s2", "r3")),
-)
-
-
-def _print_students(students: Branch, ranking: Branch, console: Console) -> bool:
-    """Nothing where nobody has a score, and none is known to be missing."""
-    if not any(
-        found["headline"].value is not None or found["overall"].missing for found in students.values()
-    ):
+def print_rows(title: str, heading: str, rows: Mapping[str, Cells], console: Console) -> bool:
+    """Whether there was anything to print: a column is left out where no row has anything in it, and so is a
+    table of nothing but counts."""
+    headings = [name for name in _first_of_all(rows.values()) if any(row.get(name) for row in rows.values())]
+    if not set(headings) - {"n", "rank", "items"}:
         return False
-    scores = {name: found["headline"] for name, found in (students | ranking["scores"]).items()}
-    rows = [
-        NameRow(
-            name,
-            (
-                _rank(ranking["ranges"].get(name)),
-                _shown(score),
-                _shown(students[name]["overall"]),
-                f"{score.n:,}",
-                f"{students[name]['overall'].missing:,}",
-            ),
-        )
-        for name, score in sorted(scores.items(), key=lambda one: _best_first(*one))
-    ]
-    columns = [Column("rank"), Column("score"), Column("over units"), Column("n"), Column("missing")]
-    bounds = {name: found["bounds"]["headline"] or (None, None) for name, found in students.items()}
-    if any(least != most for least, most in bounds.values()):
-        columns.append(Column("bounds"))
-        rows = [NameRow(row.name, (*row.cells, bounds_text(*bounds[row.name]) or _NOTHING)) for row in rows]
-    print_table(console, "Students", "student", columns, rows)
-    if len(columns) > 5:
-        say(console, "bounds: the score with all that is missing counted as 0, and as 1.", "dim")
+    columns = [Column(name) for name in headings]
+    cells = [NameRow(name, [row.get(each) or _NOTHING for each in headings]) for name, row in rows.items()]
+    print_table(console, title, heading, columns, cells)
     return True
+
+
+def _first_of_all(rows: Iterable[Cells]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _name(key: str | tuple[str, ...]) -> str:
+    return key if isinstance(key, str) else "|".join(key)
+
+
+def _cells(record: Record) -> dict[str, str]:
+    """The figures that a record declares for the terminal, and what the first of its measures rests on."""
+    found = {
+        shown.terminal: _text(getattr(record, name), digits=".3g" if shown.kind == "number" else ".2f")
+        for name, shown in declared(type(record)).items()
+        if isinstance(shown, ShownAs) and shown.terminal
+    }
+    figures = (getattr(record, name) for name in declared(type(record)))
+    counted = next((figure for figure in figures if isinstance(figure, Measured)), None)
+    return found if counted is None else {**found, "n": _text(counted.n)}
+
+
+def _text(figure: Any, digits: str = ".2f") -> str:
+    """Empty where there is nothing to say."""
+    match figure:
+        case Measured():
+            return with_interval(figure.value, figure.low, figure.high) or ""
+        case Leaning():
+            return "" if figure.measured is None else _text(figure.measured)
+        case int():
+            return f"{figure:,}"
+        case float():
+            return f"{figure:{digits}}"
+        case _:
+            return figure or ""
 
 
 def _rank(found: Sequence[int] | None) -> str:
     """``2``, or ``2–4`` where it is not sure."""
-    return "–".join(str(rank) for rank in dict.fromkeys(found or ())) or _NOTHING
+    return "–".join(str(rank) for rank in dict.fromkeys(found or ()))
 
 
-def _print_rows(title: str, heading: str, part: Branch, names: tuple[str, ...], console: Console) -> bool:
-    """Nothing where no row has a figure."""
-    if all(found[measure].value is None for found in part.values() for measure in names):
+def _best_first(students: Mapping[str, WithHeadline]) -> dict[str, Measured]:
+    scores = {name: found.headline for name, found in students.items()}
+    order = sorted(scores, key=lambda name: (scores[name].value is None, -(scores[name].value or 0.0), name))
+    return {name: scores[name] for name in order}
+
+
+def _print_students(measures: RunMeasures, console: Console) -> bool:
+    """Nothing where nobody has a score, and none is known to be missing."""
+    students, ranking = measures.students, measures.ranking
+    if not any(found.headline.value is not None or found.overall.missing for found in students.values()):
         return False
-    columns = [*(Column(name.removesuffix("_mean")) for name in names), Column("n")]
-    rows = [
-        NameRow(name, (*(_shown(found[measure]) for measure in names), f"{found[names[0]].n:,}"))
-        for name, found in part.items()
-    ]
-    print_table(console, title, heading, columns, rows)
+    rows = {
+        name: {
+            "rank": _rank(ranking.ranges.get(name)),
+            "score": _text(score),
+            "over units": _text(students[name].overall),
+            "n": _text(score.n),
+            "missing": _text(students[name].overall.missing),
+            "bounds": bounds_text(*(students[name].bounds.headline or (None, None))) or "",
+        }
+        for name, score in _best_first({**students, **ranking.scores}).items()
+    }
+    print_rows("Students", "student", rows, console)
+    if any(row["bounds"] for row in rows.values()):
+        say(console, "bounds: the score with all that is missing counted as 0, and as 1.", "dim")
     return True
 
 
-def _best_first(name: str, found: Measured) -> tuple[bool, float, str]:
-    return found.value is None, -(found.value or 0.0), name
+def _print_standing(
+    title: str, students: Mapping[str, WithHeadline], ranking: Ranking, console: Console
+) -> None:
+    """Scores by some of the judgments, and ranks where there are any."""
+    scores = _best_first({**students, **ranking.scores})
+    rows = {
+        name: {"rank": _rank(ranking.ranges.get(name)), "score": _text(score), "n": _text(score.n)}
+        for name, score in scores.items()
+    }
+    print_rows(title, "student", rows, console)
+
+
+def _print_robust(robust: RobustMeasures, console: Console) -> None:
+    if not robust.applicable:
+        say(console, f"No robust set: {robust.reason}.", "dim")
+        return
+    title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} datapoints"
+    _print_standing(title, robust.students, robust.ranking, console)
+    whose = f"judges {listed(robust.judges or ())}; teachers {listed(robust.teachers or ())}"
+    say(console, f"Where the judges who agree best agree: {whose}.", "dim")
+    say(console, "These items were selected by the same scores, so there are no ranks or p-values.", "dim")
+
+
+def _print_leanings(measures: Measures, console: Console) -> bool:
+    """What can be told of any of them."""
+    rows = {
+        name: {
+            **_cells(judge.bias),
+            "itself": "" if judge.consistency is None else _text(judge.consistency.spa),
+        }
+        for name, judge in measures.judges.items()
+    }
+    title = "What judges lean on, and how often they agree with themselves"
+    printed = print_rows(title, "judge", rows, console)
+    if any(row["family"] or row["self"] or row["length"] for row in rows.values()):
+        say(console, "family, self, length: experimental (a graded-response model). docs/judges.md", "dim")
+    return printed
+
+
+def _tell_coverage(measures: RunMeasures, console: Console) -> None:
+    for task, found in measures.coverage.items():
+        counts = (
+            ("all students pass", found.all_pass),
+            ("all fail", found.all_fail),
+            ("nearly the same as another are", found.near_duplicates),
+        )
+        if told := [f"{words} {count:,}" for words, count in counts if count]:
+            say(console, f"Of the datapoints of {task}, {listed(told)}.")
+
+
+def _print_items(measures: RunMeasures, console: Console) -> bool:
+    """Those that tell least of students, or the opposite: worst discrimination first."""
+    items = measures.items
+    known = sorted(
+        (one.discrimination, name) for name, one in items.items() if one.discrimination is not None
+    )
+    rows = {name: _cells(items[name]) for _, name in known[:_MOST_ITEMS]}
+    return print_rows("Datapoints that tell students apart least", "item", rows, console)
+
+
+# --- Label accuracy on a terminal
+
+
+def _print_labels(labels: Labels, console: Console, *, whole: bool) -> None:
+    """A table for each label of each task; ``whole``: and for each student what is taken for what."""
+    for task, attributes in labels.items():
+        for attribute, found in attributes.items():
+            _print_label_students(f"Labels of {task}: {attribute}", found, console)
+            if whole:
+                for name, student in found.students.items():
+                    if student.accuracy.n:
+                        _print_confusion(f"{task} {attribute}, {name}", student, console)
+            else:
+                _tell_mistakes(f"{task} ({attribute})", list(found.students.values()), console)
+
+
+def _print_label_students(title: str, found: LabelMeasures, console: Console) -> None:
+    rows = {
+        name: {
+            "rank": _rank(found.ranking.ranges.get(name)),
+            **_cells(found.students[name]),
+            "missing": _text(found.students[name].accuracy.missing),
+            "bounds": bounds_text(*(found.students[name].bounds.accuracy or (None, None))) or "",
+        }
+        for name in found.order
+    }
+    print_rows(title, "student", rows, console)
+
+
+def mistakes(students: Iterable[LabelStudent]) -> list[tuple[str, str, int]]:
+    """What is expected and what is stated in its place, of all students together: the most frequent first."""
+    counts = Counter[tuple[str, str]]()
+    for found in students:
+        for expected, row in found.confusion.items():
+            counts.update({(expected, stated): count for stated, count in row.items() if stated != expected})
+    return sorted(
+        ((*pair, count) for pair, count in counts.items() if count), key=lambda each: (-each[2], each[:2])
+    )
+
+
+def _tell_mistakes(where: str, students: Sequence[LabelStudent], console: Console) -> None:
+    if found := mistakes(students):
+        of = Counter[str]()
+        for each in students:
+            of.update(each.expected)
+        told = [
+            f"{said} for {expected} ({count:,} of {of[expected]:,})" for expected, said, count in found[:3]
+        ]
+        say(console, f"Most often mistaken in {where}: {listed(told)}.")
+
+
+def _print_confusion(title: str, found: LabelStudent, console: Console) -> None:
+    """Expected labels below, stated ones beside; of many labels, the most frequent mistakes."""
+    if len(found.confusion) > MOST_VALUES:
+        worst = {
+            f"{expected}: {said}": {"answers": f"{count:,}"}
+            for expected, said, count in mistakes([found])[:_MOST_MISTAKES]
+        }
+        print_rows(f"{title}: most frequent mistakes", "expected: stated", worst, console)
+        return
+    rows = [
+        NameRow(value, [f"{count:,}" for count in (*row.values(), found.none_of(value))])
+        for value, row in found.confusion.items()
+    ]
+    columns = [*map(Column, found.confusion), Column(NO_LABEL)]
+    print_table(console, f"{title}: expected labels below, stated ones beside", "expected", columns, rows)

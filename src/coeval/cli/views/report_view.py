@@ -7,14 +7,13 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.cli.streams import folded, say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain, plain_lines
 from coeval.core.text import dollars
 from coeval.reports.content import (
     Cell,
-    ColumnKind,
     Passage,
     Report,
     ReportColumn,
@@ -102,7 +101,7 @@ def _print_passage(passage: Passage, console: Console) -> None:
             start = end
 
 
-def _text(cell: Cell, kind: ColumnKind) -> str:
+def _text(cell: Cell, kind: FigureKind) -> str:
     match cell:
         case None:
             return _NOTHING
@@ -116,7 +115,7 @@ def _text(cell: Cell, kind: ColumnKind) -> str:
             return _number(cell, kind)
 
 
-def _measured(cell: Measured, kind: ColumnKind) -> str:
+def _measured(cell: Measured, kind: FigureKind) -> str:
     if cell.value is None:
         return _NOTHING
     value = _number(cell.value, kind)
@@ -125,7 +124,7 @@ def _measured(cell: Measured, kind: ColumnKind) -> str:
     return f"{value} [{_number(cell.low, kind)}, {_number(cell.high, kind)}]"
 
 
-def _number(number: float, kind: ColumnKind) -> str:
+def _number(number: float, kind: FigureKind) -> str:
     match kind:
         case "usd":
             return dollars(number)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlencode
 
+import msgspec
 import numpy as np
 
-from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.panel_findings import is_named
+from coeval.analysis.measures.teacher_leak import TeacherLeak
+from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Cell,
@@ -21,6 +23,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
 __all__ = ["benchmark_section"]
@@ -36,20 +39,23 @@ _FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (
     "better students do worse",
     "near duplicate",
 )
-_DIFFICULTY = "1 less the mean score over students; with labels alone, less the share of right labels"
 _FLAGS = (_FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN)
-_WORDS = {
-    "all_pass": "{} that all students pass",
-    "all_fail": "{} that all fail",
-    "reversed": "{} on which better students do worse",
-    "near_duplicates": "{} nearly the same as another",
+_WORDS: dict[str, Callable[[TaskCoverage], int]] = {
+    "{} that all students pass": lambda task: task.all_pass,
+    "{} that all fail": lambda task: task.all_fail,
+    "{} on which better students do worse": lambda task: task.reversed,
+    "{} nearly the same as another": lambda task: task.near_duplicates,
 }
 
 
 def benchmark_section(evidence: RunEvidence) -> ReportSection:
-    tree, grid = evidence.measured.tree, evidence.measured.grid
-    items, tasks, teachers = _items(tree["items"]), _tasks(tree["coverage"]), _teachers(tree["teachers"])
-    strata = _strata(tree["coverage"], grid)
+    measures, grid = evidence.measured.measures, evidence.measured.grid
+    items, strata = _items(measures.items), _strata(measures.coverage, grid)
+    tasks = measure_table(
+        Named("tasks", "Tasks", ("Task",), "task"), TaskCoverage, measures.coverage, "Items"
+    )
+    named = Named("teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher")
+    teachers = measure_table(named, TeacherMeasures, measures.teachers, "Items")
     pictures = []
     if any(row[3] is not None for row in items.rows):
         pictures.append(
@@ -82,25 +88,25 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 heat_map(columns),
             )
         )
-    tables = (tasks, teachers, _leak(tree["leak"]), _dubious(tree["items"]), items, strata)
+    tables = (tasks, teachers, _leak(measures.leak), _dubious(measures.items), items, strata)
     return section_of(
         "benchmark",
         "Is the benchmark any good?",
-        [Sentence(text, "tasks") for text in _said(tree["coverage"])],
+        [Sentence(text, "tasks") for text in _said(measures.coverage)],
         pictures,
         tables,
     )
 
 
-def _said(coverage: Branch) -> Iterator[str]:
-    items = sum(found["acr"].n or 0 for found in coverage.values())
-    scored = sum(found["scored"] for found in coverage.values())
-    ranked = sum(found["discrimination"].n or 0 for found in coverage.values())
-    counted = {name: sum(found[name] for found in coverage.values()) for name in _WORDS}
-    told = [words.format(f"{counted[name]:,}") for name, words in _WORDS.items() if counted[name]]
+def _said(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
+    items = sum(found.acr.n or 0 for found in coverage.values())
+    scored = sum(found.scored for found in coverage.values())
+    ranked = sum(found.discrimination.n or 0 for found in coverage.values())
+    counted = {words: sum(map(count, coverage.values())) for words, count in _WORDS.items()}
+    told = [words.format(f"{count:,}") for words, count in counted.items() if count]
     if told:
         yield f"Of {numbered(items, 'item')}, there are {listed(told)}."
-        if counted["near_duplicates"]:
+        if any(found.near_duplicates for found in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:
         ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
@@ -115,87 +121,25 @@ def _said(coverage: Branch) -> Iterator[str]:
             "On which items better students do worse cannot be told: that takes three students or more, "
             "with scores that differ."
         )
-    absent = [f"{value} ({task})" for task, found in coverage.items() for value in found["absent"]]
+    absent = [f"{value} ({task})" for task, found in coverage.items() for value in found.absent]
     if absent:
         yield f"Declared, but in no item: {listed(absent)}."
-    elif any(found["acr"].value is not None for found in coverage.values()):
+    elif any(found.acr.value is not None for found in coverage.values()):
         yield "Every declared value of an attribute occurs in some item."
 
 
-def _tasks(coverage: Branch) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            task,
-            found["acr"].n,
-            found["acr"].value,
-            found["pairwise_acr"].value,
-            found["rar"].value,
-            found["surface_bias"].value,
-            found["difficulty"].value,
-            found["discrimination"].value,
-            *(found[name] for name in _WORDS),
-        )
-        for task, found in coverage.items()
-    ]
-    return ReportTable(
-        "tasks",
-        "Tasks",
-        (
-            ReportColumn("task", "Task"),
-            ReportColumn("items", "Items", "count"),
-            ReportColumn("acr", "Values covered", "share", "Declared values that occur, of all declared"),
-            ReportColumn("pairs", "Pairs covered", "share", "The same of pairs of two attributes' values"),
-            ReportColumn(
-                "rar", "Rare values", "share", "Of values that occur at most twice, those that occur at all"
-            ),
-            ReportColumn(
-                "likeness", "Prompts alike", "share", "Mean Jaccard similarity of two prompts' 3-grams"
-            ),
-            ReportColumn("difficulty", "Difficulty", "share", _DIFFICULTY),
-            ReportColumn("discrimination", "Discrimination", "share", "Mean item–rest correlation"),
-            ReportColumn("all_pass", "All pass", "count"),
-            ReportColumn("all_fail", "All fail", "count"),
-            ReportColumn("reversed", "Reversed", "count"),
-            ReportColumn("twins", "Near duplicates", "count"),
-        ),
-        tuple(rows),
-        links={place: urlencode({"task": task}) for place, task in enumerate(coverage)},
-    )
-
-
-def _teachers(teachers: Branch) -> ReportTable:
-    return ReportTable(
-        "teachers",
-        "Teachers: how far their items tell students apart",
-        (
-            ReportColumn("teacher", "Teacher"),
-            ReportColumn(
-                "v1", "Variance", "score", "Mean over tasks and factors of the variance over students"
-            ),
-            ReportColumn("s2", "Deviation", "score", "The root of it"),
-            ReportColumn("r3", "Range", "score", "Mean of the highest student's mean less the lowest's"),
-            ReportColumn("n", "Items", "count"),
-        ),
-        tuple(
-            (name, found["v1"], found["s2"], found["r3"], found["v1"].n) for name, found in teachers.items()
-        ),
-        links={place: urlencode({"teacher": name}) for place, name in enumerate(teachers)},
-    )
-
-
-def _leak(leak: Branch) -> ReportTable:
+def _leak(leak: TeacherLeak) -> ReportTable:
     """Of whom it can be told, families first."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for kind, whose in (("families", "family"), ("students", "student")):
-        for name, found in leak[kind].items():
-            if found["value"] is None or found["ci95"] is None:
+    for whose, gains in (("family", leak.families), ("student", leak.students)):
+        for name, found in gains.items():
+            if found.measured is None:
                 continue
-            if kind == "students":
+            if whose == "student":
                 links[len(rows)] = urlencode({"student": name})
-            low, high = found["ci95"]
-            gain = Measured(found["value"], low, high, found["items"], None)
-            rows.append((name, whose, gain, is_named(found), found["items"]))
+            gain = found.measured._replace(n=found.items)
+            rows.append((name, whose, gain, found.is_named, found.items))
     return ReportTable(
         "leak",
         "What students gain on items that teachers of their own family wrote",
@@ -211,30 +155,17 @@ def _leak(leak: Branch) -> ReportTable:
     )
 
 
-def _flag(found: Mapping[str, object]) -> str:
-    discrimination = found["discrimination"]
-    if found["near_duplicate_of"] is not None:
+def _flag(found: ItemMeasures) -> str:
+    if found.near_duplicate_of is not None:
         return _TWIN
-    if found["all_pass"]:
+    if found.all_pass:
         return _ALL_PASS
-    if found["all_fail"]:
+    if found.all_fail:
         return _ALL_FAIL
-    if isinstance(discrimination, float) and discrimination < 0:
-        return _REVERSED
-    return _FINE
+    return _REVERSED if found.is_reversed else _FINE
 
 
-_ITEM_COLUMNS = (
-    ReportColumn("item", "Item"),
-    ReportColumn("task", "Task"),
-    ReportColumn("teacher", "Teacher"),
-    ReportColumn("difficulty", "Difficulty", "share"),
-    ReportColumn("discrimination", "Discrimination", "share"),
-    ReportColumn("flag", "What is wrong"),
-)
-
-
-def _items(items: Branch) -> ReportTable:
+def _items(items: Mapping[str, ItemMeasures]) -> ReportTable:
     flagged = [name for name, found in items.items() if _flag(found) != _FINE]
     fine = [name for name, found in items.items() if _flag(found) == _FINE]
     random = np.random.default_rng(0)
@@ -249,27 +180,26 @@ def _items(items: Branch) -> ReportTable:
     return _item_table("items-shown", "Items", items, names, note)
 
 
-def _dubious(items: Branch) -> ReportTable:
+def _dubious(items: Mapping[str, ItemMeasures]) -> ReportTable:
     """Those that say nothing of students, or the opposite: the worst discrimination first."""
     names = [name for name, found in items.items() if _flag(found) != _FINE]
-    worst = sorted(names, key=lambda name: (items[name]["discrimination"] or 0.0, name))
+    worst = sorted(names, key=lambda name: (items[name].discrimination or 0.0, name))
     note = f"The first {_MOST_STRATA} of {len(worst):,}." if len(worst) > _MOST_STRATA else ""
     return _item_table("dubious", "Items to look at", items, worst[:_MOST_STRATA], note)
 
 
-def _item_table(name: str, title: str, items: Branch, names: list[str], note: str) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = []
-    for each in names:
-        found = items[each]
-        numbers = (found["difficulty"], found["discrimination"])
-        rows.append((each, found["task"], found["teacher"], *numbers, _flag(found)))
-    links = {place: urlencode({"item": each}) for place, each in enumerate(names)}
-    return ReportTable(name, title, _ITEM_COLUMNS, tuple(rows), note, links)
+def _item_table(
+    name: str, title: str, items: Mapping[str, ItemMeasures], names: list[str], note: str
+) -> ReportTable:
+    flag = {ReportColumn("flag", "What is wrong"): _flag}
+    chosen = {each: items[each] for each in names}
+    table = measure_table(Named(name, title, ("Item",), "item"), ItemMeasures, chosen, beside=flag)
+    return msgspec.structs.replace(table, note=note)
 
 
-def _strata(coverage: Branch, grid: ScoreGrid) -> ReportTable:
+def _strata(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTable:
     """Items by ``attribute=value`` and teacher; declared values that occur nowhere stand first, with 0."""
-    absent = dict.fromkeys(value for found in coverage.values() for value in found["absent"])
+    absent = dict.fromkeys(value for found in coverage.values() for value in found.absent)
     rows: list[tuple[Cell, ...]] = [
         (value, teacher, 0)
         for value in absent

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.panel_worth import Purchase, VarianceShares
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import bill
 from coeval.core.text import dollars, numbered
@@ -110,22 +110,21 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 
 
 _PARTS = {
-    "items": "items differ",
-    "students_items": "students differ by item",
-    "judges": "judges differ",
-    "residual": "noise, and judges' own views",
+    name: told.meaning
+    for name, told in declared(VarianceShares).items()
+    if isinstance(told, ShownAs) and name != "datapoints"
 }
 
 
 def cost_section(evidence: RunEvidence) -> ReportSection:
-    tree = evidence.measured.tree
+    measures = evidence.measured.measures
     said = [*_money(evidence), *(c.text for c in evidence.measured.conclusions if c.topic == "cost")]
-    said += list(_most_for_the_money(tree["next"]))
+    said += list(_most_for_the_money(measures.next))
     said += [as_sentence(told) for told in (*evidence.missing.sentences, *evidence.missing.notes)]
     failures = failure_table(evidence.reader)
     if evidence.missing.sentences or failures.rows:
         said.append(f"What is missing or failed is asked again by: {continue_command(evidence.reader.run)}")
-    variance, steps = _variance(tree["variance"]), _steps(tree["next"], evidence.measured.grid)
+    variance, steps = _variance(measures.variance), _steps(measures.next, evidence.measured.grid)
     pictures = []
     if variance.rows:
         pictures.append(
@@ -195,12 +194,10 @@ def _models(evidence: RunEvidence) -> ReportTable:
     )
 
 
-def _variance(variance: Branch) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = [
-        ("variance", words, variance[name], variance["datapoints"])
-        for name, words in _PARTS.items()
-        if name in variance
-    ]
+def _variance(variance: VarianceShares | None) -> ReportTable:
+    shares = {} if variance is None else {words: getattr(variance, name) for name, words in _PARTS.items()}
+    items = 0 if variance is None else variance.datapoints
+    rows: list[tuple[Cell, ...]] = [("variance", words, share, items) for words, share in shares.items()]
     return ReportTable(
         "variance",
         "Where the variance comes from",
@@ -212,30 +209,21 @@ def _variance(variance: Branch) -> ReportTable:
         ),
         tuple(rows),
         note="A share below zero is an estimate too: of a part that is not there, or too small to be seen."
-        if any(variance[name] is not None and variance[name] < 0 for name in _PARTS if name in variance)
+        if any(share is not None and share < 0 for share in shares.values())
         else "",
     )
 
 
-def _steps(purchases: list[Mapping[str, Any]], grid: ScoreGrid) -> ReportTable:
+def _steps(purchases: Sequence[Purchase], grid: ScoreGrid) -> ReportTable:
     """The steps, each with the judgments that it takes; both kinds begin with what there is now."""
     best = _cheapest(purchases)
     rows: list[tuple[Cell, ...]] = []
     for place, each in enumerate(purchases):
-        kind = "more judges" if each["judges"] else "more items"
-        rows.append(
-            (
-                _step(each),
-                kind,
-                each["difference"],
-                each["headline"],
-                _judgments(each, grid),
-                each["cost_usd"],
-                place == best,
-            )
-        )
-        if place == 0 and any(other["judges"] for other in purchases):  # where both lines begin
-            rows.append(("", "more judges", each["difference"], each["headline"], 0, each["cost_usd"], False))
+        kind = "more judges" if each.judges else "more items"
+        errors = (each.difference, each.headline)
+        rows.append((_step(each), kind, *errors, _judgments(each, grid), each.cost_usd, place == best))
+        if place == 0 and any(other.judges for other in purchases):  # where both lines begin
+            rows.append(("", "more judges", *errors, 0, each.cost_usd, False))
     return ReportTable(
         "next",
         "What to buy next",
@@ -252,34 +240,34 @@ def _steps(purchases: list[Mapping[str, Any]], grid: ScoreGrid) -> ReportTable:
     )
 
 
-def _step(purchase: Mapping[str, Any]) -> str:
-    if purchase["judges"]:
-        return f"+{numbered(purchase['judges'], 'judge')}"
-    return f"+{purchase['items']:,} items a task" if purchase["items"] else "now"
+def _step(purchase: Purchase) -> str:
+    if purchase.judges:
+        return f"+{numbered(purchase.judges, 'judge')}"
+    return f"+{purchase.items:,} items a task" if purchase.items else "now"
 
 
-def _judgments(purchase: Mapping[str, Any], grid: ScoreGrid) -> int:
+def _judgments(purchase: Purchase, grid: ScoreGrid) -> int:
     """Of new items by all judges, or of all items by new judges, in the tasks that are judged."""
     judged = [task for task, design in enumerate(grid.designs) if design.factors and design.judges]
-    if purchase["judges"]:
+    if purchase.judges:
         items = int(np.isin(grid.items.task, judged).sum())
-        return int(purchase["judges"]) * items * len(grid.students)
+        return purchase.judges * items * len(grid.students)
     panels = sum(len(grid.designs[task].judges) for task in judged)
-    return int(purchase["items"]) * panels * len(grid.students)
+    return purchase.items * panels * len(grid.students)
 
 
-def _cheapest(purchases: list[Mapping[str, Any]]) -> int | None:
+def _cheapest(purchases: Sequence[Purchase]) -> int | None:
     """The step whose dollar takes most off the error of a difference; None where prices are not known."""
     gains = [
-        ((purchases[0]["difference"] - each["difference"]) / each["cost_usd"], place)
+        ((purchases[0].difference - each.difference) / each.cost_usd, place)
         for place, each in enumerate(purchases)
-        if each["cost_usd"]
+        if each.cost_usd
     ]
     return max(gains)[1] if gains else None
 
 
-def _most_for_the_money(purchases: list[Mapping[str, Any]]) -> Iterator[str]:
+def _most_for_the_money(purchases: Sequence[Purchase]) -> Iterator[str]:
     best = _cheapest(purchases)
     if best is not None:
         found = purchases[best]
-        yield f"Most for the money: {_step(found)}, for about {dollars(found['cost_usd'])}."
+        yield f"Most for the money: {_step(found)}, for about {dollars(found.cost_usd or 0.0)}."

@@ -59,7 +59,7 @@ def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     )
     yield " · ".join(numbered(count, noun) for count, noun in counts)
     [(answers,)] = evidence.reader.rows("SELECT count(*) FROM answers WHERE NOT failed")
-    units, items = evidence.measured.tree["units"], len(grid.items.ids)
+    units, items = evidence.measured.measures.units, len(grid.items.ids)
     yield f"{numbered(units, 'score')} of {numbered(answers, 'answer')} to {numbered(items, 'item')}"
     failed = sum(score.failed for score in evidence.results.students if score.task is None)
     if failed:

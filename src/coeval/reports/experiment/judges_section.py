@@ -7,9 +7,10 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from coeval.analysis.measures.measured import LEVEL_NAMES, Branch, LevelCounts, Measured
-from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.panel_findings import is_named
+from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
+from coeval.analysis.measures.measured import ShownAs, declared
+from coeval.analysis.measures.score_grid import LEVEL_NAMES, LevelCounts, ScoreGrid
+from coeval.analysis.panel.bias_ledger import JudgeBiases
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -20,6 +21,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import HeatMap, bias_plot, heat_map, share_bars
 
 # --- Level counts
@@ -48,17 +50,11 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
 
 # --- Judge tables
 
-_BIASES = {
-    "severity": "strictness",
-    "family": "its family's answers",
-    "self": "its own answers",
-    "length": "twice the length",
-    "position": "the first of two",
-}
-_AGREEMENT = (
-    ReportColumn("kappa", "κ", "score", "Agreement beyond chance (Cohen 1960)"),
-    ReportColumn("wpa", "Weighted", "score", "1 where equal, half where adjacent"),
-    ReportColumn("spa", "Equal", "score", "Share of equal levels"),
+# Of each bias, what its rows are called.
+_BIASES = {name: told.column for name, told in declared(JudgeBiases).items() if isinstance(told, ShownAs)}
+_EXPERIMENTAL = (
+    "Experimental: what a graded-response model of all judges finds. It is not established that it holds for "
+    "judges of all kinds."
 )
 
 
@@ -78,80 +74,42 @@ def agreement_map(agreement: ReportTable, judges: list[str]) -> Picture:
     return Picture("agreement-map", title, agreement.name, heat_map(grid))
 
 
-def judge_table(judges: Branch) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = []
-    for name, found in judges.items():
-        rows.append(
-            (
-                name,
-                found["kappa_mean"],
-                found["wpa_mean"],
-                _bias(found["bias"]["severity"]),
-                found["count"],
-                not found["degenerate"],
-            )
-        )
-    return ReportTable(
-        "panel",
-        "Judges",
-        (
-            ReportColumn("judge", "Judge"),
-            ReportColumn("kappa", "κ, mean", "score", "Mean over the other judges"),
-            ReportColumn("wpa", "Agreement", "score", "Weighted agreement: half for adjacent levels"),
-            ReportColumn("severity", "Strictness", "score", "How much lower it scores than the others"),
-            ReportColumn("common", "Common scores", "count"),
-            ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others"),
-        ),
-        tuple(rows),
-        links={place: urlencode({"judge": name}) for place, name in enumerate(judges)},
+def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
+    strict = ReportColumn("severity", "Strictness", "score", "How much lower it scores than the others")
+    ranked = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others")
+    return measure_table(
+        Named("panel", "Judges", ("Judge",), "judge"),
+        JudgeMeasures,
+        judges,
+        beside={
+            strict: lambda judge: judge.bias.severity.measured,
+            ranked: lambda judge: not judge.degenerate,
+        },
     )
 
 
-def agreement_table(agreement: Branch) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = []
-    for pair, found in agreement.items():
-        first, _, second = pair.partition("|")
-        rows.append((first, second, found["kappa"], found["wpa"], found["spa"], found["count"]))
-    return ReportTable(
-        "agreement",
-        "Every two judges",
-        (
-            ReportColumn("judge", "Judge"),
-            ReportColumn("other", "and"),
-            *_AGREEMENT,
-            ReportColumn("count", "Common scores", "count"),
-        ),
-        tuple(rows),
-    )
+def agreement_table(agreement: Mapping[tuple[str, str], PairAgreement]) -> ReportTable:
+    return measure_table(Named("agreement", "Every two judges", ("Judge", "Other")), PairAgreement, agreement)
 
 
-def itself_table(judges: Branch) -> ReportTable:
+def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     """How far those agree with themselves who were asked the very same more than once."""
-    rows: list[tuple[Cell, ...]] = []
-    for name, judge in judges.items():
-        if (found := judge["consistency"]) is not None:
-            rows.append((name, found["kappa"], found["wpa"], found["spa"], found["count"]))
-    return ReportTable(
-        "itself",
-        "Each judge with itself, asked the very same again",
-        (
-            ReportColumn("judge", "Judge"),
-            *_AGREEMENT,
-            ReportColumn("count", "Pairs of scores", "count"),
-        ),
-        tuple(rows),
-    )
+    found = {name: judge.consistency for name, judge in judges.items()}
+    again = {name: one for name, one in found.items() if one is not None}
+    title = "Each judge with itself, asked the very same again"
+    return measure_table(Named("itself", title, ("Judge",)), PairAgreement, again)
 
 
-def bias_table(judges: Branch) -> ReportTable:
+def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for name, found in judges.items():
         for bias, words in _BIASES.items():
-            told = found["bias"][bias]
-            if (value := _bias(told)) is not None:
+            told = getattr(found.bias, bias)
+            if told.measured is not None:
                 links[len(rows)] = urlencode({"judge": name})
-                rows.append((name, words, value, is_named(told)))
+                rows.append((name, words, told.measured, told.is_named))
+    modelled = any("experimental" in str(row[1]) for row in rows)
     return ReportTable(
         "biases",
         "What judges lean on",
@@ -162,16 +120,9 @@ def bias_table(judges: Branch) -> ReportTable:
             ReportColumn("sure", "Sure", "text", "Below 5 % by Holm's p-value, over all judges"),
         ),
         tuple(rows),
+        note=_EXPERIMENTAL if modelled else "",
         links=links,
     )
-
-
-def _bias(found: Branch) -> Measured | None:
-    """Without an n of its own: beside it stands how many scores judges have in common."""
-    if found["value"] is None or found["ci95"] is None:
-        return None
-    low, high = found["ci95"]
-    return Measured(found["value"], low, high, None, None)
 
 
 def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> Picture | None:
@@ -194,13 +145,12 @@ _NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or 
 
 
 def judges_section(evidence: RunEvidence) -> ReportSection:
-    tree, grid = evidence.measured.tree, evidence.measured.grid
-    judges = list(tree["judges"])
+    measures, grid = evidence.measured.measures, evidence.measured.grid
+    judges = list(measures.judges)
     said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
-    agreement, biases = agreement_table(tree["agreement"]), bias_table(tree["judges"])
-    levels = level_table(
-        "judge-levels", "Levels that judges give", {n: tree["judges"][n]["levels"] for n in judges}
-    )
+    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
+    given = {name: judge.levels for name, judge in measures.judges.items()}
+    levels = level_table("judge-levels", "Levels that judges give", given)
     pictures = []
     if agreement.rows:
         pictures.append(agreement_map(agreement, judges))
@@ -215,8 +165,8 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
                 share_bars(levels.name, ("name", "level"), judges, LEVELS_BEST_FIRST, ranked=True),
             )
         )
-    itself = itself_table(tree["judges"])
-    tables = (judge_table(tree["judges"]), agreement, itself, biases, levels, _disputed(grid))
+    itself = itself_table(measures.judges)
+    tables = (judge_table(measures.judges), agreement, itself, biases, levels, _disputed(grid))
     return section_of(
         "judges",
         "Can the judges be trusted?",

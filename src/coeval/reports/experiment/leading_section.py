@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from coeval.analysis.intervals import ALPHA, wilson
-from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.intervals import wilson
+from coeval.analysis.measures.label_measures import Labels
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.ranking import Ranking, StudentGap
+from coeval.analysis.measures.robust_set import RobustMeasures
+from coeval.analysis.measures.run_measures import RunMeasures
+from coeval.analysis.measures.student_measures import WithHeadline
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
@@ -32,18 +37,15 @@ def label_table(evidence: RunEvidence) -> ReportTable:
     failed = {(one.task, one.attribute, one.student): one.failed for one in evidence.results.labels}
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for task, attributes in evidence.measured.tree["labels"].items():
+    for task, attributes in evidence.measured.measures.labels.items():
         for attribute, found in attributes.items():
-            order = found["ranking"]["order"]
-            for name in [*order, *(each for each in found["students"] if each not in order)]:
-                one = found["students"][name]
+            for name in found.order:
+                one = found.students[name]
                 links[len(rows)] = urlencode({"student": name, "task": task})
-                accuracy: Measured = one["accuracy"]
-                counts = (one["correct"], one["none_of_the_labels"], accuracy.n)
-                lost = (failed.get((task, attribute, name), 0), accuracy.missing)
-                least, most = one["bounds"]["accuracy"] or (None, None)
-                bounds = (None, None) if least == most else (least, most)
-                rows.append((name, task, attribute, accuracy, one["macro_f1"], *counts, *lost, *bounds))
+                counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
+                lost = (failed.get((task, attribute, name), 0), one.accuracy.missing)
+                bounds = _apart(one.bounds.accuracy)
+                rows.append((name, task, attribute, one.accuracy, one.macro_f1, *counts, *lost, *bounds))
     return ReportTable(
         "labels",
         "Labels: how often they are right",
@@ -82,7 +84,7 @@ def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
     )
 
 
-def recall_table(labels: Branch, students: Sequence[str]) -> ReportTable:
+def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
     """By student and right label; ``part`` names the task and the attribute where there are several."""
     several = sum(map(len, labels.values())) > 1
     rows: list[tuple[Cell, ...]] = []
@@ -90,11 +92,11 @@ def recall_table(labels: Branch, students: Sequence[str]) -> ReportTable:
     for task, attributes in labels.items():
         for attribute, found in attributes.items():
             for name in students:
-                one = found["students"][name]
-                for value, n in one["expected"].items():
+                one = found.students[name]
+                for value, n in one.expected.items():
                     if not n:
                         continue
-                    share = wilson(one["confusion"][value][value], n)
+                    share = wilson(one.confusion[value][value], n)
                     part = f"{task} · {attribute} · {value}" if several else value
                     query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
                     links[len(rows)] = urlencode(query)
@@ -142,64 +144,69 @@ class _Standing(NamedTuple):
 
     name: str
     words: str
-    students: Branch
-    ranking: Branch
+    students: Mapping[str, WithHeadline]
+    ranking: Ranking
     query: tuple[tuple[str, str], ...] = ()
 
     @property
     def order(self) -> list[str]:
         """Best first; those without a score stand last, by name."""
-        found: list[str] = self.ranking["order"]
-        return [*found, *(name for name in self.students if name not in found)]
+        return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
 
 
-def _standings(tree: Branch) -> Iterator[_Standing]:
+def _standings(measures: RunMeasures) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
-    yield _Standing(ALL, "", tree["students"] | tree["ranking"]["scores"], tree["ranking"])
-    others, robust = tree["without_own"], tree["robust"]
-    if others["applicable"]:
+    whole = measures.ranking
+    yield _Standing(ALL, "", {**measures.students, **whole.scores}, whole)
+    others, robust = measures.without_own, measures.robust
+    if others.applicable:
         words = "Without the scores that students gave themselves"
-        yield _Standing(WITHOUT_OWN, words, others["students"], others["ranking"])
-    if robust["applicable"]:
-        items = numbered(robust["datapoints"], "item")
+        yield _Standing(WITHOUT_OWN, words, others.students, others.ranking)
+    if robust.applicable:
+        items = numbered(robust.datapoints or 0, "item")
         words = f"On the {items} selected because the best-agreeing judges agree on them,"
-        query = tuple(("judge", judge) for judge in robust["judges"])
-        query += tuple(("teacher", teacher) for teacher in robust["teachers"])
-        students = robust["students"] | robust["ranking"]["scores"]
-        yield _Standing(ROBUST, words, students, robust["ranking"], query)
+        query = tuple(("judge", judge) for judge in robust.judges or ())
+        query += tuple(("teacher", teacher) for teacher in robust.teachers or ())
+        yield _Standing(ROBUST, words, _kept(robust), robust.ranking, query)
 
 
-def order_sentences(tree: Branch) -> Iterator[str]:
+def _kept(robust: RobustMeasures) -> dict[str, WithHeadline]:
+    """Students over the robust set, with the scores that their order follows."""
+    return {**robust.students, **robust.ranking.scores}
+
+
+def order_sentences(measures: RunMeasures) -> Iterator[str]:
     """Whether the order stays where some scores are left out; nothing where pairs contradict each other, so
     that the first is surely not the best."""
-    first, *others = _standings(tree)
-    if len(first.ranking["order"]) < 2:
+    first, *others = _standings(measures)
+    if len(first.ranking.order) < 2:
         return
     for other in others:
-        if other.name == ROBUST and tree["robust"]["datapoints"] < _FEWEST:
+        if other.name == ROBUST and (measures.robust.datapoints or 0) < _FEWEST:
             yield f"{other.words} there is too little to order students by."
-        elif not (order := other.ranking["order"]):
+        elif not (order := other.ranking.order):
             yield f"{other.words} nobody has a score."
-        elif other.ranking["ranges"].get(order[0], [1])[0] > 1:
+        elif other.ranking.ranges.get(order[0], (1, 1))[0] > 1:
             continue
-        elif order == first.ranking["order"]:
+        elif order == first.ranking.order:
             yield f"{other.words} the order is the same."
         else:
             yield f"{other.words} the order is {listed(order)}."
 
 
-def standing_toggles(tree: Branch) -> tuple[PictureToggle, ...]:
+def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
     """What can be chosen of `standings`."""
-    scores = tuple(standing.name for standing in _standings(tree))
-    several = any(len(found["headline_by_task"]) > 1 for found in tree["students"].values())
+    scores = tuple(standing.name for standing in _standings(measures))
+    several = any(len(found.headline_by_task) > 1 for found in measures.students.values())
     found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
     return tuple(toggle for toggle in found if len(toggle.choices) > 1)
 
 
-def standings(tree: Branch, judges: list[str]) -> ReportTable:
+def standings(measures: RunMeasures) -> ReportTable:
     """For each choice of scores the students over all tasks, and then task by task; best first."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
+    judges = list(measures.judges)
 
     def add(standing: _Standing, task: str | None, student: str, *cells: Cell) -> None:
         query = [("student", student), *([("task", task)] if task is not None else []), *standing.query]
@@ -208,17 +215,17 @@ def standings(tree: Branch, judges: list[str]) -> ReportTable:
         links[len(rows)] = urlencode(query)
         rows.append((standing.name, task, student, *cells))
 
-    for standing in _standings(tree):
-        students, ranges = standing.students, standing.ranking["ranges"]
+    for standing in _standings(measures):
+        students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
-            headline = students[name]["headline"]
+            headline = students[name].headline
             add(standing, None, name, rank_text(ranges.get(name)), headline, headline.n)
-        tasks = sorted({task for found in students.values() for task in found["headline_by_task"]})
+        tasks = sorted({task for found in students.values() for task in found.headline_by_task})
         for task in tasks if len(tasks) > 1 else ():
             scored = [
-                (students[name]["headline_by_task"][task], name)
+                (students[name].headline_by_task[task], name)
                 for name in standing.order
-                if task in students[name]["headline_by_task"]
+                if task in students[name].headline_by_task
             ]
             scored.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
             for score, name in scored:
@@ -244,7 +251,7 @@ def standings(tree: Branch, judges: list[str]) -> ReportTable:
     )
 
 
-def rank_text(ranks: list[int] | None) -> str | None:
+def rank_text(ranks: tuple[int, int] | None) -> str | None:
     """``2`` or ``2–4``."""
     if ranks is None:
         return None
@@ -267,18 +274,18 @@ _COULD = "The true difference that would be detected four times in five, among s
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their headline, every two of them on the same items, and how often labels are right."""
-    tree, students = evidence.measured.tree, evidence.students
-    scores, differences, labels = _students(evidence), _differences(tree), label_table(evidence)
-    ways = standings(tree, list(tree["judges"]))
+    measures, students = evidence.measured.measures, evidence.students
+    scores, differences, labels = _students(evidence), _differences(measures.ranking), label_table(evidence)
+    ways = standings(measures)
     pictures = []
-    if tree["ranking"]["order"]:
+    if measures.ranking.order:
         forest = Picture(
             "forest",
             "Scores with their 95 % intervals. The band is the leader's; at the right stand the ranks that "
             "each may have.",
             ways.name,
             forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
-            standing_toggles(tree),
+            standing_toggles(measures),
         )
         pictures.append(forest)
     if differences.rows:
@@ -307,9 +314,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         )
     if labels.rows:
         pictures.append(label_picture(labels, evidence.models))
-    judged = bool(tree["ranking"]["order"]) or not labels.rows
+    judged = bool(measures.ranking.order) or not labels.rows
     tables = (scores, differences, ways, labels) if judged else (labels,)
-    said = (*order_sentences(tree), *_how_ranked(tree["ranking"])) if judged else (_BY_LABEL,)
+    said = (*order_sentences(measures), *_how_ranked(measures.ranking)) if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
     sentences += [Sentence(text) for text in _pictured(evidence)]
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
@@ -324,9 +331,9 @@ def _pictured(evidence: RunEvidence) -> Iterator[str]:
         yield f"In pictures, {listed(called)}."
 
 
-def _how_ranked(ranking: Branch) -> Iterator[str]:
+def _how_ranked(ranking: Ranking) -> Iterator[str]:
     """The rule, which the lead's sentences follow too; they stand right above this section."""
-    if count := len(ranking["differences"]):
+    if count := len(ranking.differences):
         pairs = "the one difference" if count == 1 else f"all {count} differences"
         yield f"Ranks follow from {pairs} between two students on the same items, adjusted for their number."
     else:
@@ -334,23 +341,23 @@ def _how_ranked(ranking: Branch) -> Iterator[str]:
 
 
 def _students(evidence: RunEvidence) -> ReportTable:
-    tree, order = evidence.measured.tree, evidence.students
-    kept_set = tree["robust"]
-    robust = kept_set["students"] | kept_set["ranking"]["scores"] if kept_set["applicable"] else {}
+    measures, order = evidence.measured.measures, evidence.students
+    robust = _kept(measures.robust)
     failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     if len(labelled) > _MOST_LABELS:
         labelled = []
     rows: list[tuple[Cell, ...]] = []
     for name in order:
-        found = tree["students"][name]
-        ranks = rank_text(tree["ranking"]["ranges"].get(name))
-        kept: Measured | None = robust[name]["headline"] if name in robust else None
-        headline = tree["ranking"]["scores"].get(name, found)["headline"]
-        overall = found["overall"]
-        counts = (headline.n, found["valid_evals"], failed.get(name, 0), overall.missing)
+        found = measures.students[name]
+        ranks = rank_text(measures.ranking.ranges.get(name))
+        kept = robust[name].headline if name in robust else None
+        headline = measures.ranking.scores.get(name, found).headline
+        counts = (headline.n, found.valid_evals, failed.get(name, 0), found.overall.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
-        rows.append((name, ranks, headline, *beside, overall, kept, *counts, *_bounds(found)))
+        rows.append(
+            (name, ranks, headline, *beside, found.overall, kept, *counts, *_apart(found.bounds.headline))
+        )
     return ReportTable(
         "students",
         "Students",
@@ -365,7 +372,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
             ReportColumn(
                 "units", "Mean of scores", "score", "Mean over all single scores, of whatever task and item"
             ),
-            ReportColumn("robust", "Robust set", "score", _robust_meaning(tree["robust"])),
+            ReportColumn("robust", "Robust set", "score", _robust_meaning(measures.robust)),
             ReportColumn("n", "Items", "count"),
             ReportColumn("scores", "Scores", "count"),
             ReportColumn(
@@ -387,27 +394,25 @@ def _accuracy(label: LabelAccuracy | None) -> Measured | None:
     return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
 
 
-def _bounds(student: Branch) -> tuple[float | None, float | None]:
+def _apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
     """None where nothing is missing: the score itself is the answer."""
-    least, most = student["bounds"]["headline"] or (None, None)
+    least, most = bounds or (None, None)
     return (None, None) if least == most else (least, most)
 
 
-def _robust_meaning(robust: Branch) -> str:
-    if not robust["applicable"]:
-        return f"Not there: {robust['reason']}"
-    items = f"{robust['datapoints']:,} of {numbered(robust['of_datapoints'], 'item')}"
+def _robust_meaning(robust: RobustMeasures) -> str:
+    if not robust.applicable:
+        return f"Not there: {robust.reason}"
+    items = f"{robust.datapoints or 0:,} of {numbered(robust.of_datapoints or 0, 'item')}"
     return f"The score over {items}, selected because the best-agreeing judges agree on them, by them alone"
 
 
-def _differences(tree: Branch) -> ReportTable:
+def _differences(ranking: Ranking) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for better, worse, found in _ordered(tree["ranking"]):
-        sure = found["p_adjusted"] is not None and found["p_adjusted"] < ALPHA
-        one, could = found["difference"], found["minimum_detectable"]
+    for better, worse, gap, found in _ordered(ranking):
         links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-        rows.append((better, worse, one, found["p_adjusted"], sure, one.n, could))
+        rows.append((better, worse, gap, found.p_adjusted, found.sure, gap.n, found.minimum_detectable))
     return ReportTable(
         "differences",
         "Every two students on the same items",
@@ -427,16 +432,14 @@ def _differences(tree: Branch) -> ReportTable:
     )
 
 
-def _ordered(ranking: Branch) -> Iterator[tuple[str, str, Branch]]:
+def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, Measured, StudentGap]]:
     """Each pair with the one who stands first before the other, and by how much it is ahead."""
-    place = {name: at for at, name in enumerate(ranking["order"])}
+    place = {name: at for at, name in enumerate(ranking.order)}
     pairs = []
-    for name, found in ranking["differences"].items():
-        first, _, second = name.partition("|")
+    for (first, second), found in ranking.differences.items():
+        one, (low, high) = found.difference, found.bounds
         if place[first] < place[second]:
-            one = found["difference"]
-            turned = Measured(-one.value, -one.high, -one.low, one.n, one.missing)
-            pairs.append((first, second, {**found, "difference": turned}))
+            pairs.append((first, second, Measured(-found.by, -high, -low, one.n, one.missing), found))
         else:
-            pairs.append((second, first, found))
+            pairs.append((second, first, one, found))
     yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))

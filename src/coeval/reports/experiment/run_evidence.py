@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions, RobustSet
-from coeval.analysis.measures.run_measures import MeasuredRun, measure_run
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results
@@ -31,9 +31,9 @@ class RunEvidence(NamedTuple):
     def students(self) -> list[str]:
         """Best first, by their score, or by the first label where there are only labels; those without
         either stand last, by name."""
-        tree = self.measured.tree
-        labels = (found["ranking"]["order"] for names in tree["labels"].values() for found in names.values())
-        order: list[str] = tree["ranking"]["order"] or next(labels, [])
+        measures = self.measured.measures
+        labels = (found.ranking.order for names in measures.labels.values() for found in names.values())
+        order = measures.ranking.order or next(labels, ())
         return [*order, *(name for name in self.measured.grid.students if name not in order)]
 
     @property
@@ -116,7 +116,7 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
             "values": list(grid.items.attributes),
             "tasks": tasks,
             "alike": _alike(grid, place),
-            "own": measured.tree["without_own"]["applicable"],
+            "own": measured.measures.without_own.applicable,
             "robust": None if robust is None else _robust(grid, robust),
         },
         b"".join(levels),

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import Branch, Measured
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -66,10 +67,11 @@ class _PartScore(NamedTuple):
 
 
 def where_section(evidence: RunEvidence) -> ReportSection:
-    tree, students = evidence.measured.tree, evidence.students
+    measures, students = evidence.measured.measures, evidence.students
+    of = {name: measures.students[name] for name in students}
     several = len(evidence.measured.grid.tasks) > 1
-    parts = list(_factors(tree["students"], students, several=several))
-    values = list(_values(tree["students"], students))
+    parts = list(_factors(of, several=several))
+    values = list(_values(of))
     said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
     said += _unexpected(parts)
     tables = [_table("parts", "Tasks and factors", parts), _table("values", "Attributes", values)]
@@ -86,18 +88,17 @@ def where_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(
             _picture(tables[1], "attributes", "Scores by what items are about", _widest(values), students)
         )
-    for name, key, what, column in (
-        ("by-judge", "by_judge", "Who judges whom how", "judge"),
-        ("by-teacher", "by_teacher", "Who answers whose items how", "teacher"),
+    for name, found, what in (
+        ("by-judge", list(_by_judge(of)), "Who judges whom how"),
+        ("by-teacher", list(_by_teacher(of)), "Who answers whose items how"),
     ):
-        found = list(_by(tree["students"], students, key, column))
         if len({part.name for part in found}) > 1 and len(students) > 1:
             tables.append(_table(name, what, found))
             pictures.append(
                 _interaction(tables[-1], f"{what}. Beyond what both lead one to expect.", found, students)
             )
     levels = level_table(
-        "levels", "Levels that students were given", {n: tree["students"][n]["levels"] for n in students}
+        "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
     )
     pictures.append(
         Picture(
@@ -107,33 +108,38 @@ def where_section(evidence: RunEvidence) -> ReportSection:
             share_bars(levels.name, ("name", "level"), students, LEVELS_BEST_FIRST, ranked=True),
         )
     )
-    recalls = recall_table(tree["labels"], students)
+    recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
     sentences = [Sentence(text, "parts") for text in said]
     return section_of("where", "Where?", sentences, pictures, [*tables, levels, recalls])
 
 
-def _factors(tree: Branch, students: Iterable[str], *, several: bool) -> Iterator[_PartScore]:
-    for student in students:
-        for task, factors in tree[student]["by_task_aspect"].items():
+def _factors(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:
+    for student, found in students.items():
+        for task, factors in found.by_task_aspect.items():
             for factor, score in factors.items():
                 name = f"{task} · {factor}" if several else factor
-                yield _PartScore(
-                    student, name, score, (("student", student), ("task", task), ("factor", factor))
-                )
+                query = (("student", student), ("task", task), ("factor", factor))
+                yield _PartScore(student, name, score, query)
 
 
-def _values(tree: Branch, students: Iterable[str]) -> Iterator[_PartScore]:
-    for student in students:
-        for value, score in tree[student]["by_attr_value"].items():
+def _values(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
+    for student, found in students.items():
+        for value, score in found.by_attr_value.items():
             yield _PartScore(student, value, score, (("student", student), ("attribute", value)))
 
 
-def _by(tree: Branch, students: Iterable[str], key: str, column: str) -> Iterator[_PartScore]:
-    for student in students:
-        for name, score in tree[student][key].items():
-            yield _PartScore(student, name, score, (("student", student), (column, name)))
+def _by_judge(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
+    for student, found in students.items():
+        for name, score in found.by_judge.items():
+            yield _PartScore(student, name, score, (("student", student), ("judge", name)))
+
+
+def _by_teacher(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
+    for student, found in students.items():
+        for name, score in found.by_teacher.items():
+            yield _PartScore(student, name, score, (("student", student), ("teacher", name)))
 
 
 def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:

@@ -8,7 +8,8 @@ from threading import Lock
 import duckdb
 import msgspec
 
-from coeval.analysis.measures.run_measures import MeasuredRun
+from coeval.analysis.measures.benchmark_measures import ItemMeasures
+from coeval.analysis.measures.measured_run import MeasuredRun
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.whole_items import ItemDetail
@@ -102,8 +103,8 @@ class ItemBrowser:
                 [tasks, items],
             )
 
-    def flag(self, items: Mapping[str, Mapping[str, object]]) -> None:
-        """Take over what `measure_tree` says of a run's ``items``, by id."""
+    def flag(self, items: Mapping[str, ItemMeasures]) -> None:
+        """Take over what was measured of a run's ``items``, by id."""
         found = [(item, flag) for item, told in items.items() for flag in _flags(told)]
         with self._lock:
             self._reader.rows("DELETE FROM flagged")
@@ -123,17 +124,16 @@ class ItemBrowser:
 def flagged_items(reader: RunReader, measured: MeasuredRun) -> ItemBrowser:
     """A run's items, with the flags of what was measured; raises as `ItemBrowser`."""
     browser = ItemBrowser(reader)
-    browser.flag(measured.tree["items"])
-    browser.rank(measured.ranks.order)
+    browser.flag(measured.measures.items)
+    browser.rank(measured.measures.ranking.order)
     return browser
 
 
-def _flags(told: Mapping[str, object]) -> list[str]:
-    discrimination = told.get("discrimination")
+def _flags(told: ItemMeasures) -> list[str]:
     holds = {
-        "all_pass": told.get("all_pass") is True,
-        "all_fail": told.get("all_fail") is True,
-        "reversed": isinstance(discrimination, float) and discrimination < 0,
-        "near_duplicate": told.get("near_duplicate_of") is not None,
+        "all_pass": told.all_pass,
+        "all_fail": told.all_fail,
+        "reversed": told.is_reversed,
+        "near_duplicate": told.near_duplicate_of is not None,
     }
     return [flag for flag in FLAGS if holds[flag]]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from coeval.analysis.comparison.comparison_report import ComparisonReport
+from coeval.analysis.measures.measured_run import measure_output, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import measure_run, measure_tree, plain_measures, selected
+from coeval.analysis.measures.run_measures import Measures, plain_measures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -42,9 +42,9 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
         it cannot be read, or the files not be written.
     """
     with opened(folder) as (reader, notes):
-        page, tree = _page(reader, notes, options)
+        page, found = _page(reader, notes, options)
         told = (*reader.notes(), *notes)
-    measures = msgspec.json.encode(plain_measures(selected(tree, "all")))
+    measures = msgspec.json.encode(plain_measures(found))
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_bytes_atomic(out / "measures.json", msgspec.json.format(measures, indent=2) + b"\n")
@@ -54,9 +54,7 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
     return told
 
 
-def _page(
-    reader: Reader, notes: tuple[str, ...], options: RobustOptions | None
-) -> tuple[bytes, dict[str, Any]]:
+def _page(reader: Reader, notes: tuple[str, ...], options: RobustOptions | None) -> tuple[bytes, Measures]:
     """The page, and the measures that it shows."""
     match reader:
         case RunReader():
@@ -64,11 +62,11 @@ def _page(
             report = experiment_report(evidence_of(reader, measured, notes))
             items = select_items(flagged_items(reader, measured), ITEM_BYTES)
             scores = score_blocks(measured) if measured.grid.valid.any() else None
-            return write_page(report, scores=scores, items=items), measured.tree
+            return write_page(report, scores=scores, items=items), measured.measures
         case OutputReader():
             items = select_items(ItemBrowser(reader), ITEM_BYTES)
-            tree = measure_tree(reader)
-            return write_page(evaluation_report(reader, tree, notes), items=items), tree
+            found = measure_output(reader)
+            return write_page(evaluation_report(reader, found, notes), items=items), found
         case _:
             raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 

@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 from typing import Any, TypeAlias
 
 from coeval.analysis.load import is_readable, record_files, writer_of
-from coeval.analysis.measures.run_measures import measure_tree
+from coeval.analysis.measures.measured_run import measure_output
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError, UsageError
@@ -191,7 +191,7 @@ class ViewedFolder:
             with opened(self.path) as (reader, notes):
                 if isinstance(reader, OutputReader):
                     self._report = write_page(
-                        evaluation_report(reader, measure_tree(reader), notes), served_at=_API
+                        evaluation_report(reader, measure_output(reader), notes), served_at=_API
                     )
             return
         with run_evidence(RunDir(self.path)) as evidence:
@@ -200,8 +200,8 @@ class ViewedFolder:
         self._report = write_page(report, scores=scores, served_at=_API)
         with self.browser() as browser:
             if browser is not None:
-                browser.flag(measured.tree["items"])
-                browser.rank(measured.ranks.order)
+                browser.flag(measured.measures.items)
+                browser.rank(measured.measures.ranking.order)
 
     def _replace(self, read: _Read | None) -> None:
         with self._lock:

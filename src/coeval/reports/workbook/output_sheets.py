@@ -8,13 +8,14 @@ from typing import Any
 import duckdb
 import msgspec
 
+from coeval.analysis.measures.measured import FigureKind
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader, Stage
 from coeval.analysis.readers.whole_items import TaskPlace
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import RESPONSE_SQL, VALUE_SQL, good_sql
-from coeval.reports.content import Cell, ColumnKind, ReportColumn
+from coeval.reports.content import Cell, ReportColumn
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 
 # --- Record sheets, a page at a time
@@ -181,7 +182,7 @@ ORDER BY 1
 """
 
 
-def _metric_kinds(reader: OutputReader) -> dict[str, ColumnKind]:
+def _metric_kinds(reader: OutputReader) -> dict[str, FigureKind]:
     """The metrics that items have scores of, those of the summaries first: shares of a whole, or others."""
     scored = {
         name: bool(shares)
@@ -190,7 +191,7 @@ def _metric_kinds(reader: OutputReader) -> dict[str, ColumnKind]:
         )
     }
     order = dict.fromkeys((*(metric.metric for metric in reader.metrics), *scored))
-    found: dict[str, ColumnKind] = {
+    found: dict[str, FigureKind] = {
         name: "score" if scored[name] else "number" for name in order if name in scored
     }
     return dict(list(found.items())[:_MOST_NAMES])

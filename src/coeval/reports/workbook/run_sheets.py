@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import duckdb
 
-from coeval.analysis.measures.measured import Branch
+from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.reader import Stage
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError
@@ -63,8 +63,8 @@ class _ItemTexts(NamedTuple):
     reference: str | None
 
 
-def run_sheets(reader: RunReader, items: Branch) -> Iterator[SheetTable]:
-    """``items`` are their measures, by id (`measure_tree`). Texts are read of what has a row alone.
+def run_sheets(reader: RunReader, items: Mapping[str, ItemMeasures]) -> Iterator[SheetTable]:
+    """``items`` are their measures, by id. Texts are read of what has a row alone.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def run_sheets(reader: RunReader, items: Branch) -> Iterator[SheetTable]:
         raise StoreError(f"cannot read the records of {reader.folder}: {error}") from error
 
 
-def _items(reader: RunReader, browser: ItemBrowser, measures: Branch) -> SheetTable:
+def _items(reader: RunReader, browser: ItemBrowser, measures: Mapping[str, ItemMeasures]) -> SheetTable:
     """An item a row: what it samples, how hard it is, what each student came to on it."""
     facets = browser.facets
     attributes = list(facets.attributes)
@@ -125,10 +125,10 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Branch) -> SheetTa
     return SheetTable("Items", columns, rows(), total=facets.items, whole=_WHOLE)
 
 
-def _measured(measures: Branch, item: str) -> tuple[float | None, float | None]:
+def _measured(measures: Mapping[str, ItemMeasures], item: str) -> tuple[float | None, float | None]:
     """Difficulty and discrimination."""
-    found = measures.get(item, {})
-    return found.get("difficulty"), found.get("discrimination")
+    found = measures.get(item)
+    return (None, None) if found is None else (found.difficulty, found.discrimination)
 
 
 def _texts_of(reader: RunReader, items: list[str]) -> dict[str, _ItemTexts]:

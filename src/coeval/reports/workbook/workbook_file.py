@@ -19,8 +19,8 @@ from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
 from coeval import __version__
-from coeval.analysis.measures.measured import Measured
-from coeval.reports.content import Cell, ColumnKind, ReportColumn
+from coeval.analysis.measures.measured import FigureKind, Measured
+from coeval.reports.content import Cell, ReportColumn
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
 
@@ -83,7 +83,7 @@ def _kept(character: str) -> bool:
 Part: TypeAlias = Literal["value", "low", "high", "n"]
 Simple: TypeAlias = str | int | float | bool | None
 
-_FORMATS: dict[ColumnKind, str] = {
+_FORMATS: dict[FigureKind, str] = {
     "text": "General",
     "count": "#,##0",
     "score": "0.000",
@@ -103,7 +103,7 @@ class SheetColumn(NamedTuple):
     part: Part
     name: str
     title: str
-    kind: ColumnKind
+    kind: FigureKind
     meaning: str
 
 
@@ -141,7 +141,7 @@ def simple_cell(cell: Cell, part: Part) -> Simple:
     return cell if part == "value" else None
 
 
-def number_format(kind: ColumnKind) -> str:
+def number_format(kind: FigureKind) -> str:
     return _FORMATS[kind]
 
 

@@ -1,4 +1,4 @@
-"""What speaks for a judge being flattered rather than a model getting better.
+"""Experimental: what speaks for a judge being flattered rather than a model getting better.
 
 Judged scores that rise while scores by rule fall, or while answers grow longer, are what learning to please a
 judge looks like. Each alarm needs both of its halves to be there beyond chance, and the p-values allow for
@@ -134,8 +134,8 @@ def _alarm(pair: _Pair, p: float) -> DriftAlarm:
     rise = pair.rise.change * (judged.items.scale.most - judged.items.scale.least)
     first, last = pair.rise.steps[0], pair.rise.steps[-1]
     said = (
-        f"{judged.task}, which is judged, rises by {points_text(rise, judged.unit)} points from step {first} "
-        f"to {last}, while "
+        f"experimental alarm: {judged.task}, which is judged, rises by {points_text(rise, judged.unit)} "
+        f"points from step {first} to {last}, while "
     )
     if pair.kind == "rules fall":
         other = pair.other.change * (beside.items.scale.most - beside.items.scale.least)

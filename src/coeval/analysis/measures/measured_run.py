@@ -1,0 +1,151 @@
+"""Measure a folder: every part once, from the scores that count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.benchmark_measures import benchmark_measures
+from coeval.analysis.measures.conclusions import Conclusion, conclusions, task_leaders
+from coeval.analysis.measures.judge_measures import (
+    judge_agreement,
+    judge_measures,
+    judge_pairs,
+    pair_measures,
+    panel_measures,
+)
+from coeval.analysis.measures.label_measures import label_measures
+from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
+from coeval.analysis.measures.run_measures import Measures, OutputMeasures, RunMeasures, SampleSpread
+from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.output_judges import output_judges
+from coeval.analysis.panel.own_judgments import without_own_measures
+from coeval.analysis.panel.panel_findings import family_judges, panel_findings
+from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
+from coeval.analysis.panel.panel_worth import panel_worth
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.run_results import answer_findings
+from coeval.analysis.scores import label_task_notes, student_scores
+from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
+
+__all__ = ["MeasuredRun", "measure", "measure_output", "measure_run"]
+
+
+class MeasuredRun(NamedTuple):
+    """All measures of a run, the scores that they come of, the robust set, and what they come to."""
+
+    measures: RunMeasures
+    grid: ScoreGrid
+    robust: RobustSet | None
+    conclusions: tuple[Conclusion, ...]
+
+
+def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:
+    """All measures of what is read; ``options`` are those of the robust filter."""
+    match reader:
+        case RunReader():
+            return measure_run(reader, options).measures
+        case OutputReader():
+            return measure_output(reader)
+        case _:
+            raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
+
+
+def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
+    """``options`` are those of the robust filter."""
+    options = options or RobustOptions()
+    grid = score_grid(reader)
+    reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
+    pairs = judge_pairs(grid, reweighting)
+    agreement = judge_agreement(grid, pairs)
+    worth, benchmark = panel_worth(reader, grid), benchmark_measures(reader, grid)
+    students = student_measures(grid)
+    robust = robust_set(grid, agreement, options)
+    measures = RunMeasures(
+        findings=(),
+        simulated=reader.simulated,
+        units=int(grid.valid.sum()),
+        agreement=pair_measures(pairs),
+        panel=panel_measures(grid, reweighting),
+        judges=judge_measures(
+            agreement,
+            levels_by_judge(grid),
+            biases_of(reader, grid),
+            consistency_of(reader, grid, reweighting),
+        ),
+        variance=worth.variance,
+        next=worth.next,
+        teachers=teacher_measures(grid, reweighting),
+        students=students,
+        ranking=ranking(grid, students),
+        labels=label_measures(reader, grid.students),
+        without_own=without_own_measures(grid),
+        robust=robust_measures(grid, robust, options),
+        coverage=benchmark.coverage,
+        leak=benchmark.leak,
+        items=benchmark.items,
+    )
+    found = tuple(_concluded(reader, grid, measures))
+    texts = tuple(conclusion.text for conclusion in found)
+    return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, robust, found)
+
+
+def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:
+    ranks = measures.ranking
+    related = family_judges(grid, measures.judges, ranks, families_of(reader, grid))
+    yield from conclusions(measures, label_task_notes(reader), related, task_leaders(grid, ranks))
+    place = {name: at for at, name in enumerate(ranks.order)}
+    scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
+    for text in answer_findings(scores):
+        yield Conclusion("leads", text)
+
+
+def measure_output(reader: OutputReader) -> OutputMeasures:
+    """Metrics of ``eval-framework``, and what its judgments say of its judges."""
+    sampled = sample_figures(reader)
+    metrics: dict[str, ModelTasks[Measured]] = {}
+    samples: dict[str, ModelTasks[SampleSpread]] = {}
+    found: dict[tuple[str, str], dict[str, Measured]] = {}
+    for metric in reader.metrics:
+        if metric.task not in sampled.get(metric.model, {}):
+            measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
+            found.setdefault((metric.model, metric.task), {})[metric.metric] = measured
+    for model, tasks in sampled.items():
+        for task, figures in tasks.items():
+            found[model, task] = {name: _over_samples(one) for name, one in figures.items()}
+            samples.setdefault(model, ModelTasks())[task] = {
+                name: _spread(one) for name, one in figures.items()
+            }
+    for (model, task), of_task in found.items():
+        metrics.setdefault(model, ModelTasks())[task] = of_task
+    [(units,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
+    judged = output_judges(reader)
+    return OutputMeasures(
+        findings=tuple(panel_findings(judged.judges)),
+        units=units,
+        agreement=judged.agreement,
+        panel=judged.panel,
+        judges=judged.judges,
+        teachers={},
+        students={},
+        metrics=metrics,
+        samples=samples,
+    )
+
+
+def _over_samples(figure: SampleFigure) -> Measured:
+    low, high = figure.ci95 or (None, None)
+    return Measured(figure.mean, low, high, figure.n, figure.failed)
+
+
+def _spread(one: SampleFigure) -> SampleSpread:
+    return SampleSpread(one.unit, one.std, one.sem, one.n_runs, tuple(one.per_run), one.item_se)

@@ -1,0 +1,76 @@
+"""Tables of measures by what their records declare: a column for each field that has a heading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from coeval.analysis.measures.measured import Entity, Measured, ShownAs, declared
+from coeval.reports.content import Cell, ReportColumn, ReportTable
+
+_Record = TypeVar("_Record", bound=Entity)
+
+
+class Named(NamedTuple):
+    """A table's ``name`` and ``title``, the ``headings`` of the names that its rows begin with, and under
+    which word a link chooses the first of these; empty: rows have no links."""
+
+    name: str
+    title: str
+    headings: tuple[str, ...]
+    link: str = ""
+
+
+def declared_columns(record: type[Entity]) -> dict[str, ReportColumn]:
+    """By field, in the order of the record."""
+    return {
+        name: ReportColumn(name, shown.column, shown.kind, shown.meaning)
+        for name, shown in declared(record).items()
+        if isinstance(shown, ShownAs) and shown.column
+    }
+
+
+def measure_table(
+    of: Named,
+    record: type[_Record],
+    rows: Mapping[Any, _Record],
+    items: str = "",
+    beside: Mapping[ReportColumn, Callable[[_Record], Cell]] | None = None,
+) -> ReportTable:
+    """A row for each of ``rows``, whose keys are the names, with all that the record declares.
+
+    Parameters
+    ----------
+    items : the heading of what the first measure rests on; empty: there is no such column
+    beside : further columns
+    """
+    columns, others = declared_columns(record), beside or {}
+    counted = (ReportColumn("n", items, "count"),) if items else ()
+    cells: list[tuple[Cell, ...]] = []
+    for key, found in rows.items():
+        names = key if isinstance(key, tuple) else (key,)
+        figures = [getattr(found, name) for name in columns]
+        n = next((figure.n for figure in figures if isinstance(figure, Measured)), None)
+        further = (take(found) for take in others.values())
+        cells.append((*names, *map(_cell, figures), *((n,) if items else ()), *further))
+    return ReportTable(
+        of.name,
+        of.title,
+        (
+            *(ReportColumn(heading.lower(), heading) for heading in of.headings),
+            *columns.values(),
+            *counted,
+            *others,
+        ),
+        tuple(cells),
+        links={at: urlencode({of.link: key}) for at, key in enumerate(rows)} if of.link else {},
+    )
+
+
+def _cell(figure: Any) -> Cell:
+    """A measure that has no interval by its nature is a plain number."""
+    if isinstance(figure, Measured) and figure.low is None and figure.value is not None:
+        return figure.value
+    found: Cell = figure
+    return found
