@@ -88,10 +88,7 @@ def quota(*ids: str, value: str = "50") -> Mapping[str, Any]:
     return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": named}
 
 
-NO_KEY = Fault(
-    403,
-    "Method doesn't allow unregistered callers (callers without established identity).",
-)
+NO_KEY = Fault(403, "Method doesn't allow unregistered callers (callers without established identity).")
 WRONG_KEY = Fault(400, "API key not valid. Please pass a valid API key.", details=[info("API_KEY_INVALID")])
 
 
@@ -214,10 +211,7 @@ async def fake(
     """Serve on loopback; ``url`` is the host's, without a version."""
     known = None if keys is None else frozenset(keys)
     host = GeminiHost(
-        script=deque(script),
-        keys=known,
-        models=None if models is None else frozenset(models),
-        listed=listed,
+        script=deque(script), keys=known, models=None if models is None else frozenset(models), listed=listed
     )
     async with serving(host):
         yield host

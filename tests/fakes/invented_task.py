@@ -9,16 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from coeval.benchmarks.benchmark import (
-    Answer,
-    Ask,
-    Benchmark,
-    Item,
-    Judgment,
-    Metric,
-    Scored,
-    count_failures,
-)
+from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, count_failures
 from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import io
 import json
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from fakes.threaded import http_in_a_thread
 
 
 def wheel(name: str, members: Mapping[str, str]) -> bytes:
@@ -84,13 +85,6 @@ def running(index: PackageIndex) -> Iterator[PackageIndex]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name it has there
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    index.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with http_in_a_thread(Handler) as url:
+        index.url = url
         yield index
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,4 +1,4 @@
-"""A fake host in a thread of its own, for tests that wait in theirs for commands that are killed."""
+"""Fake hosts in a thread of their own, for tests that wait in theirs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeVar
 
 HostT = TypeVar("HostT")
@@ -31,3 +32,17 @@ def in_a_thread(served: AbstractAsyncContextManager[HostT]) -> Iterator[HostT]:
     finally:
         end.set()
         thread.join(30)
+
+
+@contextmanager
+def http_in_a_thread(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The URL at which ``handler`` answers, as long as this is open."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -318,14 +318,7 @@ def test_a_token_without_alternatives_is_its_own_list() -> None:
     "tokens",
     [
         ("<think>", "m", " or", " M", "?", "</think>", "\n\n", "M", "<|im_end|>"),
-        (
-            "Better",
-            ":",
-            " M",
-            " wins",
-            "\n",
-            "M",
-        ),
+        ("Better", ":", " M", " wins", "\n", "M"),
         ("<think>", "ĠM", "</think>", "Ċ", "M"),
     ],
 )

@@ -24,10 +24,7 @@ def keys_of(env: Mapping[str, str]) -> Keys:
 
 @asynccontextmanager
 async def opened(
-    spec: ModelSpec,
-    env: Mapping[str, str],
-    waits: list[float] | None = None,
-    ledger: Ledger | None = None,
+    spec: ModelSpec, env: Mapping[str, str], waits: list[float] | None = None, ledger: Ledger | None = None
 ) -> AsyncIterator[Model]:
     """Retries wait for nothing; what they would have waited for, in seconds, goes to ``waits``."""
 

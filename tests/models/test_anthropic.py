@@ -29,16 +29,11 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_answer import decode
-from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, encode, family_of
+from coeval.models.dialects.anthropic_messages import ANTHROPIC_MODELS, encode, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.dialects.openai_answer import UNCOUNTED
-from coeval.models.hosts.signers import Signer
-from coeval.models.listing import list_models
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
-from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import Http
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)
@@ -406,21 +401,6 @@ async def test_an_address_of_something_else_is_told_with_what_the_api_has_there(
 
 
 # The list of models
-
-
-async def test_the_models_are_listed_page_by_page() -> None:
-    async with anthropic_fake(keys=[KEY], models=CLAUDES) as server:
-        http, signer = Http(), Signer({"x-api-key": KEY})
-        headers = HOSTS["anthropic"].headers
-        try:
-            found = await list_models(
-                http, Endpoint(server.url, signer, Limiter(), headers=headers), ANTHROPIC
-            )
-        finally:
-            await http.aclose()
-    assert found == [ListedModel(model, 200_000) for model in CLAUDES]
-    assert len(server.pages) == len(CLAUDES) / 2
-    assert server.pages[:2] == ["/v1/models?limit=1000", f"/v1/models?limit=1000&after_id={CLAUDES[1]}"]
 
 
 def test_a_retired_model_is_not_listed_and_an_id_may_hold_anything() -> None:

@@ -17,12 +17,8 @@ from coeval.models.catalog import HOSTS
 from coeval.models.dialects.cohere import COHERE
 from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.address import address_of
-from coeval.models.hosts.signers import Signer
 from coeval.models.keys import Keys
-from coeval.models.listing import list_models
 from coeval.models.open import Models
-from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.http import Endpoint, Http
 
 HELLO = (Message("user", "Say hello."),)
 NOWHERE = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
@@ -113,15 +109,3 @@ def test_an_answer_that_was_broken_off_is_a_fault_of_the_host(reason: str) -> No
     with pytest.raises(ServerFault, match=reason) as raised:
         COHERE.decode(json.dumps(body).encode(), Redactor())
     assert raised.value.usage == Usage(4, 0, uncounted=True)
-
-
-async def test_the_models_that_chat_are_listed_page_by_page() -> None:
-    async with cohere_fake() as host:
-        http = Http()
-        listed = await list_models(http, Endpoint(host.url, Signer({}), Limiter()), COHERE)
-        await http.aclose()
-    assert listed is not None
-    assert [(model.id, model.context_window) for model in listed] == [
-        ("command-a", 256_000),
-        ("command-r7b", 256_000),
-    ]

@@ -178,11 +178,7 @@ providers:
     }
     bedrock = keys.credential("bedrock")
     assert bedrock is not None
-    assert bedrock.fields == {
-        "access_key_id": "AKIA",
-        "secret_access_key": "hidden",
-        "region": "us-east-1",
-    }
+    assert bedrock.fields == {"access_key_id": "AKIA", "secret_access_key": "hidden", "region": "us-east-1"}
     vertex = keys.credential("vertex")
     assert vertex is not None
     assert vertex.fields["service_account_key"] == "/path/to/key.json"
@@ -217,10 +213,7 @@ def test_a_models_own_key_keeps_the_address_of_the_file(places: Places) -> None:
         (f"providers: {SECRET}", "a key file reads"),
         (f"openai: {SECRET}", "a key file reads"),
         (f"- {SECRET}", "a key file reads"),
-        (
-            f"providers:\n  openai: {SECRET}\n  openai: {SECRET}",
-            "keys.yaml:3: the key file names the same",
-        ),
+        (f"providers:\n  openai: {SECRET}\n  openai: {SECRET}", "keys.yaml:3: the key file names the same"),
         (f"providers:\n  openai: '{SECRET}\n", "not valid YAML"),
         (f"providers:\n  openai: !!python/name:os.system {SECRET}", "not valid YAML"),
         (f"providers:\n\topenai: {SECRET}", "keys.yaml:2: the key file is not valid YAML"),

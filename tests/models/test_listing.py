@@ -9,15 +9,22 @@ import boto3
 import msgspec
 import pytest
 import raw_server
+from anthropic import AsyncAnthropic
 from botocore.config import Config
+from fakes import gemini
+from fakes.anthropic_messages import anthropic_fake
 from fakes.bedrock import BedrockHost, fake_bedrock
+from fakes.cohere_chat import cohere_fake
 from opened import keys_of
 
 from coeval.core.errors import AccessDenied, NotFound, Unreadable
 from coeval.core.model import ModelSpec
 from coeval.engine.host_survey import survey
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.dialect import ListedModel, ModelList, ModelPage
+from coeval.models.dialects.anthropic_messages import ANTHROPIC
+from coeval.models.dialects.cohere import COHERE
+from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
+from coeval.models.dialects.gemini import GEMINI
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat
 from coeval.models.hosts.address import address_of
 from coeval.models.hosts.signers import Signer
@@ -162,6 +169,52 @@ async def test_pages_are_asked_for_until_there_is_no_next() -> None:
 async def test_a_list_without_an_end_is_given_up() -> None:
     with pytest.raises(Unreadable, match="goes on after 100 pages"):
         await listed(*[json_reply([[["a"]], "a"])] * MOST_PAGES, dialect=Paged())
+
+
+async def listed_at(url: str, dialect: Dialect, **headers: str) -> list[ListedModel]:
+    """The list of a fake of another dialect."""
+    http = Http()
+    try:
+        endpoint = Endpoint(url, Signer(headers), Limiter(), headers=HOSTS["anthropic"].headers)
+        return await list_models(http, endpoint, dialect) or []
+    finally:
+        await http.aclose()
+
+
+async def test_anthropics_list_is_read_page_by_page_as_its_own_client_does() -> None:
+    known = [f"claude-{number}" for number in range(5)]
+    async with anthropic_fake(keys=[KEY], models=known) as server:
+        found = await listed_at(server.url, ANTHROPIC, **{"x-api-key": KEY})
+        assert found == [ListedModel(model, 200_000) for model in known]
+        assert server.pages[:2] == ["/v1/models?limit=1000", f"/v1/models?limit=1000&after_id={known[1]}"]
+        assert len(server.pages) == 3
+        async with AsyncAnthropic(base_url=server.url, api_key=KEY, max_retries=0) as official:
+            assert [model.id async for model in official.models.list()] == known
+
+
+async def test_googles_list_is_read_page_by_page_those_that_answer() -> None:
+    methods = ["generateContent", "countTokens"]
+    listed: list[dict[str, Any]] = [
+        {
+            "name": "models/gemini-2.5-flash",
+            "inputTokenLimit": 1048576,
+            "supportedGenerationMethods": methods,
+        },
+        {"name": "models/text-embedding-004", "supportedGenerationMethods": ["embedContent"]},
+        {"name": "models/gemma-3-27b-it", "inputTokenLimit": "many", "supportedGenerationMethods": methods},
+    ]
+    async with gemini.fake(keys=[KEY], listed=listed) as host:
+        found = await listed_at(f"{host.url}/v1beta", GEMINI, **{"x-goog-api-key": KEY})
+    assert found == [ListedModel("gemini-2.5-flash", 1048576), ListedModel("gemma-3-27b-it")]
+
+
+async def test_coheres_list_is_read_page_by_page_those_that_chat() -> None:
+    async with cohere_fake() as host:
+        found = await listed_at(host.url, COHERE)
+    assert [(model.id, model.context_window) for model in found] == [
+        ("command-a", 256_000),
+        ("command-r7b", 256_000),
+    ]
 
 
 ID, SECRET = "AKIAMADEUP0EXAMPLE07", "made/up+Secret0123456789abcdefghijklmnop"

@@ -21,7 +21,7 @@ from coeval.core.errors import (
     QuotaExhausted,
     UsageError,
 )
-from coeval.core.model import ModelSpec
+from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, Usage
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
@@ -151,47 +151,30 @@ async def test_what_is_wrong_with_a_base_url_is_named(url: str, words: str) -> N
     assert "(model m): parameters.base_url" in str(raised.value)
 
 
-async def test_models_of_one_url_and_key_share_one_limiter() -> None:
-    async with fake(*[Broken.HANG] * 9) as server:
-        specs = [
-            spec("a", base_url=server.url, access_key="one", max_concurrency=2),
-            spec("b", base_url=server.url + "/", access_key="one", max_concurrency=3),
-            spec("c", base_url=server.url, access_key="one"),
-            spec("d", base_url=server.url, access_key="two", max_concurrency=1),
-        ]
-        async with Models(specs, keys()) as models, asyncio.TaskGroup() as group:
-            tasks = [group.create_task(models[name].complete(HELLO)) for name in "aabbccdd"]
-            await server.arrived(4)
-            arrived = [asked.headers["Authorization"] for asked in server.asked]
-            assert sorted(arrived) == ["Bearer one"] * 3 + ["Bearer two"]
-            server.release()
-        assert all(task.result().text == "ok" for task in tasks)
-    assert len(server.asked) == 8
-
-
-async def test_sessions_that_share_hosts_share_one_limiter_and_keep_each_others_keys_out() -> None:
+@pytest.mark.parametrize("sessions", [1, 4])
+async def test_models_of_one_url_and_key_share_one_limiter_in_one_session_or_several(sessions: int) -> None:
+    """Sessions that share hosts keep each other's keys out of what is told, too."""
+    one, other = "first-key-of-two", "other-key-of-two"
     async with fake(*[Broken.HANG] * 9) as server, SharedHosts() as hosts, AsyncExitStack() as opened:
-        sessions = [
-            await opened.enter_async_context(Models([model], keys(), http=Http(hosts=hosts)))
-            for model in (
-                spec("a", base_url=server.url, access_key="first-key-of-two", max_concurrency=2),
-                spec("b", base_url=server.url, access_key="first-key-of-two", max_concurrency=3),
-                spec("c", base_url=server.url, access_key="first-key-of-two"),
-                spec("d", base_url=server.url, access_key="other-key-of-two", max_concurrency=1),
-            )
+        specs = [
+            spec("a", base_url=server.url, access_key=one, max_concurrency=2),
+            spec("b", base_url=server.url + "/", access_key=one, max_concurrency=3),
+            spec("c", base_url=server.url, access_key=one),
+            spec("d", base_url=server.url, access_key=other, max_concurrency=1),
         ]
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(sessions["abcd".index(name)][name].complete(HELLO)) for name in "aabbccdd"
-            ]
+        models: dict[str, Model] = {}
+        for group in [specs] if sessions == 1 else [[each] for each in specs]:
+            models |= await opened.enter_async_context(Models(group, keys(), http=Http(hosts=hosts)))
+        async with asyncio.TaskGroup() as tasks:
+            made = [tasks.create_task(models[name].complete(HELLO)) for name in "aabbccdd"]
             await server.arrived(4)
             arrived = [asked.headers["Authorization"] for asked in server.asked]
-            assert sorted(arrived) == ["Bearer first-key-of-two"] * 3 + ["Bearer other-key-of-two"]
+            assert sorted(arrived) == [f"Bearer {one}"] * 3 + [f"Bearer {other}"]
             server.release()
-        assert all(task.result().text == "ok" for task in tasks)
-        server.script.append(Answer("other-key-of-two and first-key-of-two"))
-        told = await sessions[0]["a"].complete(HELLO)
-        assert "of-two" not in told.text
+        assert all(task.result().text == "ok" for task in made)
+        assert len(server.asked) == 8
+        server.script.append(Answer(f"{other} and {one}"))
+        assert "of-two" not in (await models["a"].complete(HELLO)).text
 
 
 async def test_closing_with_calls_in_flight_ends_them_and_asks_nothing_more() -> None:

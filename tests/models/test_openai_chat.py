@@ -13,13 +13,7 @@ import pytest
 from fakes.openai_chat import SPENT, Fault, Raw, Server, fake
 from opened import opened
 
-from coeval.core.errors import (
-    BadRequest,
-    ContentFiltered,
-    ModelError,
-    NotFound,
-    RateLimited,
-)
+from coeval.core.errors import BadRequest, ContentFiltered, ModelError, NotFound, RateLimited
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor

@@ -149,10 +149,7 @@ def test_a_model_is_sent_what_it_takes(model: str, sampling: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(
     ("interface", "model", "name", "value"),
-    [
-        ("deepseek", "deepseek-reasoner", "temperature", 0.2),
-        ("deepseek", "deepseek-reasoner", "top_p", 0.2),
-    ],
+    [("deepseek", "deepseek-reasoner", "temperature", 0.2), ("deepseek", "deepseek-reasoner", "top_p", 0.2)],
 )
 def test_a_parameter_that_would_be_passed_over_is_refused(
     interface: str, model: str, name: str, value: Any

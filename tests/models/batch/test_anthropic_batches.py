@@ -11,7 +11,7 @@ from typing import Any
 import anthropic
 import msgspec
 import pytest
-from aiohttp import web
+import raw_server
 from batch_at import batches_at, bodies_of, job_of, replies
 from fakes.anthropic_batches import BatchServer, Fate, batch_fake
 from fakes.anthropic_messages import Error, Spoken
@@ -325,38 +325,18 @@ async def test_results_that_are_kept_no_more(server: BatchServer, tmp_path: Path
 
 async def test_a_key_is_not_shown_where_results_are_said_to_be(server: BatchServer, tmp_path: Path) -> None:
     """Behind a gateway the host may name an address of its own: results are asked for at the gateway."""
-    asked: list[web.BaseRequest] = []
-
-    async def answer(request: web.BaseRequest) -> web.Response:
-        asked.append(request)
-        return web.Response(text="{}")
-
-    elsewhere = web.ServerRunner(web.Server(answer))
-    await elsewhere.setup()
-    try:
-        await web.TCPSite(elsewhere, "127.0.0.1", 0).start()
-        server.results_at = f"http://127.0.0.1:{elsewhere.addresses[0][1]}/results"
-        async with ours(server) as api:
-            job_id = await api.create(job_of(api, tmp_path, bodies(server)))
-            server.end(job_id)
-            assert len(await replies(api, job_id, tmp_path)) == len(TEXTS)
-    finally:
-        await elsewhere.cleanup()
-    assert asked == []
+    async with raw_server.server() as elsewhere, ours(server) as api:
+        server.results_at = f"{elsewhere.url}/results"
+        job_id = await api.create(job_of(api, tmp_path, bodies(server)))
+        server.end(job_id)
+        assert len(await replies(api, job_id, tmp_path)) == len(TEXTS)
+        assert elsewhere.asked == []
 
 
 @pytest.mark.parametrize("said", [b"{}", b"<html>", b'{"id": 1}'])
 async def test_what_is_no_batch_is_an_error(tmp_path: Path, said: bytes) -> None:
-    async def answer(request: web.BaseRequest) -> web.Response:
-        await request.read()
-        return web.Response(body=said, content_type="application/json")
-
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        model = ModelSpec(name="m", interface="anthropic", model=MODEL, base_url=url)
+    async with raw_server.server(*[raw_server.reply(200, said)] * 3) as host:
+        model = ModelSpec(name="m", interface="anthropic", model=MODEL, base_url=host.url)
         async with batches_at(MessageBatches, model, ENV) as api:
             job = job_of(api, tmp_path, bodies_of(model, ENV, TEXTS))
             with pytest.raises(Unreadable):
@@ -365,21 +345,14 @@ async def test_what_is_no_batch_is_an_error(tmp_path: Path, said: bytes) -> None
                 await api.find(job)
             with pytest.raises(Unreadable):
                 await replies(api, "some-id", tmp_path)
-    finally:
-        await runner.cleanup()
 
 
 async def test_jobs_are_apart(server: BatchServer, tmp_path: Path) -> None:
     """Two jobs at once, each with its own results."""
+    made = list(bodies(server).values())
     async with ours(server) as api:
         jobs = [
-            job_of(
-                api,
-                tmp_path,
-                {f"{n:031x}{letter}": body for n, body in enumerate(bodies(server).values())},
-                letter * 32,
-            )
-            for letter in "ab"
+            job_of(api, tmp_path, {f"{n:031x}{a}": body for n, body in enumerate(made)}, a * 32) for a in "ab"
         ]
         ids = await asyncio.gather(*map(api.create, jobs))
         for job_id in ids:

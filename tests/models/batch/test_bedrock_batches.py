@@ -17,14 +17,7 @@ from botocore.exceptions import ClientError
 from fakes.bedrock import Fault
 
 import coeval.models.batch.bedrock_batches as module
-from coeval.core.errors import (
-    AccessDenied,
-    BadRequest,
-    NotFound,
-    RateLimited,
-    ServerFault,
-    UsageError,
-)
+from coeval.core.errors import AccessDenied, BadRequest, NotFound, RateLimited, ServerFault, UsageError
 from coeval.models.batch.bedrock_batches import BedrockBatches, S3Bucket
 
 MODEL = "us.amazon.nova-lite-v1:0"

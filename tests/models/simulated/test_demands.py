@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -19,102 +17,76 @@ from coeval.core.records import Message, Request, SamplingParameters
 from coeval.simulation.prose import read_answer
 from coeval.simulation.simulated_model import SimulatedModel
 
-
-class Asked(NamedTuple):
-    """A prompt in our words, and the instruction that it states."""
-
-    prompt: str
-    instruction: str
-    arguments: Mapping[str, Any] = MappingProxyType({})
-
-
-ASKED = (
-    Asked("Tell me about tea. Do not use any commas.", "punctuation:no_comma"),
-    Asked("Tell me about tea in all lowercase letters.", "change_case:english_lowercase"),
-    Asked("Tell me about tea, in all capital letters.", "change_case:english_capital"),
-    Asked(
-        "Tell me about tea. Write it in the Russian language.",
-        "language:response_language",
-        {"language": "ru"},
-    ),
-    Asked(
-        'Tell me about tea. Include the keywords "leaf" and "cup".',
-        "keywords:existence",
-        {"keywords": ["leaf", "cup"]},
-    ),
-    Asked(
-        "Tell me about tea. The word leaf should appear at least 4 times.",
+ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("Do not use any commas.", "punctuation:no_comma", {}),
+    (" in all lowercase letters.", "change_case:english_lowercase", {}),
+    (", in all capital letters.", "change_case:english_capital", {}),
+    ("Write it in the Russian language.", "language:response_language", {"language": "ru"}),
+    ('Include the keywords "leaf" and "cup".', "keywords:existence", {"keywords": ["leaf", "cup"]}),
+    (
+        "The word leaf should appear at least 4 times.",
         "keywords:frequency",
         {"keyword": "leaf", "relation": "at least", "frequency": 4},
     ),
-    Asked(
-        'Tell me about tea. Do not mention the words "report" or "cup".',
+    (
+        'Do not mention the words "report" or "cup".',
         "keywords:forbidden_words",
         {"forbidden_words": ["report", "cup"]},
     ),
-    Asked(
-        "Tell me about tea. The letter q should appear at least 6 times.",
+    (
+        "The letter q should appear at least 6 times.",
         "keywords:letter_frequency",
         {"letter": "q", "let_relation": "at least", "let_frequency": 6},
     ),
-    Asked(
-        "Tell me about tea in at least 250 words.",
+    (
+        " in at least 250 words.",
         "length_constraints:number_words",
         {"relation": "at least", "num_words": 250},
     ),
-    Asked(
-        "Tell me about tea in less than 60 words.",
+    (
+        " in less than 60 words.",
         "length_constraints:number_words",
         {"relation": "less than", "num_words": 60},
     ),
-    Asked(
-        "Tell me about tea with at least twelve sentences.",
+    (
+        " with at least twelve sentences.",
         "length_constraints:number_sentences",
         {"relation": "at least", "num_sentences": 12},
     ),
-    Asked(
-        "Tell me about tea in 4 paragraphs, parted by three asterisks (***).",
+    (
+        " in 4 paragraphs, parted by three asterisks (***).",
         "length_constraints:number_paragraphs",
         {"num_paragraphs": 4},
     ),
-    Asked(
-        "Tell me about tea. Use exactly 5 bullet points.",
-        "detectable_format:number_bullet_lists",
-        {"num_bullets": 5},
-    ),
-    Asked(
-        "Tell me about tea. Highlight at least 3 parts like *this*.",
+    ("Use exactly 5 bullet points.", "detectable_format:number_bullet_lists", {"num_bullets": 5}),
+    (
+        "Highlight at least 3 parts like *this*.",
         "detectable_format:number_highlighted_sections",
         {"num_highlights": 3},
     ),
-    Asked(
-        "Tell me about tea with at least 4 placeholders in brackets.",
+    (
+        " with at least 4 placeholders in brackets.",
         "detectable_content:number_placeholders",
         {"num_placeholders": 4},
     ),
-    Asked("Tell me about tea. Add a title such as <<Tea>>.", "detectable_format:title"),
-    Asked("Tell me about tea. Give the whole answer in JSON format.", "detectable_format:json_format"),
-    Asked(
-        "Tell me about tea and close with a P.S.",
-        "detectable_content:postscript",
-        {"postscript_marker": "P.S."},
-    ),
-    Asked("Tell me about tea. Wrap the answer in double quotes.", "startend:quotation"),
-    Asked(
-        'Tell me about tea. End with "That is all."', "startend:end_checker", {"end_phrase": "That is all."}
-    ),
-    Asked("Give two different responses about tea, parted by ******.", "combination:two_responses"),
-    Asked("Tell me about tea. Use an emoji at the end of every sentence.", "format:emoji"),
-    Asked("Tell me about tea. Write each word on a new line.", "format:newline"),
-    Asked("Tell me about tea. The output should not contain any whitespace.", "format:no_whitespace"),
-    Asked(
-        "Tell me about tea. The response must contain between 40 and 44 words.",
+    ("Add a title such as <<Tea>>.", "detectable_format:title", {}),
+    ("Give the whole answer in JSON format.", "detectable_format:json_format", {}),
+    (" and close with a P.S.", "detectable_content:postscript", {"postscript_marker": "P.S."}),
+    ("Wrap the answer in double quotes.", "startend:quotation", {}),
+    ('End with "That is all."', "startend:end_checker", {"end_phrase": "That is all."}),
+    ("Give two different responses, parted by ******.", "combination:two_responses", {}),
+    ("Use an emoji at the end of every sentence.", "format:emoji", {}),
+    ("Write each word on a new line.", "format:newline", {}),
+    ("The output should not contain any whitespace.", "format:no_whitespace", {}),
+    (
+        "The response must contain between 40 and 44 words.",
         "count:word_count_range",
         {"min_words": 40, "max_words": 44},
     ),
-    Asked("Tell me about tea. Use exactly 7 numbers.", "count:numbers", {"N": 7}),
-    Asked("Tell me about tea. Keep a 2:1 ratio of declarative to interrogative.", "ratio:sentence_type"),
+    ("Use exactly 7 numbers.", "count:numbers", {"N": 7}),
+    ("Keep a 2:1 ratio of declarative to interrogative.", "ratio:sentence_type", {}),
 )
+"""What a prompt demands, and the instruction that this is."""
 SEEDS = 12
 
 
@@ -133,12 +105,16 @@ async def told(model: SimulatedModel, prompt: str, seed: int = 1) -> str:
     return (await model.complete(request)).text
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.instruction} {asked.prompt[-24:]}")
-async def test_each_demand_is_met_as_often_as_the_student_is_good(asked: Asked, language: Language) -> None:
+@pytest.mark.parametrize(("demand", "instruction", "arguments"), ASKED, ids=[row[0][:24] for row in ASKED])
+async def test_each_demand_is_met_as_often_as_the_student_is_good(
+    demand: str, instruction: str, arguments: dict[str, Any], language: Language
+) -> None:
+    prompt = f"Tell me about tea{'' if demand[0] in ' ,' else '. '}{demand}"
+
     async def met(skill: float) -> float:
         model = student(skill)
-        texts = [await told(model, asked.prompt, seed) for seed in range(SEEDS)]
-        return sum(check(asked.instruction, asked.arguments, text, language) for text in texts) / SEEDS
+        texts = [await told(model, prompt, seed) for seed in range(SEEDS)]
+        return sum(check(instruction, arguments, text, language) for text in texts) / SEEDS
 
     assert await met(1) >= 0.75
     assert await met(0) <= 0.34

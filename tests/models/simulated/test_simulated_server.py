@@ -153,10 +153,7 @@ async def test_the_models_are_listed(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_health_needs_no_key(url: str) -> None:
-    async with (
-        ClientSession() as session,
-        session.get(url.removesuffix("/v1") + "/health") as response,
-    ):
+    async with ClientSession() as session, session.get(url.removesuffix("/v1") + "/health") as response:
         assert (response.status, await response.json()) == (200, {"status": "ok"})
 
 
@@ -186,10 +183,7 @@ async def test_a_wrong_key_is_refused(client: openai.AsyncOpenAI) -> None:
         ('{"model": "sim-odd", "messages": []}', "length >= 1"),
         ('{"model": "sim-odd", "messages": [{"role": "robot"}]}', "$.messages[0].role"),
         ('{"model": "sim-odd", "messages": [{"role": "user", "content": "x"}], "n": 0}', "$.n"),
-        (
-            '{"model": "sim-odd", "messages": [{"role": "user", "content": "x"}], "top_logprobs": 99}',
-            "<= 20",
-        ),
+        ('{"model": "sim-odd", "messages": [{"role": "user", "content": "x"}], "top_logprobs": 99}', "<= 20"),
         (
             '{"model": "sim-odd", "messages": [{"role": "user", "content": "x"}], "max_tokens": 0}',
             "$.max_tokens",
