@@ -93,11 +93,7 @@ it needs, so that ``coeval --help`` loads none of it."""
 MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6
 SHORTEST_FILE = 40
-SHORT_FILES = {
-    "benchmarks/tasks/ifeval_task.py": "a task's name, assets and data; its engine is shared",
-    "benchmarks/tasks/ifbench_task.py": "the same",
-    "benchmarks/tasks/ifeval_instructions.py": "the table of all types, read beside the paper's",
-}
+SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
 MOST_LINES_OF_WIRE = 1211

@@ -15,15 +15,15 @@ from coeval.benchmarks.tasks.following import (
     Accuracy,
     Followed,
     FollowingItem,
+    IFBench,
+    IFEval,
     check,
     instruction,
     readings,
     score_prompt,
     summarise,
 )
-from coeval.benchmarks.tasks.ifbench_task import IFBench
 from coeval.benchmarks.tasks.ifeval_checks import NoComma
-from coeval.benchmarks.tasks.ifeval_task import IFEval
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure
 

@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.benchmarks.language.text_analysis import Language
-from coeval.benchmarks.tasks.following import INSTRUCTIONS, FollowingItem, check, score_prompt
+from coeval.benchmarks.tasks.following import (
+    IFBENCH_INSTRUCTIONS,
+    IFEVAL_INSTRUCTIONS,
+    INSTRUCTIONS,
+    FollowingItem,
+    check,
+    score_prompt,
+)
 from coeval.benchmarks.tasks.ifbench_custom import _CAPITALS
-from coeval.benchmarks.tasks.ifbench_instructions import INSTRUCTIONS as IFBENCH_INSTRUCTIONS
-from coeval.benchmarks.tasks.ifeval_instructions import INSTRUCTIONS as IFEVAL_INSTRUCTIONS
 from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."

@@ -118,7 +118,7 @@ ALPACA_DATASET = TaskOption(
 _ROWS = (
     TaskRow(
         name="ifeval",
-        place="coeval.benchmarks.tasks.ifeval_task:IFEval",
+        place="coeval.benchmarks.tasks.following:IFEval",
         options=(
             TaskOption(
                 name="ifeval-input",
@@ -136,7 +136,7 @@ _ROWS = (
     ),
     TaskRow(
         name="ifbench",
-        place="coeval.benchmarks.tasks.ifbench_task:IFBench",
+        place="coeval.benchmarks.tasks.following:IFBench",
         options=(
             IFBENCH_FOLDER,
             TaskOption(name="ifbench-input", kind=Path, help="Your own prompts.", fills="ifbench/prompts"),

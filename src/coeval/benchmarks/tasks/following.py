@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from coeval.analysis.intervals import clustered_mean, wilson
 from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.assets.library import checked_out
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -30,17 +32,24 @@ from coeval.benchmarks.benchmark import (
 )
 from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.run.judgment_outcomes import metric_of
-from coeval.benchmarks.tasks.ifbench_instructions import INSTRUCTIONS as IFBENCH_INSTRUCTIONS
-from coeval.benchmarks.tasks.ifeval_instructions import INSTRUCTIONS as IFEVAL_INSTRUCTIONS
+from coeval.benchmarks.task_registry import IFBENCH_FOLDER
+from coeval.benchmarks.tasks import ifbench_custom, ifbench_formats, ifbench_words, ifeval_checks
 from coeval.benchmarks.tasks.instruction import Instruction
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.records import Message
 from coeval.store.jsonl import write_bytes_atomic
 
-INSTRUCTIONS: dict[str, type[Instruction]] = {
-    kind.id: kind for kind in (*IFEVAL_INSTRUCTIONS, *IFBENCH_INSTRUCTIONS)
-}
+
+def _defined_in(*modules: ModuleType) -> tuple[type[Instruction], ...]:
+    """The types of instructions that these modules define, in their order."""
+    found = (kind for module in modules for kind in vars(module).values() if isinstance(kind, type))
+    return tuple(kind for kind in found if issubclass(kind, Instruction) and "id" in vars(kind) and kind.id)
+
+
+IFEVAL_INSTRUCTIONS = _defined_in(ifeval_checks)
+IFBENCH_INSTRUCTIONS = _defined_in(ifbench_words, ifbench_formats, ifbench_custom)
+INSTRUCTIONS = {kind.id: kind for kind in (*IFEVAL_INSTRUCTIONS, *IFBENCH_INSTRUCTIONS)}
 
 
 class FollowingItem(msgspec.Struct, frozen=True):
@@ -344,3 +353,35 @@ def _clustered_error(prompts: Sequence[Sequence[bool]]) -> float | None:
 
 def _mean(verdicts: list[bool]) -> float | None:
     return sum(verdicts) / len(verdicts) if verdicts else None
+
+
+class IFEval(FollowingTask):
+    """541 prompts with 25 types of verifiable instructions (Zhou et al. 2023, arXiv:2311.07911)."""
+
+    name: ClassVar[str] = "ifeval"
+    assets: ClassVar[tuple[str, ...]] = ("ifeval/prompts",)
+    optional_assets: ClassVar[tuple[str, ...]] = ("nltk/punkt_tab",)
+
+
+# Asset → where it lies in a checkout.
+_IFBENCH_FILES = {"ifbench/prompts": "data/IFBench_test.jsonl"}
+_IFBENCH_CHECKOUT = Path(".external/IFBench")
+
+
+class IFBench(FollowingTask):
+    """300 prompts with 58 types of verifiable instructions (Pyatkin et al. 2025, arXiv:2507.02833)."""
+
+    name: ClassVar[str] = "ifbench"
+    assets: ClassVar[tuple[str, ...]] = ("ifbench/prompts",)
+    optional_assets: ClassVar[tuple[str, ...]] = (
+        "nltk/punkt_tab",
+        "nltk/stopwords",
+        "nltk/averaged_perceptron_tagger_eng",
+    )
+
+    @classmethod
+    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+        """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
+        if (folder := values[IFBENCH_FOLDER.name]) is None:
+            return checked_out(_IFBENCH_CHECKOUT, _IFBENCH_FILES)
+        return {asset: IFBENCH_FOLDER.existing(folder / path) for asset, path in _IFBENCH_FILES.items()}
