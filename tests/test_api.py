@@ -172,11 +172,6 @@ def test_results_rank_students_by_their_skill(lab: Lab) -> None:
     assert all(score.n == 6 and score.mean is not None for score in overall)
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a run folder"):
-        open_run(tmp_path)
-
-
 def test_a_run_is_continued_or_overwritten(lab: Lab) -> None:
     with pytest.raises(UsageError, match="continue_run=True and overwrite=True exclude each other"):
         coeval.run(lab.file, continue_run=True, overwrite=True)

@@ -46,8 +46,11 @@ def test_a_wrong_file_a_missing_key_and_an_unknown_name_create_nothing(lab: Lab,
     assert coeval("run", "--config", lab.file).code == 1
     lab.tasks[0]["sampling"]["total"] = 3
     hosted(lab)
-    assert coeval("run", "--config", lab.file).code == 1
-    assert coeval("run", "--config", lab.file, "--overwrite").code == 1
+    for flags in ((), ("--overwrite",)):
+        ended = coeval("run", "--config", lab.file, *flags)
+        assert ended.code == 1
+        for place in ("OPENAI_API_KEY", "access_key", "keys.yaml", "model ann"):
+            assert place in ended.err
     lab.settings["quota"] = {"tea": {"max_cost_usd": 1.0}}
     assert coeval("run", "--config", lab.file).code == 1
     assert below(lab.folder) == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import subprocess
 import sys
@@ -343,34 +342,6 @@ def test_text_is_folded_on_a_terminal_and_stays_in_one_piece_in_a_pipe(judged: L
     assert any(f"  {prompt}" in piped.splitlines() for prompt in prompts)
     answers = [key for key in judged.records("response_collection") if key in piped]
     assert len(answers) >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("show", "--run", "runs/exp"),
-        ("show", "--run", "runs/exp", "--json"),
-        ("results", "--run", "runs/exp"),
-        ("status", "--run", "runs/exp"),
-        ("datasets", "list"),
-        ("run", "--config", "exp.yaml", "--continue"),
-        ("--help",),
-    ],
-    ids=" ".join,
-)
-def test_an_output_that_nobody_reads_is_no_error(judged: Lab, words: tuple[str, ...]) -> None:
-    """As `coeval … | head -1` in a shell with `set -o pipefail`, where the reader has gone already."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    words = tuple(str(judged.file) if word == "exp.yaml" else word for word in words)
-    done = subprocess.run(
-        [sys.executable, "-m", "coeval", *words], cwd=judged.folder, stdout=writing,
-        stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    os.close(writing)
-    assert done.returncode == 0, done.stderr
-    assert "Broken pipe" not in done.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(judged: Lab) -> None:

@@ -189,51 +189,6 @@ def test_only_models_are_named_with_commas(lab: Lab, coeval: Command) -> None:
     assert lab.counts() == (3, 12, 12)
 
 
-TEN_MISTAKES = """\
-models:
-  - name: bad__name
-    interface: opnai
-    roles: [teacher, juge]
-    parameters: {temperatur: 0.5, timeout_s: -1}
-tasks:
-  - name: story
-    description: Tell a story.
-    target_attributes: {mood: [glad]}
-    sampling: {target: [3, 1], total: -2}
-    rubric: {}
-    evaluation_mode: both
-    colour: red
-experiment:
-  id: exp
-  storage_folder: ./runs
-  phases: {rubric_mapping: Model}
-  quota: {nobody: {max_calls: 5}}
-"""
-
-
-def test_ten_mistakes_are_told_at_once_and_nothing_is_created(here: Path, coeval: Command) -> None:
-    Path("bad.yaml").write_text(TEN_MISTAKES)
-    ended = coeval("run", "--config", "bad.yaml")
-    assert (ended.code, ended.out) == (1, "")
-    told = ended.err.splitlines()
-    assert len(told) >= 10
-    assert all(re.match(r"bad\.yaml:\d+  \S+  V-\d\d  ", line) for line in told), ended.err
-    assert [int(line.split(":")[1].split()[0]) for line in told] == sorted(
-        int(line.split(":")[1].split()[0]) for line in told
-    )
-    assert [path.name for path in here.iterdir()] == ["bad.yaml"]
-
-
-def test_a_missing_key_names_the_places_where_it_may_stand(here: Path, coeval: Command) -> None:
-    lab = Lab(here)
-    lab.models[1] |= {"interface": "openai", "parameters": {"model": "gpt-4o-mini"}}
-    ended = coeval("run", "--config", lab.file)
-    assert ended.code == 1
-    for place in ("OPENAI_API_KEY", "access_key", "keys.yaml", "model ben"):
-        assert place in ended.err
-    assert not lab.path.exists()
-
-
 def own_items(here: Path, *items: str) -> Lab:
     """A task whose items are one's own, of which so many are there."""
     exam = {"name": "exam", "interface": "benchmark", "roles": ["teacher"], "parameters": {"task": "story"}}
@@ -269,12 +224,6 @@ def test_items_that_cannot_be_used_end_a_run_before_it_starts(here: Path, coeval
         assert "--overwrite" not in ended.err
     shown = coeval("status", "--run", lab.path)
     assert "your items are read when the run starts" in shown.out
-
-
-def test_status_of_what_is_no_run(here: Path, coeval: Command) -> None:
-    ended = coeval("status", "--run", here)
-    assert ended.code == 1
-    assert "is not a run folder" in ended.err
 
 
 def test_a_new_run_of_models_that_can_do_nothing_yet_is_refused_and_moves_nothing(
