@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from coeval.core.errors import ModelError, Unreadable
+from coeval.core.errors import ModelError, Undecodable, Unreadable
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
 from coeval.models.transport.call import Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.faults import excerpt
 from coeval.models.transport.http import Http
 
 __all__ = ["HostModels", "list_models"]
@@ -84,7 +85,13 @@ async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[
 
 def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
     def decode(body: bytes, redactor: Redactor) -> ModelPage:
-        page = listing.decode(body)
+        try:
+            page = listing.decode(body)
+        except Undecodable as error:
+            # Some servers answer whatever is asked: asking again takes half a second and brings the same.
+            said = excerpt(body, redactor) or "nothing"
+            message = f"it answers with what is no list of models ({error}): {said}"
+            raise Unreadable(message, retry_advised=False) from error
         models = tuple(model._replace(id=redactor.answer(model.id)) for model in page.models)
         return page._replace(models=models)
 
