@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -48,24 +48,24 @@ from coeval.pricing.lengths import Cell, Lengths
 
 __all__ = ["add_samples", "sampled_models"]
 
+# Seconds after which a sample is given up, and the estimate goes on without: models that think answer a
+# paragraph's question in one or two minutes.
 _LONGEST_S = 180.0
-"""A sample that takes longer is given up: the estimate goes on without."""
+# What is judged where teachers are yet to propose a rubric.
 _STAND_IN = {"quality": "The answer does all that the task asks for, and what it states is right."}
-"""What is judged where teachers are yet to propose a rubric."""
+# Recorded items and answers that are read to be asked about: as many as samples differ in.
 _FEW = 8
+# What each record of a phase adds to `Lengths`.
 _SHOWN_BY: Mapping[Phase, str] = {
     "data_generation": "item",
     "response_collection": "answer",
     "evaluation": "judge output",
 }
-"""What each record of a phase adds to `Lengths`."""
-_Places: TypeAlias = list[tuple[TaskSetup, RoleModel]]
-"""What a model does in a phase: its tasks."""
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
 
 
 def sampled_models(preview: Preview) -> set[str]:
-    """Whose calls an estimate is about."""
+    """Return whose calls an estimate is about."""
     return {
         name
         for (phase, _, name), counts in preview.plan_count.by_model.items()
@@ -74,8 +74,7 @@ def sampled_models(preview: Preview) -> set[str]:
 
 
 def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
-    """A sentence on each ceiling that leaves fewer requests than the run will need: samples count towards
-    it."""
+    """Name each ceiling that leaves fewer requests than the run needs: samples count towards it."""
     owed: Counter[str] = Counter()
     for (phase, _, name), counts in preview.plan_count.by_model.items():
         owed[name] += counts.calls if phase in FLOWING else 0
@@ -131,7 +130,7 @@ class _LiveSamples:
         self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
 
     async def ask(self, asking: Asking, watcher: Watcher) -> None:
-        """Ask for all of them, and tell of each what it took; one that fails is told, and is no error."""
+        """Ask for all of them, and report what each took; one that fails is reported, and is no error."""
         self._watcher = watcher
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._recorded_items(setup), _FEW))
@@ -142,68 +141,64 @@ class _LiveSamples:
 
     # --- what is asked -----------------------------------------------------------------------
 
-    def _item_works(self, asking: Asking) -> Iterator[tuple[ItemWork, TaskSetup]]:
-        for turn in self._turns("data_generation", _everywhere):
-            setup, teacher, number = turn.setup, turn.role_model, turn.number + 1
+    def _item_works(self, asking: Asking) -> Iterator[ItemWork]:
+        for setup, teacher, number in self._turns("data_generation", self._setups):
             task = setup.task
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
-            key = item_id(task.name, teacher.name, number)
-            yield ItemWork(asking, setup, teacher, key, samples.item(number), 0), setup
+            key = item_id(task.name, teacher.name, number + 1)
+            yield ItemWork(asking, setup, teacher, key, samples.item(number + 1), 0)
 
-    def _answer_works(self, asking: Asking) -> Iterator[tuple[ResponseWork, TaskSetup]]:
-        for turn in self._turns("response_collection", lambda setup: bool(self._items[setup.task.name])):
-            items = self._items[turn.setup.task.name]
-            prepared = items[turn.number % len(items)]
-            key = response_id(prepared.item.id, turn.role_model.name)
-            yield ResponseWork(asking, turn.setup, turn.role_model, key, prepared, 0), turn.setup
+    def _answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
+        possible = [setup for setup in self._setups if self._items[setup.task.name]]
+        for setup, student, number in self._turns("response_collection", possible):
+            items = self._items[setup.task.name]
+            prepared = items[number % len(items)]
+            key = response_id(prepared.item.id, student.name)
+            yield ResponseWork(asking, setup, student, key, prepared, 0)
 
-    def _judgment_works(self, asking: Asking) -> Iterator[tuple[EvaluationWork, TaskSetup]]:
+    def _judgment_works(self, asking: Asking) -> Iterator[EvaluationWork]:
         answers = {setup.task.name: self._answers_to(setup) for setup in self._setups}
-        for turn in self._turns("evaluation", lambda setup: bool(answers[setup.task.name])):
-            setup, judge = turn.setup, turn.role_model
-            prepared, response = answers[setup.task.name][turn.number % len(answers[setup.task.name])]
+        possible = [setup for setup in self._setups if answers[setup.task.name]]
+        for setup, judge, number in self._turns("evaluation", possible):
+            prepared, response = answers[setup.task.name][number % len(answers[setup.task.name])]
             factors = tuple(setup.criteria)
             if setup.task.evaluation_mode == "per_factor":
-                factors = (factors[turn.number % len(factors)],)
+                factors = (factors[number % len(factors)],)
             judged, key = Judged(setup, prepared, response), evaluation_id(response.id, judge.name)
-            yield EvaluationWork(asking, judged, judge, key, factors, 0), setup
+            yield EvaluationWork(asking, judged, judge, key, factors, 0)
 
-    def _turns(self, phase: Phase, possible: Callable[[TaskSetup], bool]) -> Iterator[_Turn]:
-        """Each model that has work in the phase and can be asked, as often as records leave to be wanted, at
-        one task after another; models begin at different tasks."""
-        places: dict[str, _Places] = {}
-        for setup in filter(possible, self._setups):
+    def _turns(
+        self, phase: Phase, possible: Iterable[TaskSetup]
+    ) -> Iterator[tuple[TaskSetup, RoleModel, int]]:
+        """Yield each model that has work in the phase and can be asked, as often as records leave samples to
+        be asked for, at one task after another; models begin at different tasks. The numbers of one model
+        differ."""
+        places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
+        for setup in possible:
             for role_model in cast_of(setup, phase):
                 if role_model.name in self._left and self._calls(phase, setup, role_model.name):
                     places.setdefault(role_model.name, []).append((setup, role_model))
         for at, (name, of_model) in enumerate(places.items()):
-            wanted = min(self._share(phase, name), self._wanted(phase, of_model))
-            self._left[name] -= wanted
-            for number in range(wanted):
-                setup, role_model = of_model[(at + number) % len(of_model)]
-                yield _Turn(setup, role_model, at + number)
+            calls = sum(self._calls(phase, setup, name) for setup, _ in of_model)
+            cells = [Cell(setup.task.name, name) for setup, _ in of_model]
+            shown = sum(self._lengths.items(_SHOWN_BY[phase], cell) for cell in cells)
+            needed = max(0, min(self._share(phase, name), self._each - shown, calls))
+            self._left[name] -= needed
+            for number in range(at, at + needed):
+                yield *of_model[number % len(of_model)], number
 
     def _calls(self, phase: Phase, setup: TaskSetup, name: str) -> int:
         counts = self._preview.plan_count.by_model.get((phase, setup.task.name, name))
         return counts.calls if counts is not None else 0
 
     def _share(self, phase: Phase, name: str) -> int:
-        """How many of its samples a model spends on a phase: as many as each of its later roles gets, but at
-        least one: without an item there is no answer, and without an answer no judgment."""
+        """Return how many of its samples a model spends on a phase: as many as each of its later roles gets,
+        but at least one: without an item there is no answer, and without an answer no judgment."""
         later = sum(self._works_in(each, name) for each in FLOWING[FLOWING.index(phase) + 1 :])
         return min(self._left[name], max(1, self._left[name] // (1 + later)))
 
     def _works_in(self, phase: Phase, name: str) -> bool:
         return any(self._calls(phase, setup, name) for setup in self._setups)
-
-    def _wanted(self, phase: Phase, places: _Places) -> int:
-        """How many samples of a model tell more than its records do, and are no more than it will be
-        asked."""
-        shown = owed = 0
-        for setup, role_model in places:
-            owed += self._calls(phase, setup, role_model.name)
-            shown += self._lengths.items(_SHOWN_BY[phase], Cell(setup.task.name, role_model.name))
-        return max(0, min(self._each - shown, owed))
 
     def _answers_to(self, setup: TaskSetup) -> list[tuple[PreparedItem, Response]]:
         """Those that were sampled; else those on record."""
@@ -251,15 +246,25 @@ class _LiveSamples:
 
     # --- what comes of it --------------------------------------------------------------------
 
-    async def _all(self, phase: Phase, works: Iterable[tuple[_Work, TaskSetup]]) -> None:
-        await asyncio.gather(*(self._one(phase, work, setup) for work, setup in works))
+    async def _all(self, phase: Phase, works: Iterable[_Work]) -> None:
+        await asyncio.gather(*(self._one(phase, work) for work in works))
 
-    async def _one(self, phase: Phase, work: _Work, setup: TaskSetup) -> None:
-        if (record := await self._made(work)) is not None:
-            self._take(phase, record, setup, work)
+    async def _one(self, phase: Phase, work: _Work) -> None:
+        """Add what a sample shows, and have it asked about."""
+        record = await self._made(work)
+        if record is None or not is_good(record):
+            return
+        seen = convert(msgspec.to_builtins(record), SeenRecord)
+        add_record(self._lengths, self._setups, phase, seen, "sample")
+        match record, work:
+            case Datapoint(), ItemWork():
+                self._items[record.task_id].insert(0, prepared_item(record, work.sample.nuance))
+            case Response(), ResponseWork():
+                self._answers.setdefault(record.task_id, []).append((work.prepared, record))
 
     async def _made(self, work: _Work | ProposalWork) -> Kept | None:
-        """The record that a sample is, told with what it took; None where it failed, which is told too."""
+        """Return the record that a sample is, and report what it took; None where it failed, which is
+        reported too."""
         who = f"{work.model} as {work.role_model.role}, {work.phase}"
         try:
             async with asyncio.timeout(_LONGEST_S):
@@ -279,31 +284,6 @@ class _LiveSamples:
             f"{record.latency_s or 0.0:.1f} s{cost}"
         )
         return record
-
-    def _take(self, phase: Phase, record: Kept, setup: TaskSetup, work: _Work) -> None:
-        """Note what a sample tells, and have it asked about."""
-        if not is_good(record):
-            return
-        seen = convert(msgspec.to_builtins(record), SeenRecord)
-        add_record(self._lengths, self._setups, phase, seen, "sample")
-        match record, work:
-            case Datapoint(), ItemWork():
-                self._items[setup.task.name].insert(0, prepared_item(record, work.sample.nuance))
-            case Response(), ResponseWork():
-                self._answers.setdefault(setup.task.name, []).append((work.prepared, record))
-
-
-class _Turn(NamedTuple):
-    """A sample of a model at a task; ``number`` differs in those of one model."""
-
-    setup: TaskSetup
-    role_model: RoleModel
-    number: int
-
-
-def _everywhere(_: TaskSetup) -> bool:
-    """Items can be written for any task."""
-    return True
 
 
 def _judgeable(setup: TaskSetup, preview: Preview) -> TaskSetup:
