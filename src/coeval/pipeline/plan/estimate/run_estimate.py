@@ -81,11 +81,14 @@ def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate
         lambda phase, name: phase in phases[name],
         {name: model.name for name, model in assumed.judged_by.items()},
     )
-    texts = _texts(preview, assumed.lengths)
+    makers = _makers(preview)
+    texts = _texts(preview.plan.setups, makers, assumed.lengths)
     shapes = [
         shape
         for setup in preview.plan.setups
-        for shape in _TaskShapes(setup, preview, texts, assumed.lengths, facts.asked_in).all()
+        for shape in _TaskShapes(setup, preview, texts, _shown(setup, makers, texts), facts.asked_in).all(
+            assumed.lengths
+        )
     ]
     return estimate_of(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
 
@@ -101,33 +104,48 @@ def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float
 # --- The texts of a run that prompts show: items and references by their author, answers by their student
 
 _Texts: TypeAlias = Mapping[str, Mapping[Cell, Span]]
+_Makers: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 
-def _authors(preview: Preview, task: str) -> dict[str, int]:
-    """Whose items a task has, and how many: of teachers too that have left the file."""
-    counts = preview.plan_count.by_model.items()
-    return {name: n.planned for (phase, of, name), n in counts if (phase, of) == ("data_generation", task)}
+def _makers(preview: Preview) -> _Makers:
+    """Whose records a task has in a phase, and how many: of models too that have left the file."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for (phase, task, name), count in preview.plan_count.by_model.items():
+        found.setdefault((phase, task), {})[name] = count.planned
+    return found
 
 
-def _texts(preview: Preview, lengths: Lengths) -> _Texts:
+def _texts(setups: Sequence[TaskSetup], makers: _Makers, lengths: Lengths) -> _Texts:
     """Characters that are to be expected of each text, by kind and cell."""
     rules: dict[str, dict[Cell, Span]] = {kind: {} for kind in (*_TEXTS, "label")}
     limits: dict[Cell, float] = {}
-    for setup in preview.plan.setups:
+    for setup in setups:
         task = setup.task.name
         labels = [16.0 + max(map(len, values), default=10) for values in setup.labels.values()]
         kind, answer = ("label", sum(labels)) if labels else ("answer", _TEXTS["answer"])
-        for author in {**_authors(preview, task), **{teacher.name: 0 for teacher in setup.teachers}}:
+        teachers = {teacher.name: 0 for teacher in setup.teachers}
+        for author in {**makers.get(("data_generation", task), {}), **teachers}:
             rules["item"][Cell(task, author)] = RULE_OF_THUMB.about(_TEXTS["item"])
             rules["reference"][Cell(task, author)] = RULE_OF_THUMB.about(_TEXTS["reference"])
-        for student in setup.students:
-            cell = Cell(task, student.name)
-            rules[kind][cell] = RULE_OF_THUMB.about(answer)
-            if (limit := output_limit(student.sampling)) is not None:
-                limits[cell] = limit * LATIN_PER_TOKEN
+        sampling = {student.name: student.sampling for student in setup.students}
+        for student in {**makers.get(("response_collection", task), {}), **sampling}:
+            rules[kind][Cell(task, student)] = RULE_OF_THUMB.about(answer)
+            limit = output_limit(sampling[student]) if student in sampling else None
+            if limit is not None:
+                limits[Cell(task, student)] = limit * LATIN_PER_TOKEN
     found = {kind: lengths.expected(kind, rules[kind]) for kind in _TEXTS}
     answers = found["answer"] | lengths.expected("answer", rules["label"])
     return found | {"answer": {cell: span.up_to(limits.get(cell)) for cell, span in answers.items()}}
+
+
+def _shown(setup: TaskSetup, makers: _Makers, texts: _Texts) -> dict[str, Span]:
+    """The texts that a task's prompts show, in the mean over whose they are."""
+    task, found = setup.task.name, dict[str, Span]()
+    for kind, of in texts.items():
+        counts = makers.get(("response_collection" if kind == "answer" else "data_generation", task), {})
+        whole = sum(counts.values()) or 1
+        found[kind] = sum((of[Cell(task, name)] * (n / whole) for name, n in counts.items()), exact(0))
+    return found
 
 
 # --- The calls of one task
@@ -138,10 +156,10 @@ class _TaskShapes:
     setup: TaskSetup
     preview: Preview
     texts: _Texts
-    lengths: Lengths
+    shown: Mapping[str, Span]
     asked_in: Callable[[Purpose, RoleModel], AskedModel]
 
-    def all(self) -> Iterator[CallShape]:
+    def all(self, lengths: Lengths) -> Iterator[CallShape]:
         setup, task = self.setup, self.setup.task
         proposals = [
             (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.owed_proposals(task, kind)
@@ -160,9 +178,9 @@ class _TaskShapes:
             reply = self.texts["answer"][Cell(task.name, student.name)]
             size = _size(student, [student.prompt(self._values())])
             yield self._shape("response_collection", student, size, reply)
-        proposing = sum(kind == "rubric" for kind, _ in proposals)
+        known, factors = self._factors(sum(kind == "rubric" for kind, _ in proposals), lengths)
         for judge in setup.judges:
-            yield self._judging(judge, proposing)
+            yield self._judging(judge, known, factors)
 
     def _shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
         """``made`` are the characters of a reply. Where a lost record comes again as it was, some calls are
@@ -174,34 +192,21 @@ class _TaskShapes:
         low = least.calls - least.spared_calls if least is not None else 0
         calls = Span(high, low, high)
         reply = made * size.per_character + asked.thinking
-        return CallShape(phase, task, asked, calls, calls, size.prompt(self._shown()), reply)
+        return CallShape(phase, task, asked, calls, calls, size.prompt(self.shown), reply)
 
-    def _shown(self) -> dict[str, Span]:
-        """The texts that prompts show, in the mean over whose they are: items by how many each has."""
-        authors = _authors(self.preview, self.setup.task.name)
-        students = {student.name: 1 for student in self.setup.students}
-        weights = {"item": authors, "reference": authors, "answer": students}
-        return {kind: self._mean(kind, of) for kind, of in weights.items()}
-
-    def _mean(self, kind: str, weights: Mapping[str, int]) -> Span:
-        whole = sum(weights.values()) or 1
-        texts = (self.texts[kind][Cell(self.setup.task.name, name)] * n for name, n in weights.items())
-        return sum(texts, exact(0)) * (1 / whole)
-
-    def _judging(self, judge: RoleModel, proposing: int) -> CallShape:
+    def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
         """Calls are as many as there are factors, where each is asked for by itself."""
         setup, alone = self.setup, self.setup.task.evaluation_mode == "per_factor"
-        known, factors = self._factors(proposing)
         size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
         new = each(lambda n: max(0.0, n - len(known)), factors)
         verdict = OF_PROMPTS.about(_verdict_characters(("score",) if alone else known))
         shape = self._shape("evaluation", judge, size, verdict if alone else verdict + new * _NEW_LEVEL)
         if alone:
-            shape = shape._replace(head=size.shared(self._shown()), together=factors.central)
+            shape = shape._replace(head=size.shared(self.shown), together=factors.central)
         else:
             shape = shape._replace(prompt=shape.prompt + new * (_FACTOR_LINE * size.per_character))
         low, high, most = shape.counted.low, shape.counted.high, len(setup.criteria)
-        if not proposing or factors.low == most:
+        if factors == exact(len(known)) or factors.low == most:
             return shape
 
         def calls(number: float) -> float:
@@ -211,7 +216,7 @@ class _TaskShapes:
         paid = each(calls, factors)
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
-    def _factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
+    def _factors(self, proposing: int, lengths: Lengths) -> tuple[tuple[str, ...], Span]:
         """The factors that are known, and how many there are once so many teachers have proposed theirs."""
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing:
@@ -220,7 +225,7 @@ class _TaskShapes:
         known = tuple(factor for factor in setup.criteria if factor in heard)
         cell = Cell(task.name, "")
         rule = _NEW_FACTORS * proposing**MORE_TEACHERS
-        new = self.lengths.expected("new factors", {cell: rule})[cell]
+        new = lengths.expected("new factors", {cell: rule})[cell]
         if known:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
         return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
