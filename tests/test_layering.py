@@ -129,6 +129,20 @@ DECODERS = {
     "tables/source_bytes.py": "an encoding that the user names",
 }
 """Who else reads foreign text, or catches what reading it raises."""
+RESULT_FILES = {
+    "coeval.store.record_index": {"RecordFiles", "known_records"},
+    "coeval.store.jsonl": {"whole_lines"},
+    "coeval.store.legacy": {"read_legacy"},
+    "coeval.store.output_folder": {"RESPONSES", "SCORES", "SUMMARY", "JUDGMENTS"},
+}
+"""What opens the files of results, or names them."""
+CONSUMERS = ("analysis", "reports", "api", "cli", "exchange")
+RESULT_READERS = {
+    "analysis/load.py": "finds the reader of a folder, and its files",
+    "reports/view/item_marks.py": "reads the marks that people set, a file of its own",
+}
+"""The consumers that read lines by themselves, beside ``analysis/readers``."""
+KINDS = {"RunReader", "OutputReader"}
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
 HEAVY = {
@@ -334,6 +348,42 @@ def reading_foreign_text(modules: list[Module]) -> list[str]:
     ]
 
 
+def opening_results(modules: list[Module]) -> list[str]:
+    """The consumers outside the readers that import what opens files of results."""
+    return [
+        f"{module.path}:{node.lineno} {alias.name}"
+        for module in modules
+        if module.part in CONSUMERS
+        and not module.path.startswith("analysis/readers/")
+        and module.path not in RESULT_READERS
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in RESULT_FILES.get(node.module or "", ())
+    ]
+
+
+def asking_for_the_kind(modules: list[Module]) -> list[str]:
+    """Where it is asked which reader, and so which kind of folder, this is."""
+    wrong = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call | ast.MatchClass):
+                continue
+            if isinstance(node, ast.MatchClass) or ast.unparse(node.func) == "isinstance":
+                named = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+                wrong += [f"{module.path}:{node.lineno}"] * bool(named & KINDS)
+    return wrong
+
+
+def test_results_are_opened_by_readers_alone() -> None:
+    assert opening_results(package()) == []
+
+
+def test_nobody_asks_which_kind_of_folder_is_read() -> None:
+    assert asking_for_the_kind(package()) == []
+
+
 def test_foreign_json_is_read_in_one_place() -> None:
     assert reading_foreign_text(package()) == []
 
@@ -386,7 +436,14 @@ def test_a_file_is_named_for_what_it_owns() -> None:
 def test_no_exception_outlives_its_reason() -> None:
     """Every file and function that the tables name is there, and still needs its entry."""
     by_path = {module.path: module for module in package()}
-    named = {*LATE_IMPORTS, *WRITERS, *DECODERS, *LOOP_STARTERS, *(key.split()[0] for key in LARGE_FUNCTIONS)}
+    named = {
+        *LATE_IMPORTS,
+        *WRITERS,
+        *DECODERS,
+        *LOOP_STARTERS,
+        *RESULT_READERS,
+        *(key.split()[0] for key in LARGE_FUNCTIONS),
+    }
     assert named <= by_path.keys()
     assert all(mentions(by_path[path].tree, *READING, *REFUSALS, "ValueError") for path in DECODERS)
     for path, listed in LATE_IMPORTS.items():
@@ -412,6 +469,7 @@ BREACHES = {
     "judging/loop.py": "import asyncio\nasyncio.run(None)",
     "store/lenient.py": "import msgspec\ntry:\n    msgspec.convert(1, int)\nexcept RecursionError:\n    pass",
     "pipeline/broad.py": "try:\n    pass\nexcept (OSError, Exception):\n    pass",
+    "reports/raw.py": "from coeval.store.jsonl import whole_lines\nisinstance(1, RunReader)",
     "analysis/long.py": "def f():\n" + "    x = 1\n" * 60,
 }
 
@@ -438,6 +496,8 @@ def test_breaches_are_found(tmp_path: Path) -> None:
     assert starting_a_loop(planted) == ["judging/loop.py:2"]
     assert reading_foreign_text(planted) == ["store/lenient.py:4", "store/lenient.py:3"]
     assert broad_excepts(planted) == ["pipeline/broad.py:3"]
+    assert opening_results(planted) == ["reports/raw.py:1 whole_lines"]
+    assert asking_for_the_kind(planted) == ["reports/raw.py:2"]
     assert too_large(planted) == ["analysis/long.py f has 61 lines, 0 parameters"]
 
 

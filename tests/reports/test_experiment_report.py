@@ -11,13 +11,13 @@ import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
-from coeval.analysis.measures.measured_run import measure_run
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
-from coeval.reports.items.item_browser import flagged_items
+from coeval.reports.folder_report import reported
+from coeval.reports.items.item_browser import ItemBrowser
 from coeval.store.rundir import RunDir
 
 
@@ -191,7 +191,7 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
 
 def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
     with reading(RunDir(lab.path)) as (reader, _):
-        browser = flagged_items(reader, measure_run(reader))
+        browser = reported(reader).flag(ItemBrowser(reader))
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
         browser.rank(["cem"])
         assert browser.facets.students == ["cem", "ann", "ben"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import singledispatch
 from statistics import fmean
 from typing import NamedTuple
 
@@ -35,7 +36,6 @@ from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_headlines
 from coeval.analysis.planned_names import Planned, Removed, removed_names
-from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import (
@@ -54,19 +54,25 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
         costs = model_costs(reader.folder / "usage.json")
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
-    if isinstance(reader, OutputReader):
-        told = (*reader.notes(), *notes)
-        return Results((), (), simulated=False, notes=told, metrics=reader.metrics, costs=costs)
-    if not isinstance(reader, RunReader):
-        raise TypeError(f"nobody scores what a {type(reader).__name__} reads")
+    found = _scored(reader)
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs)
+
+
+@singledispatch
+def _scored(reader: Reader) -> Results:
+    """A benchmark's own figures."""
+    return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=reader.metrics)
+
+
+@_scored.register
+def _(reader: RunReader) -> Results:
     return Results(
         students=_by_shared_scores(reader, student_scores(reader)),
         labels=label_accuracies(reader),
         simulated=reader.simulated,
-        notes=(*label_task_notes(reader), *reader.notes(), *notes),
+        notes=(*label_task_notes(reader), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
-        costs=costs,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import singledispatch
 from typing import NamedTuple
 
 import msgspec
@@ -49,15 +50,20 @@ class MeasuredRun(NamedTuple):
     conclusions: tuple[Conclusion, ...]
 
 
-def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:
+@singledispatch
+def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
     """All measures of what is read; ``options`` are those of the robust filter."""
-    match reader:
-        case RunReader():
-            return measure_run(reader, options).measures
-        case OutputReader():
-            return measure_output(reader)
-        case _:
-            raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
+    raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
+
+
+@measure.register
+def _(reader: RunReader, options: RobustOptions | None = None) -> Measures:
+    return measure_run(reader, options).measures
+
+
+@measure.register
+def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
+    return measure_output(reader)
 
 
 def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:

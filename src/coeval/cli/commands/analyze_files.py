@@ -61,7 +61,8 @@ def tell_files(
     from coeval.cli.streams import say, warn
     from coeval.cli.views.measures_view import as_json
     from coeval.core.errors import UsageError
-    from coeval.reports.files import ReportFiles, files_told, folder_report, write_files
+    from coeval.reports.files import ReportFiles, files_told, write_files
+    from coeval.reports.folder_report import folder_report
     from coeval.store.jsonl import write_bytes_atomic
 
     kept = out if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) else None

@@ -9,9 +9,7 @@ import duckdb
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import MeasuredRun
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.whole_items import ItemDetail
 from coeval.core.errors import StoreError
 from coeval.reports.items.item_rows import (
@@ -119,14 +117,6 @@ class ItemBrowser:
         students = [name for name in order if name in self.facets.students]
         students += [name for name in self.facets.students if name not in students]
         self.facets = msgspec.structs.replace(self.facets, students=students)
-
-
-def flagged_items(reader: RunReader, measured: MeasuredRun) -> ItemBrowser:
-    """A run's items, with the flags of what was measured; raises as `ItemBrowser`."""
-    browser = ItemBrowser(reader)
-    browser.flag(measured.measures.items)
-    browser.rank(measured.measures.ranking.order)
-    return browser
 
 
 def _flags(told: ItemMeasures) -> list[str]:

@@ -11,15 +11,11 @@ from threading import Event, Lock, Thread
 from typing import Any, TypeAlias
 
 from coeval.analysis.load import is_readable, record_files, writer_of
-from coeval.analysis.measures.measured_run import measure_output
-from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import opened
-from coeval.reports.evaluation_report import evaluation_report
-from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence, score_blocks
+from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.site.page import write_page
 from coeval.reports.view.item_marks import MarkedItem, add_mark, read_marks
@@ -187,21 +183,11 @@ class ViewedFolder:
 
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, and take over what that says of its items."""
-        if not self.is_run:
-            with opened(self.path) as (reader, notes):
-                if isinstance(reader, OutputReader):
-                    self._report = write_page(
-                        evaluation_report(reader, measure_output(reader), notes), served_at=_API
-                    )
-            return
-        with run_evidence(RunDir(self.path)) as evidence:
-            report, measured = experiment_report(evidence), evidence.measured
-        scores = score_blocks(measured) if measured.grid.valid.any() else None
-        self._report = write_page(report, scores=scores, served_at=_API)
+        with folder_report(self.path) as found:
+            self._report = write_page(found.report, scores=found.scores, served_at=_API)
         with self.browser() as browser:
             if browser is not None:
-                browser.flag(measured.measures.items)
-                browser.rank(measured.measures.ranking.order)
+                found.flag(browser)
 
     def _replace(self, read: _Read | None) -> None:
         with self._lock:

@@ -1,0 +1,123 @@
+"""What a folder's report says, and the records behind it: of a run, or of what ``eval-framework`` filled.
+
+The one place where a report is made of whatever was read; a kind of folder is a function here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import singledispatch
+from pathlib import Path
+
+import msgspec
+
+from coeval.analysis.measures.benchmark_measures import ItemMeasures
+from coeval.analysis.measures.measured_run import measure_output, measure_run
+from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import Measures
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.plain import plain
+from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.content import Report, Sentence
+from coeval.reports.evaluation_report import evaluation_report
+from coeval.reports.experiment.cost_section import as_sentence
+from coeval.reports.experiment.experiment_report import experiment_report
+from coeval.reports.experiment.run_evidence import ScoreBlocks, evidence_of, score_blocks
+from coeval.reports.items.item_browser import ItemBrowser
+from coeval.reports.workbook.output_sheets import output_sheets
+from coeval.reports.workbook.run_sheets import run_sheets
+from coeval.reports.workbook.workbook_file import SheetTable
+
+
+@dataclass(frozen=True, slots=True)
+class FolderReport:
+    """A report, the measures that it shows, and what whoever read the folder has to say.
+
+    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences.
+    ``records``: items, answers, judgments and failures as sheets, while the folder is open. ``scores`` are
+    packed for filters in a page; ``items`` is what was measured of them, by id, and ``order`` the students,
+    best first. Of what was measured no more is kept: the scores are as large as what is read next.
+    """
+
+    report: Report
+    measures: Measures
+    notes: tuple[str, ...]
+    lacks: tuple[str, ...]
+    records: Callable[[], Iterator[SheetTable]]
+    scores: ScoreBlocks | None = None
+    items: Mapping[str, ItemMeasures] = field(default_factory=dict)
+    order: Sequence[str] = ()
+
+    def flag(self, browser: ItemBrowser) -> ItemBrowser:
+        """Have the folder's items show what was measured of them."""
+        browser.flag(self.items)
+        browser.rank(self.order)
+        return browser
+
+    def cut_to(self, section: str) -> Report:
+        """One section of the report, by its anchor, with what the folder lacks: that stands in another one.
+        Sections empty: there is nothing of it."""
+        shown = tuple(each for each in self.report.sections if each.anchor == section)
+        told = {sentence.text for sentence in self.report.lead}
+        lacks = tuple(Sentence(text) for text in self.lacks if text not in told)
+        return msgspec.structs.replace(self.report, sections=shown, lead=(*self.report.lead, *lacks))
+
+
+@contextmanager
+def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
+    """Read a folder, and keep it open.
+
+    Raises
+    ------
+    UsageError
+        the folder is none of ours.
+    StoreError
+        it cannot be read.
+    """
+    with opened(folder) as (reader, notes):
+        yield reported(reader, notes, options)
+
+
+@singledispatch
+def reported(
+    reader: Reader,
+    notes: tuple[str, ...] = (),  # noqa: ARG001
+    options: RobustOptions | None = None,  # noqa: ARG001
+) -> FolderReport:
+    """Measure what is read, and report it; ``options`` are those of the robust filter."""
+    raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
+
+
+@reported.register
+def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
+    measured = measure_run(reader, options)
+    evidence, items = evidence_of(reader, measured, notes), measured.measures.items
+    return FolderReport(
+        experiment_report(evidence),
+        measured.measures,
+        (*reader.notes(), *notes),
+        _told((*evidence.missing.sentences, *evidence.missing.notes)),
+        lambda: run_sheets(reader, items),
+        score_blocks(measured) if measured.grid.valid.any() else None,
+        items,
+        measured.measures.ranking.order,
+    )
+
+
+@reported.register
+def _(
+    reader: OutputReader,
+    notes: tuple[str, ...] = (),
+    options: RobustOptions | None = None,  # noqa: ARG001
+) -> FolderReport:
+    measures, told = measure_output(reader), (*reader.notes(), *notes)
+    report = evaluation_report(reader, measures, notes)
+    return FolderReport(report, measures, told, _told(told), lambda: output_sheets(reader))
+
+
+def _told(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(plain(as_sentence(text)) for text in texts)
