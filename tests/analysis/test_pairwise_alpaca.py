@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from written_run import REFERENCE, WHY_SKIPPED
 
 from coeval.analysis.intervals import clustered_mean
-from coeval.analysis.pairwise.pairwise_models import (
+from coeval.analysis.pairwise.alpaca import (
     GamedAnnotations,
     alpaca_length_controlled,
     alpaca_preference,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.intervals import clustered_mean
-from coeval.analysis.pairwise.arena import style_differences
-from coeval.analysis.pairwise.pairwise_models import (
+from coeval.analysis.pairwise.arena import (
     VERDICTS,
     ArenaJudgment,
     ArenaScore,
@@ -18,10 +17,10 @@ from coeval.analysis.pairwise.pairwise_models import (
     StyleControl,
     StyledPair,
     arena_scores,
-    clipped_mean,
-    healthbench_score,
     markdown_style,
+    style_differences,
 )
+from coeval.analysis.pairwise.rates import clipped_mean, healthbench_score
 
 
 def judged(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.analysis.pairwise.pairwise_models import VERDICTS
+from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.core.errors import Unparsable
 from coeval.core.records import LEVELS, Completion, Level, TokenLogprob
 from coeval.judging.pairwise import (

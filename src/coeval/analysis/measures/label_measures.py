@@ -23,8 +23,6 @@ from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import share_of_items
 
-__all__ = ["label_measures", "macro_f1", "macro_f1_bounds"]
-
 # Numbers at once: 32 MB.
 _MOST_DRAWN = 1 << 22
 

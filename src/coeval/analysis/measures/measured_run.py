@@ -38,8 +38,6 @@ from coeval.analysis.run_results import answer_findings
 from coeval.analysis.scores import label_task_notes, student_scores
 from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 
-__all__ = ["MeasuredRun", "measure", "measure_output", "measure_run"]
-
 
 class MeasuredRun(NamedTuple):
     """All measures of a run, the scores that they come of, the robust set, and what they come to."""

@@ -25,21 +25,6 @@ from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, S
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import Headline, WithHeadline, headlines, item_scores
 
-__all__ = [
-    "NOBODY",
-    "SAME",
-    "Level",
-    "Paired",
-    "Ranking",
-    "SharedScores",
-    "StudentGap",
-    "difference_between",
-    "rank_range",
-    "ranked",
-    "ranking",
-    "shifts",
-]
-
 # Differences by less are rounding: the same sums in another order.
 SAME = 1e-9
 

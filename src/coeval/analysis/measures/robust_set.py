@@ -26,16 +26,6 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentMeasures, student_measures
 from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
 
-__all__ = [
-    "AgreementMetric",
-    "JudgeSelection",
-    "RobustOptions",
-    "RobustSet",
-    "consistent_items",
-    "robust_measures",
-    "robust_set",
-]
-
 JudgeSelection: TypeAlias = Literal["top_half", "all"]
 AgreementMetric: TypeAlias = Literal["wpa", "spa", "kappa"]
 

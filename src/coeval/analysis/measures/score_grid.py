@@ -17,19 +17,6 @@ from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import EXACT_MATCH
 
-__all__ = [
-    "LEVEL_NAMES",
-    "UNSCORED",
-    "Codes",
-    "GridItems",
-    "LevelCounts",
-    "ScoreGrid",
-    "TaskDesign",
-    "level_counts",
-    "levels_by_judge",
-    "score_grid",
-]
-
 Codes: TypeAlias = NDArray[np.integer[Any]]
 """Places in a list of names, or numbers of datapoints."""
 

@@ -12,8 +12,6 @@ from coeval.analysis.measures.agreement import Reweighting, shifted_spread
 from coeval.analysis.measures.measured import Entity, Measured, ShownAs, with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 
-__all__ = ["FORMULAS", "Differentiation", "Formula", "differences_of", "differentiation", "teacher_measures"]
-
 Formula: TypeAlias = Literal["v1", "s2", "r3"]
 FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
 

@@ -17,8 +17,6 @@ from coeval.analysis.measures.ranking import NOBODY, Ranking, SharedScores, rank
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import Headline, student_headlines
 
-__all__ = ["scored_themselves", "without_own", "without_own_measures"]
-
 
 class OthersAlone(Record, frozen=True):
     """It is not ``applicable`` where nobody scored itself, or no two students have a judge who is neither."""

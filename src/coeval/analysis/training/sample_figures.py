@@ -19,8 +19,6 @@ from coeval.analysis.pairwise.rates import draws, rate
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore
 
-__all__ = ["SampleFigure", "figures_of", "sample_figures"]
-
 
 class SampleFigure(msgspec.Struct, frozen=True):
     """A metric over the samples of a task, in its ``unit``.

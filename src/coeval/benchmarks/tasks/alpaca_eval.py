@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.pairwise.alpaca import FEW_PREFERENCES
-from coeval.analysis.pairwise.pairwise_models import (
+from coeval.analysis.pairwise.alpaca import (
+    FEW_PREFERENCES,
     GamedAnnotations,
     LengthControl,
     alpaca_preference,

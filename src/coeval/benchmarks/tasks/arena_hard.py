@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from coeval.analysis.pairwise.pairwise_models import (
+from coeval.analysis.pairwise.arena import (
     VERDICTS,
     ArenaJudgment,
     ArenaScore,

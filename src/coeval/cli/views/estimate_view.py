@@ -14,8 +14,6 @@ from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_told
 
-__all__ = ["print_estimate", "tell_budget"]
-
 _COLUMNS = [Column(heading) for heading in ("calls", "input", "output", "cost", "from – to")]
 _UNKNOWN = "unknown"
 

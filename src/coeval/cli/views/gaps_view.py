@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from coeval.pipeline.upkeep.quick_look import Missing
     from coeval.store.rundir import RunDir
 
-__all__ = ["tell_gaps", "tell_missing", "tell_way_on"]
-
 # On a terminal; a pipe is told of all.
 _MOST_FILES = 8
 

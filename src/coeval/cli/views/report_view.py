@@ -21,8 +21,6 @@ from coeval.reports.content import (
     ReportTable,
 )
 
-__all__ = ["print_report"]
-
 _NOTHING = "–"
 _STAND_IN = ("‹", "›")
 _INDENT = "    "

@@ -26,8 +26,6 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
-__all__ = ["benchmark_section"]
-
 # Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 3_000
 # Rows of a heat map or a table that is still looked through.

@@ -17,9 +17,6 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.store.rundir import Meta, RunDir
 
-__all__ = ["experiment_report"]
-
-
 _SECTIONS = (leading_section, where_section, judges_section, benchmark_section, cost_section)
 
 

@@ -12,8 +12,6 @@ from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer, ShownJu
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import FLAGS, ItemChoice, ItemFacets, ItemRow, LostTo
 
-__all__ = ["ItemSelection", "select_items", "shortened"]
-
 # So many of each kind are looked at.
 _EACH = 200
 # Ordered pairs of students, whose items that part them are kept: six students have 30.

@@ -17,8 +17,6 @@ from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
-__all__ = ["PAGE", "write_comparison", "write_report"]
-
 PAGE = "report.html"
 # Compressed: so much of a page is items.
 ITEM_BYTES = 600_000

@@ -15,8 +15,6 @@ from coeval.core.foreign import decoder
 from coeval.store.jsonl import Appender, whole_lines
 from coeval.store.rundir import now, refuse_foreign
 
-__all__ = ["LONGEST_NOTE", "MARKS", "MarkedItem", "add_mark", "read_marks"]
-
 MARKS = "marks.jsonl"
 # Characters.
 LONGEST_NOTE = 10_000

@@ -26,8 +26,6 @@ from coeval.reports.workbook.output_sheets import (
 )
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 
-__all__ = ["run_sheets"]
-
 _WHOLE = "coeval view RUN shows all"
 _KEY = "md5_number(id) AS key"
 _ITEMS = Stage(
