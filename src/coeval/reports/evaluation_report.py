@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.measured import Measured, ModelTasks
-from coeval.analysis.measures.run_measures import OutputMeasures
+from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
@@ -32,6 +32,7 @@ from coeval.reports.experiment.judges_section import (
     itself_table,
     judge_table,
 )
+from coeval.reports.measure_table import declared_column
 from coeval.reports.plots import interval_plot
 
 _Figure = TypeVar("_Figure")
@@ -190,9 +191,7 @@ def _samples(measures: OutputMeasures) -> ReportTable:
             ReportColumn("value", "Value", "score", "Mean over the samples, in its own unit"),
             ReportColumn("unit", "Unit"),
             ReportColumn("prompts", "Prompts", "count"),
-            ReportColumn("error", "Standard error", "number", "How far other prompts would move it"),
-            ReportColumn("deviation", "Between samples", "number", "Standard deviation of the samples"),
-            ReportColumn("samples", "Samples", "count"),
+            *(declared_column(SampleSpread, field) for field in ("item_se", "std", "n_runs")),
         ),
         tuple(rows),
         links=links,

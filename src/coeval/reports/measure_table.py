@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import Entity, Measured, ShownAs, declared
+import msgspec
+
+from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 
 _Record = TypeVar("_Record", bound=Entity)
@@ -22,7 +24,12 @@ class Named(NamedTuple):
     link: str = ""
 
 
-def declared_columns(record: type[Entity]) -> dict[str, ReportColumn]:
+def declared_column(record: type[Record], field: str, name: str = "") -> ReportColumn:
+    """Of one field; ``name`` is what pictures and filters call it, where that is not the field's."""
+    return msgspec.structs.replace(declared_columns(record)[field], name=name or field)
+
+
+def declared_columns(record: type[Record]) -> dict[str, ReportColumn]:
     """By field, in the order of the record."""
     return {
         name: ReportColumn(name, shown.column, shown.kind, shown.meaning)

@@ -80,7 +80,7 @@ class Ranking(Record, frozen=True):
     ]
     ranges: Annotated[
         Mapping[str, tuple[int, int]],
-        ShownAs("After who is surely better, before who is surely worse", "Ranks", "rank"),
+        ShownAs("After who is surely better, before who is surely worse", "Ranks", "rank", "text"),
     ]
     adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
     scores: Annotated[

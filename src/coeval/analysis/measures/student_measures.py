@@ -54,7 +54,7 @@ class StudentMeasures(Entity, frozen=True):
     """What a student scored. Each mean has what it lacks of the scores that the datapoints, judges and
     factors of its tasks make possible."""
 
-    overall: Annotated[Measured, ShownAs("Mean over units", "Mean of scores", "over units")]
+    overall: Annotated[Measured, ShownAs("Mean over all single scores", "Mean of scores", "over units")]
     headline: Annotated[Measured, ShownAs(_HEADLINE, "Score", "score")]
     headline_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
     by_task: Annotated[Named, ShownAs("Mean over units of a task", elsewhere=FILES)]

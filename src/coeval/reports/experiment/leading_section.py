@@ -7,12 +7,12 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.intervals import wilson
-from coeval.analysis.measures.label_measures import Labels
+from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import RunMeasures
-from coeval.analysis.measures.student_measures import WithHeadline
+from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
@@ -27,6 +27,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.measure_table import declared_column, declared_columns
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
 
 # --- Label accuracy of students
@@ -53,10 +54,7 @@ def label_table(evidence: RunEvidence) -> ReportTable:
             ReportColumn("student", "Student"),
             ReportColumn("task", "Task"),
             ReportColumn("label", "Label"),
-            ReportColumn("accuracy", "Accuracy", "share", "Share of right labels, with Wilson's interval"),
-            ReportColumn("macro_f1", "Macro-F1", "score", "Mean over the labels of F1"),
-            ReportColumn("correct", "Right", "count"),
-            ReportColumn("none", "None of them", "count", "Answers that state no label, or several"),
+            *declared_columns(LabelStudent).values(),
             ReportColumn("n", "Answers", "count"),
             ReportColumn("failed", "Failed", "count", "Answers that came to nothing"),
             ReportColumn(
@@ -239,7 +237,7 @@ def standings(measures: RunMeasures) -> ReportTable:
             ),
             ReportColumn("task", "Task"),
             ReportColumn("student", "Student"),
-            ReportColumn("ranks", "Ranks", "text", "After who is surely better, before who is surely worse"),
+            declared_column(Ranking, "ranges", "ranks"),
             ReportColumn("score", "Score", "score", "Mean over items of the mean over judges and factors"),
             ReportColumn("n", "Items", "count"),
         ),
@@ -269,7 +267,6 @@ _ACCURACY = "Share of right labels, of the whole run whatever the filter; in no 
 # Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
-_COULD = "The true difference that would be detected four times in five, among so many pairs"
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
@@ -363,18 +360,16 @@ def _students(evidence: RunEvidence) -> ReportTable:
         "Students",
         (
             ReportColumn("student", "Student"),
-            ReportColumn("ranks", "Ranks", "text", "After who is surely better, before who is surely worse"),
+            declared_column(Ranking, "ranges", "ranks"),
             ReportColumn("score", "Score", "score", _SCORE),
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "share", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
-            ReportColumn(
-                "units", "Mean of scores", "score", "Mean over all single scores, of whatever task and item"
-            ),
+            declared_column(StudentMeasures, "overall", "units"),
             ReportColumn("robust", "Robust set", "score", _robust_meaning(measures.robust)),
             ReportColumn("n", "Items", "count"),
-            ReportColumn("scores", "Scores", "count"),
+            declared_column(StudentMeasures, "valid_evals", "scores"),
             ReportColumn(
                 "failed",
                 "Failed",
@@ -419,11 +414,11 @@ def _differences(ranking: Ranking) -> ReportTable:
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),
-            ReportColumn("difference", "Difference", "score", "Paired by item, tasks counting alike"),
-            ReportColumn("p", "p (Holm)", "probability", "Adjusted for the number of pairs"),
+            declared_column(StudentGap, "difference"),
+            declared_column(StudentGap, "p_adjusted", "p"),
             ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
-            ReportColumn("could_be_seen", "Could be seen", "score", _COULD),
+            declared_column(StudentGap, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
         note="Intervals are each pair's own. p and Sure allow for all pairs, so an interval may leave zero "
