@@ -126,12 +126,11 @@ def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherM
     drawn = reweighting.shares(sums, counts)
     drawn = drawn.reshape(len(drawn), *rows.shape)
     found, draws = differentiation(means), differentiation(drawn)
-    return TeacherMeasures(
-        *(
-            with_bounds(float(value), shifted_spread(of_draws, float(value), rows.items), rows.items, missing)
-            for value, of_draws in zip(found, draws, strict=True)
-        )
+    v1, s2, r3 = (
+        with_bounds(float(value), shifted_spread(of_draws, float(value), rows.items), rows.items, missing)
+        for value, of_draws in zip(found, draws, strict=True)
     )
+    return TeacherMeasures(v1, s2, r3)
 
 
 def _possible_units(grid: ScoreGrid) -> NDArray[np.int64]:
