@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
 from fakes.openai_chat import CONTENT_FILTER, Answer, Asked, Fault
-from fakes.openai_hosts import ShapedHost, shaped_host
-from fakes.openai_rules import RULES
+from fakes.openai_hosts import RULES, ShapedHost, shaped_host
 
 __all__ = ["SHAPED", "OpenAIInterface", "ShapedInterface"]
 

@@ -1,4 +1,7 @@
-"""A host that speaks Anthropic's Messages API: strict about requests, and faulty on demand.
+"""A host that speaks Anthropic's Messages API: strict about requests, model by model, and faulty on demand.
+
+Written from the reference, the pages on thinking, effort, structured outputs and prompt caching, and the
+migration guides, as of November 2026; the words of the errors are those that users report.
 
 It keeps prompts as Anthropic's cache does, for what a request marks: up to the mark, from the answer on that
 wrote it. A token is four characters of text here.
@@ -8,18 +11,281 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from aiohttp import web
+from msgspec import Meta, Struct
 
-from fakes.anthropic_request import VERSIONS, cache_floor, misfit_of, passages
 from fakes.scripted import Broken, Raw, Refusal, ScriptedHost, serving
 
-__all__ = ["AnthropicServer", "Behaviour", "Error", "Spoken", "anthropic_fake", "error_answer", "error_body"]
+__all__ = [
+    "VERSIONS",
+    "AnthropicServer",
+    "Behaviour",
+    "Error",
+    "Spoken",
+    "anthropic_fake",
+    "cache_floor",
+    "error_answer",
+    "error_body",
+    "misfit_of",
+    "passages",
+]
+
+VERSIONS = ("2023-06-01", "2026-10-21")
+
+_FOUR = (
+    *("claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2025"),
+    *("claude-sonnet-4-0", "claude-sonnet-4-2025"),
+)
+_FOUR_FIVE = ("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5")
+_FOUR_SIX = ("claude-opus-4-6", "claude-sonnet-4-6")
+_SAMPLED = ("claude-3", *_FOUR, *_FOUR_FIVE, *_FOUR_SIX)
+"""The last models that take temperature, top_p and top_k."""
+_NOT_BOTH = ("claude-opus-4-1", *_FOUR_FIVE, *_FOUR_SIX)
+_EXTENDED_ONLY = ("claude-3-7", *_FOUR, *_FOUR_FIVE)
+_BOTH_WAYS = (*_FOUR_SIX, "claude-mythos-preview")
+_NEVER_OFF = ("claude-fable", "claude-mythos", "claude-opus-5-5")
+_NO_THINKING = ("claude-3-5", "claude-3-haiku", "claude-3-opus")
+_NO_EFFORT = ("claude-3", *_FOUR, "claude-sonnet-4-5", "claude-haiku-4-5")
+_NO_SCHEMA = ("claude-3", *_FOUR)
+_PREFILLED = ("claude-3", *_FOUR, *_FOUR_FIVE)
+_NOT_FORCED = ("claude-opus-5-5", "claude-fable", "claude-mythos")
+
+_FLOORS = {
+    4096: ("claude-opus-4-5", "claude-opus-4-6", "claude-haiku-4-5"),
+    2048: ("claude-opus-4-7", "claude-3-haiku", "claude-3-5-haiku"),
+    512: ("claude-opus-5", "claude-fable-5", "claude-mythos-5"),
+}
+
+_Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+
+
+class _Cache(Struct, forbid_unknown_fields=True):
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] = "5m"
+
+
+class _Text(Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+    cache_control: _Cache | None = None
+    citations: list[dict[str, Any]] | None = None
+
+
+class _Message(Struct, forbid_unknown_fields=True):
+    role: Literal["user", "assistant", "system"]
+    content: str | Annotated[list[_Text], Meta(min_length=1)]
+
+
+class _Thinking(Struct, forbid_unknown_fields=True):
+    type: Literal["enabled", "adaptive", "disabled", "between_tools"]
+    budget_tokens: int | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class _Format(Struct, forbid_unknown_fields=True):
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class _Output(Struct, forbid_unknown_fields=True):
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: _Format | None = None
+
+
+class _Tool(Struct, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
+    input_schema: dict[str, Any]
+    description: str | None = None
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    cache_control: _Cache | None = None
+
+
+class _Choice(Struct, forbid_unknown_fields=True):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class _Metadata(Struct, forbid_unknown_fields=True):
+    user_id: str | None = None
+
+
+class _MessagesRequest(Struct, forbid_unknown_fields=True):
+    """The fields of the reference, of the types it gives."""
+
+    model: str
+    max_tokens: Annotated[int, Meta(ge=1)]
+    messages: Annotated[list[_Message], Meta(min_length=1)]
+    system: str | list[_Text] | None = None
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+    temperature: _Share | None = None
+    top_p: _Share | None = None
+    top_k: Annotated[int, Meta(ge=0)] | None = None
+    thinking: _Thinking | None = None
+    output_config: _Output | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: _Choice | None = None
+    metadata: _Metadata | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    cache_control: _Cache | None = None
+
+
+def misfit_of(body: Mapping[str, Any], version: str) -> str | None:
+    """The message of the 400 that a request's body is answered with, or None."""
+    try:
+        asked = msgspec.convert(body, _MessagesRequest)
+    except msgspec.ValidationError as error:
+        reason = str(error)
+        if "unknown field" in reason:
+            return f"{reason.split('`')[1]}: Extra inputs are not permitted"
+        return f"Invalid request: {reason}"
+    rules = (_of_messages, _of_drawing, _of_thinking, _of_output, _of_tools)
+    if version != VERSIONS[0] and (name := next(iter(_drawn(asked)), None)) is not None:
+        return f"{name}: Extra inputs are not permitted"
+    return next((misfit for rule in rules if (misfit := rule(asked)) is not None), None)
+
+
+def cache_floor(model: str) -> int:
+    """The least number of tokens in a prefix that the cache keeps; a shorter one is priced as any other."""
+    for tokens, models in _FLOORS.items():
+        if model.startswith(models):
+            return tokens
+    return 1024
+
+
+def passages(body: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """The text of a request in its order, each with whether the cache is to keep all up to its end."""
+    system = body.get("system", "")
+    for content in (system, *(message["content"] for message in body["messages"])):
+        for block in [{"text": content}] if isinstance(content, str) else content:
+            yield block["text"], "cache_control" in block
+
+
+def _drawn(asked: _MessagesRequest) -> dict[str, float]:
+    named = {"temperature": asked.temperature, "top_p": asked.top_p, "top_k": asked.top_k}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _of_messages(asked: _MessagesRequest) -> str | None:
+    if asked.messages[0].role != "user":
+        return 'messages: first message must use the "user" role'
+    marks = 0
+    contents = [message.content for message in asked.messages]
+    for content in (*contents, *([asked.system] if asked.system is not None else [])):
+        for block in [_Text("text", content)] if isinstance(content, str) else content:
+            marks += block.cache_control is not None
+            if not block.text.strip():
+                return "messages: text content blocks must contain non-whitespace text"
+    if marks > 4:
+        return f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
+    if any(message.role == "system" for message in asked.messages):
+        return "messages: role 'system' is not supported on this model"
+    last = asked.messages[-1]
+    if last.role == "assistant":
+        if not asked.model.startswith(_PREFILLED):
+            return "This model does not support assistant message prefill."
+        text = last.content if isinstance(last.content, str) else last.content[-1].text
+        if text != text.rstrip():
+            return "messages: final assistant content cannot end with trailing whitespace"
+    if any(not text.strip() for text in asked.stop_sequences or ()):
+        return "stop_sequences: each stop sequence must contain non-whitespace"
+    return None
+
+
+def _of_drawing(asked: _MessagesRequest) -> str | None:
+    drawn = _drawn(asked)
+    if drawn and not asked.model.startswith(_SAMPLED):
+        return f"`{next(iter(drawn))}` is deprecated for this model."
+    if {"temperature", "top_p"} <= drawn.keys() and asked.model.startswith(_NOT_BOTH):
+        return "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+    if asked.thinking is not None and asked.thinking.type in ("enabled", "adaptive"):
+        if drawn.get("temperature", 1) != 1:
+            return "`temperature` may only be set to 1 when thinking is enabled."
+        if "top_k" in drawn:
+            return "`top_k` must be unset when thinking is enabled."
+        if drawn.get("top_p", 1) < 0.95:
+            return "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."
+    return None
+
+
+def _of_thinking(asked: _MessagesRequest) -> str | None:
+    thinking, model = asked.thinking, asked.model
+    if thinking is None:
+        return None
+    untaken = f'"thinking.type.{thinking.type}" is not supported for this model.'
+    match thinking.type:
+        case "enabled":
+            adaptive_only = not model.startswith((*_EXTENDED_ONLY, *_BOTH_WAYS))
+            if adaptive_only or model.startswith(_NO_THINKING):
+                return untaken
+            if thinking.budget_tokens is None or thinking.budget_tokens < 1024:
+                return "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+            if thinking.budget_tokens >= asked.max_tokens:
+                return "`max_tokens` must be greater than `thinking.budget_tokens`."
+            return None
+        case "adaptive":
+            return untaken if model.startswith((*_EXTENDED_ONLY, *_NO_THINKING)) else None
+        case "disabled":
+            off = not model.startswith((*_NEVER_OFF, "claude-sonnet-5-5"))
+            return None if off else untaken
+        case "between_tools":
+            return None if model.startswith("claude-sonnet-5-5") else untaken
+
+
+def _of_output(asked: _MessagesRequest) -> str | None:
+    output = asked.output_config
+    if output is None:
+        return None
+    if output.effort is not None and asked.model.startswith(_NO_EFFORT):
+        return "This model does not support the effort parameter."
+    if output.format is None:
+        return None
+    if asked.model.startswith(_NO_SCHEMA):
+        return "output_config.format: this model does not support structured outputs."
+    if not _is_closed(output.format.schema):
+        return (
+            "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly "
+            "set to false"
+        )
+    return None
+
+
+def _is_closed(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return all(map(_is_closed, schema))
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        return False
+    return all(map(_is_closed, schema.values()))
+
+
+def _of_tools(asked: _MessagesRequest) -> str | None:
+    for tool in asked.tools or ():
+        if tool.input_schema.get("type") != "object":
+            return "tools.0.custom.input_schema.type: Field required"
+    choice = asked.tool_choice
+    if choice is None:
+        return None
+    if not asked.tools:
+        return "tool_choice may only be specified while providing tools."
+    if choice.type in ("any", "tool"):
+        if asked.thinking is not None and asked.thinking.type in ("enabled", "adaptive"):
+            return "Thinking may not be enabled when tool_choice forces tool use."
+        if asked.model.startswith(_NOT_FORCED):
+            return "tool_choice forces tool use is not supported on this model."
+    if choice.type == "tool" and choice.name not in {tool.name for tool in asked.tools}:
+        return f"Tool '{choice.name}' not found in provided tools"
+    return None
+
 
 CHARS_PER_TOKEN = 4
 
@@ -176,7 +442,7 @@ class AnthropicServer(ScriptedHost):
             "type": "message",
             "role": "assistant",
             "model": body["model"],
-            "content": list(_content(body, spoken)),
+            "content": list(_blocks_of(body, spoken)),
             "stop_reason": spoken.stop_reason,
             "stop_sequence": None,
             "usage": {**usage, **spoken.usage},
@@ -196,7 +462,7 @@ def _marked(body: dict[str, Any]) -> str:
     return marked if len(marked) // CHARS_PER_TOKEN >= cache_floor(body["model"]) else ""
 
 
-def _content(body: dict[str, Any], spoken: Spoken) -> Iterable[dict[str, Any]]:
+def _blocks_of(body: dict[str, Any], spoken: Spoken) -> Iterable[dict[str, Any]]:
     for thought in spoken.thinking:
         yield {"type": "thinking", "thinking": thought, "signature": "c2lnbmVk"}
     if spoken.redacted:

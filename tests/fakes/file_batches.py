@@ -18,8 +18,7 @@ import msgspec
 from aiohttp import BodyPartReader, web
 
 from fakes.batch_jobs import BatchingHost, FakeJob
-from fakes.openai_hosts import ShapedHost
-from fakes.openai_rules import Told
+from fakes.openai_hosts import ShapedHost, Told
 from fakes.scripted import Refusal
 
 __all__ = ["Ending", "FakeFile", "FileBatchHost"]

@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 from aiohttp import web
 
 from fakes.batch_jobs import BatchingHost, FakeJob, Item
-from fakes.gemini import Fault, GeminiHost
-from fakes.gemini_request import in_camel_case, misfit_of
+from fakes.gemini import Fault, GeminiHost, in_camel_case, misfit_of
 from fakes.scripted import Behaviour, Refusal, serving
 
 __all__ = ["RPC_CODES", "GeminiBatchHost", "fake_gemini_batches"]

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from fakes.batch_jobs import FakeJob
 from fakes.file_batches import FakeFile, FileBatchHost
-from fakes.openai_rules import RULES, Told
+from fakes.openai_hosts import RULES, Told
 from fakes.scripted import Behaviour, Refusal, serving
 
 __all__ = ["MistralBatchHost", "mistral_batches"]

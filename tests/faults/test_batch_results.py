@@ -18,7 +18,7 @@ from fakes.anthropic_batches import BatchServer
 from fakes.batch_jobs import DAMAGES, LOST, Belied, Gives
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer, Fault, Raw
-from fakes.openai_rules import Told
+from fakes.openai_hosts import Told
 from fakes.scripted import Refusal
 from pipeline.batched_clouds import CLOUDS, FILES, VERDICT, Cloud, lab, sent
 from pipeline.experiments import Lab, model, task

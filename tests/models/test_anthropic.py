@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.anthropic_messages import AnthropicServer, Error, Spoken, anthropic_fake
-from fakes.anthropic_request import VERSIONS, misfit_of
+from fakes.anthropic_messages import VERSIONS, AnthropicServer, Error, Spoken, anthropic_fake, misfit_of
 from fakes.openai_chat import Raw
 from opened import opened as open_model
 

@@ -18,7 +18,7 @@ import openai
 import pytest
 from conformance.interface import SECRET, Behaviour, Interface, Said
 from conformance.registered import REGISTERED
-from fakes.gemini_request import in_camel_case
+from fakes.gemini import in_camel_case
 from fakes.openai_chat import Asked
 from google import genai
 from google.genai import types

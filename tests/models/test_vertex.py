@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.gemini import Fault
-from fakes.gemini_request import in_camel_case
+from fakes.gemini import Fault, in_camel_case
 from fakes.vertex import PROJECT, VertexHost, fake_vertex, key_file
 from google import genai
 from google.auth.exceptions import TransportError

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import msgspec
 import pytest
-import raw_server
+from aiohttp import web
 from batch_at import batches_at, bodies_of, job_of, replies
 from fakes.anthropic_batches import BatchServer, Fate, batch_fake
 from fakes.anthropic_messages import Error, Spoken
+from fakes.scripted import listening
 
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, Unreadable
 from coeval.core.model import ModelSpec
@@ -52,6 +53,22 @@ def client(server: BatchServer) -> anthropic.AsyncAnthropic:
 def theirs(custom_id: str, text: str) -> Any:
     messages = [{"role": "user", "content": text}]
     return {"custom_id": custom_id, "params": {"model": MODEL, "max_tokens": 50, "messages": messages}}
+
+
+@asynccontextmanager
+async def always(said: bytes) -> AsyncIterator[tuple[str, list[str]]]:
+    """The URL of a host that says the same to all, and the paths it was asked for."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        await request.read()
+        return web.Response(body=said, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with listening(app) as url:
+        yield url, asked
 
 
 def of_text(fates: dict[str, Fate]) -> Any:
@@ -325,18 +342,18 @@ async def test_results_that_are_kept_no_more(server: BatchServer, tmp_path: Path
 
 async def test_a_key_is_not_shown_where_results_are_said_to_be(server: BatchServer, tmp_path: Path) -> None:
     """Behind a gateway the host may name an address of its own: results are asked for at the gateway."""
-    async with raw_server.server() as elsewhere, ours(server) as api:
-        server.results_at = f"{elsewhere.url}/results"
+    async with always(b"{}") as (url, asked), ours(server) as api:
+        server.results_at = f"{url}/results"
         job_id = await api.create(job_of(api, tmp_path, bodies(server)))
         server.end(job_id)
         assert len(await replies(api, job_id, tmp_path)) == len(TEXTS)
-        assert elsewhere.asked == []
+        assert asked == []
 
 
 @pytest.mark.parametrize("said", [b"{}", b"<html>", b'{"id": 1}'])
 async def test_what_is_no_batch_is_an_error(tmp_path: Path, said: bytes) -> None:
-    async with raw_server.server(*[raw_server.reply(200, said)] * 3) as host:
-        model = ModelSpec(name="m", interface="anthropic", model=MODEL, base_url=host.url)
+    async with always(said) as (url, _):
+        model = ModelSpec(name="m", interface="anthropic", model=MODEL, base_url=url)
         async with batches_at(MessageBatches, model, ENV) as api:
             job = job_of(api, tmp_path, bodies_of(model, ENV, TEXTS))
             with pytest.raises(Unreadable):

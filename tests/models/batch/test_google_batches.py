@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from batch_at import BUCKET, KEY, TEXTS, At, batching_at, collected, job_of
 from fakes.batch_jobs import LOST
-from fakes.gemini import Answer, Blocked, Fault
-from fakes.gemini_request import in_camel_case
+from fakes.gemini import Answer, Blocked, Fault, in_camel_case
 from fakes.vertex import PROJECT
 from google import genai
 from google.genai import errors, types
