@@ -75,7 +75,7 @@ def test_parameters_that_may_be_misspelt_are_pointed_at(here: Path, coeval: Comm
     lab.models.append(student | {"role_parameters": {"student": {"temprature": 0.1}}})
     ended = coeval("run", "--config", lab.file, "--dry-run")
     assert ended.code == 0
-    told = r"^warning: models\.m\.(\S+) is passed on .* if (\S+) is meant"
+    told = r"^warning: models\.m\.(\S+) is passed to .* if (\S+) is meant"
     passed_on = re.findall(told, ended.err, re.MULTILINE)
     assert passed_on == [
         ("parameters.max_concurency", "max_concurrency"),
