@@ -262,7 +262,7 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
         truncated=unclosed or finish == "length",
         refusal=refusal,
     )
-    return without_secrets(completion, redactor)
+    return without_secrets(completion, redactor) if redactor.knows_any else completion
 
 
 def _booked(told: bytes) -> Usage:

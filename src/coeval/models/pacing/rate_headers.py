@@ -58,8 +58,6 @@ def asked_hold_s(headers: Mapping[str, str]) -> float:
     """Seconds for which the provider will take nothing more for this model: the reset of a limit with
     nothing left."""
     longest = 0.0
-    if "0" not in headers.values():  # asked of every answer, and nearly always so
-        return longest
     for remaining, reset in _LIMITS:
         if headers.get(remaining) == "0":
             longest = max(longest, _reset_s(headers.get(reset, ""), headers) or 0.0)

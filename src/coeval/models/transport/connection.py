@@ -64,18 +64,18 @@ class ReplyParser:
         "_head_done",
         "_head_size",
         "_idle_bytes",
-        "_parser",
         "_whole",
         "begun",
         "body",
         "headers",
         "keep_alive",
+        "parser",
         "status",
     )
 
     def __init__(self) -> None:
         # A parser of its own: one that is used again hands trailers on to the next answer.
-        self._parser = parser = HttpResponseParser(self)
+        self.parser = parser = HttpResponseParser(self)
         # Servers in the field need these; aiohttp and, in the main, browsers read answers so too.
         parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
@@ -96,7 +96,7 @@ class ReplyParser:
         """
         self._fed = False
         try:
-            self._parser.feed_data(data)
+            self.parser.feed_data(data)
         except HttpParserUpgrade:
             raise NotHttp("it changes to another protocol") from None
         except HttpParserError as error:
@@ -116,10 +116,6 @@ class ReplyParser:
     def ends_here(self) -> bool:
         """Whether an answer without a length of its own is whole when the connection ends now."""
         return self._head_done and not self.headers.keys() & {"content-length", "transfer-encoding"}
-
-    def drop(self) -> None:
-        """Let go of the parser, which holds on to this answer as this answer does to it: the last call."""
-        del self._parser
 
     # What the parser calls
 
@@ -146,7 +142,7 @@ class ReplyParser:
             self.headers[key] += f", {value.strip().decode('latin-1')}"
 
     def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
+        self.status = self.parser.get_status_code()
         self._head_done = True
         self.body = Body(self.headers.get("content-encoding"))
         transfer = self.headers.get("transfer-encoding")
@@ -163,7 +159,7 @@ class ReplyParser:
             self._head_done = False
             return
         self._whole = True
-        self.keep_alive = self._parser.should_keep_alive()
+        self.keep_alive = self.parser.should_keep_alive()
 
 
 LARGE_BODY = 1 << 20
@@ -387,16 +383,15 @@ class Connection(asyncio.Protocol):
         waiter, answer = self._waiter, self._answer
         self._waiter = self._answer = None
         if answer is not None:
-            answer.drop()
+            del answer.parser  # it holds on to the answer as the answer does to it
         if self._writable is not None:
             self._wake_writer()
         return waiter
 
     def _wake_writer(self) -> None:
-        if self._writable is not None:
-            if not self._writable.done():
-                self._writable.set_result(None)
-            self._writable = None
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
 
     # Time
 

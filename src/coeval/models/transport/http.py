@@ -202,8 +202,8 @@ class Http:
         finally:
             endpoint.ended(on_the_way)
         now = self._clock()
-        hold_s = asked_hold_s(reply.headers)
-        if hold_s:
+        # Nearly no answer says that a limit has nothing left.
+        if "0" in reply.headers.values() and (hold_s := asked_hold_s(reply.headers)):
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
             fault = self._refused(ask, reply, sent_at)
