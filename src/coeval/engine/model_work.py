@@ -174,6 +174,11 @@ class ModelWork(ABC, Generic[KeptT]):
     def calls(self) -> int:
         return self.tally.calls
 
+    @property
+    def purpose(self) -> Purpose:
+        """What requests are for; proposals of teachers name their own phase."""
+        return _PURPOSE[self.role_model.role]
+
     @abstractmethod
     def question(self, attempt: int, /) -> Request:
         """Make the messages of the request, without the role's own; ``attempt`` counts from 0 over all
@@ -218,11 +223,11 @@ class ModelWork(ABC, Generic[KeptT]):
     ) -> Coroutine[Any, Any, ValueT]:
         """Ask the role's model as `engine.work.ask` does; ``key`` names the record, or a part of it."""
 
-        role_model = self.role_model
+        role_model, purpose = self.role_model, self.purpose
 
         def make(again: int) -> Request:
             attempt = self.tried + again
-            return role_model.request(question(attempt), _PURPOSE[role_model.role], key, attempt)
+            return role_model.request(question(attempt), purpose, key, attempt)
 
         return ask(self.asking.models[role_model.name], make, read, retries=self.asking.retries, tally=tally)
 
