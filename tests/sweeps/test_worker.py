@@ -144,7 +144,7 @@ def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> 
         worker = asked_at(a_worker(tmp_path, None), url)
         result = WorkerProcess(worker).result()
         assert (result.end, result.tasks[0].answers) == ("failed", 0)
-        assert "the server lists other, and not tiny: nothing was asked" in result.problem
+        assert "the server lists other, and not tiny: no request was sent" in result.problem
         assert "If it is this checkpoint, say how it is called: --served-name" in result.problem
         write_worker(msgspec.structs.replace(worker, vouched=True))
         assert WorkerProcess(worker).result().end == "done"
@@ -297,7 +297,7 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
 async def test_a_server_of_another_model(tmp_path: Path) -> None:
     result = await run(tmp_path, odd("other"))
     assert (result.end, result.starts) == ("failed", 1)
-    assert "the server lists other, and not tiny: nothing was asked" in result.problem
+    assert "the server lists other, and not tiny: no request was sent" in result.problem
     assert (
         "have --server-command serve it as {name}, or say how it is called: --served-name" in result.problem
     )
@@ -309,7 +309,7 @@ async def test_a_server_that_answers_for_any_model_is_not_taken_for_the_checkpoi
     monkeypatch.setenv("SPILLED", str(tmp_path / "spilled"))
     result = await run(tmp_path, odd("lenient"))
     assert (result.end, result.tasks[0].answers) == ("failed", 0)
-    assert "the server lists other, and not tiny: nothing was asked" in result.problem
+    assert "the server lists other, and not tiny: no request was sent" in result.problem
     result = await run(tmp_path, odd("lenient"), vouched=True)
     assert (result.end, result.tasks[0].answers) == ("done", 3)
 
