@@ -58,9 +58,7 @@ def test_a_provider_is_looked_for_in_one_key_file_after_the_other(places: Places
 def test_an_entry_is_taken_whole_from_the_first_file_that_has_it(places: Places) -> None:
     places.write(places.home / ".coeval" / "keys.yaml", "providers: {bedrock: {api_key: a, region: b}}")
     places.write(places.cwd / "keys.yaml", "providers: {bedrock: {access_key_id: c, secret_access_key: d}}")
-    credential = places.load().credential("bedrock")
-    assert credential is not None
-    assert credential.fields == {"access_key_id": "c", "secret_access_key": "d"}
+    assert _fields(places.load().credential("bedrock")) == {"access_key_id": "c", "secret_access_key": "d"}
 
 
 ACCOUNTS = """
@@ -127,6 +125,11 @@ def test_the_models_own_key_goes_before_the_file_and_the_file_before_the_environ
     assert keys.credential("deepseek") is None
 
 
+def _fields(credential: Credential | None) -> Mapping[str, str]:
+    assert credential is not None
+    return credential.fields
+
+
 def _key(credential: Credential | None) -> str | None:
     return credential.api_key if credential is not None else None
 
@@ -169,28 +172,27 @@ providers:
 """,
     )
     keys = places.load(env={"AWS_BEARER_TOKEN_BEDROCK": "other identity", "AWS_SESSION_TOKEN": "other"})
-    azure = keys.credential("azure_openai")
-    assert azure is not None
-    assert azure.fields == {
+    assert _fields(keys.credential("azure_openai")) == {
         "api_key": "azure-key",
         "endpoint": "https://my-resource.openai.azure.com/",
         "api_version": "2024-08-01-preview",
     }
-    bedrock = keys.credential("bedrock")
-    assert bedrock is not None
-    assert bedrock.fields == {"access_key_id": "AKIA", "secret_access_key": "hidden", "region": "us-east-1"}
-    vertex = keys.credential("vertex")
-    assert vertex is not None
-    assert vertex.fields["service_account_key"] == "/path/to/key.json"
+    assert _fields(keys.credential("bedrock")) == {
+        "access_key_id": "AKIA",
+        "secret_access_key": "hidden",
+        "region": "us-east-1",
+    }
+    assert _fields(keys.credential("vertex"))["service_account_key"] == "/path/to/key.json"
     assert _key(keys.credential("huggingface_api")) == "hf_abc"
     assert keys.credential("mistral") is None
 
 
 def test_a_models_own_key_keeps_the_address_of_the_file(places: Places) -> None:
     places.write(places.cwd / "keys.yaml", "providers: {azure_openai: {api_key: a, endpoint: 'https://b'}}")
-    credential = places.load().credential("azure_openai", "own")
-    assert credential is not None
-    assert credential.fields == {"api_key": "own", "endpoint": "https://b"}
+    assert _fields(places.load().credential("azure_openai", "own")) == {
+        "api_key": "own",
+        "endpoint": "https://b",
+    }
 
 
 @pytest.mark.parametrize(
