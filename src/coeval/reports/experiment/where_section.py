@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.measures.student_measures import Named, StudentMeasures
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -71,7 +71,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     of = {name: measures.students[name] for name in students}
     several = len(evidence.measured.grid.tasks) > 1
     parts = list(_factors(of, several=several))
-    values = list(_values(of))
+    values = list(_by(of, lambda one: one.by_attr_value, "attribute"))
     said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
     said += _unexpected(parts)
     tables = [_table("parts", "Tasks and factors", parts), _table("values", "Attributes", values)]
@@ -89,8 +89,8 @@ def where_section(evidence: RunEvidence) -> ReportSection:
             _picture(tables[1], "attributes", "Scores by what items are about", _widest(values), students)
         )
     for name, found, what in (
-        ("by-judge", list(_by_judge(of)), "Who judges whom how"),
-        ("by-teacher", list(_by_teacher(of)), "Who answers whose items how"),
+        ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Who judges whom how"),
+        ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
     ):
         if len({part.name for part in found}) > 1 and len(students) > 1:
             tables.append(_table(name, what, found))
@@ -124,22 +124,13 @@ def _factors(students: Mapping[str, StudentMeasures], *, several: bool) -> Itera
                 yield _PartScore(student, name, score, query)
 
 
-def _values(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
+def _by(
+    students: Mapping[str, StudentMeasures], means: Callable[[StudentMeasures], Named], what: str
+) -> Iterator[_PartScore]:
+    """Of some of the means, by judge and the like: ``what`` a link chooses by their names."""
     for student, found in students.items():
-        for value, score in found.by_attr_value.items():
-            yield _PartScore(student, value, score, (("student", student), ("attribute", value)))
-
-
-def _by_judge(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
-    for student, found in students.items():
-        for name, score in found.by_judge.items():
-            yield _PartScore(student, name, score, (("student", student), ("judge", name)))
-
-
-def _by_teacher(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
-    for student, found in students.items():
-        for name, score in found.by_teacher.items():
-            yield _PartScore(student, name, score, (("student", student), ("teacher", name)))
+        for name, score in means(found).items():
+            yield _PartScore(student, name, score, (("student", student), (what, name)))
 
 
 def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
