@@ -17,26 +17,23 @@ from coeval.core.options import ACCESS_KEY, BASE_URL
 from coeval.core.redaction import Redactor
 from coeval.core.text import canonical
 from coeval.models.catalog import Host
-from coeval.models.dialects.anthropic_messages import ANTHROPIC
-from coeval.models.dialects.bedrock import BEDROCK
-from coeval.models.dialects.cohere import COHERE
 from coeval.models.dialects.dialect import Dialect
-from coeval.models.dialects.gemini import GEMINI
-from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
+from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosts.places import PLACERS, ApiPlace, GivenAddress
 from coeval.models.hosts.signers import Signer, signer_of
 from coeval.models.keys import Credential, Keys
 
 # --- Dialects by name
 
-_DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+# Each is loaded when a host of that dialect is asked, as those of other packages are.
+_OURS = "coeval.models.dialects"
+_DIALECTS: Mapping[str, str] = MappingProxyType(
     {
-        "anthropic": ANTHROPIC,
-        "bedrock": BEDROCK,
-        "cohere": COHERE,
-        "gemini": GEMINI,
-        "openai_chat": OPENAI_CHAT,
-        "openrouter_chat": OPENROUTER_CHAT,
+        "anthropic": f"{_OURS}.anthropic_messages:ANTHROPIC",
+        "bedrock": f"{_OURS}.bedrock:BEDROCK",
+        "cohere": f"{_OURS}.cohere:COHERE",
+        "gemini": f"{_OURS}.gemini:GEMINI",
+        "openrouter_chat": f"{_OURS}.openai_chat:OPENROUTER_CHAT",
     }
 )
 
@@ -52,12 +49,13 @@ def dialect_of(host: Host) -> Dialect:
     UsageError
         a host of another package names a dialect that is not there, or is none.
     """
-    if ":" in host.dialect:
-        found = loaded(host.dialect, host.name)
+    named = _DIALECTS.get(host.dialect, host.dialect)
+    if ":" in named:
+        found = loaded(named, host.name)
         if not isinstance(found, Dialect) or isinstance(found, type):
             raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
         return found
-    return _DIALECTS.get(host.dialect, OPENAI_CHAT)
+    return OPENAI_CHAT
 
 
 EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
