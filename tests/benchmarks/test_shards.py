@@ -238,12 +238,13 @@ async def evaluate(
         return conclude(prepared, await ask_owed(prepared, keys, onlooker, interrupt, hosts))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _many_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TASKS.own, ManyPrompts.name, row_of(ManyPrompts))
     monkeypatch.setattr("coeval.engine.session.DRAIN_S", 0.05)
 
 
+@pytest.mark.usefixtures("_many_prompts")
 async def test_evaluations_that_share_hosts_settle_at_the_one_window_that_the_host_takes(
     tmp_path: Path,
 ) -> None:
@@ -256,6 +257,7 @@ async def test_evaluations_that_share_hosts_settle_at_the_one_window_that_the_ho
     assert second_half.count(429) < len(second_half) / 50
 
 
+@pytest.mark.usefixtures("_many_prompts")
 async def test_one_that_is_interrupted_or_ends_leaves_the_others_their_hosts(tmp_path: Path) -> None:
     interrupt = asyncio.Event()
     async with asyncio.timeout(60), crowded_host() as host, SharedHosts() as hosts:

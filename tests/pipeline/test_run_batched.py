@@ -403,7 +403,7 @@ ANSWER_USD = 50 * 1e-4 / 2
 MOST_USD = 200 * 1e-4 / 2
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Output alone costs anything; there is a key."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -413,6 +413,7 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("Config/provider_pricing.yaml").write_text(json.dumps({"overrides": price}))
 
 
+@pytest.mark.usefixtures("priced")
 async def test_a_budget_for_few_at_once_is_spent_in_several_jobs(tmp_path: Path) -> None:
     total = 60
     async with openai_batches(keys=[KEY]) as host:
@@ -428,6 +429,7 @@ async def test_a_budget_for_few_at_once_is_spent_in_several_jobs(tmp_path: Path)
     assert account(exp)["jobs"] == {}
 
 
+@pytest.mark.usefixtures("priced")
 async def test_a_budget_that_is_reached_leaves_the_rest_owed(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT, usage=(100, 50))
@@ -444,6 +446,7 @@ async def test_a_budget_that_is_reached_leaves_the_rest_owed(tmp_path: Path) -> 
     assert set(sent(host).values()) == {1}
 
 
+@pytest.mark.usefixtures("priced")
 @pytest.mark.parametrize("kind", ["upload", "create"])
 @pytest.mark.parametrize("status", [404, 403, 400])
 async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind: str, status: int) -> None:
@@ -468,6 +471,7 @@ async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind:
     assert (gone["requests"], gone["jobs"], gone["uncertain_usd"]) == (0, {}, 0)
 
 
+@pytest.mark.usefixtures("priced")
 @pytest.mark.parametrize("output", [None, "50", -1, 49.5, [50], True, 1 << 40])
 async def test_half_a_usage_in_a_batch_is_perhaps_what_was_held(tmp_path: Path, output: object) -> None:
     """An answer is a record like any other; what it cost is unknown, and not nothing."""

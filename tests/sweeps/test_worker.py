@@ -227,7 +227,7 @@ def test_a_stranger_that_took_the_port_is_not_asked(tmp_path: Path) -> None:
 # Servers that do not come up, or are no good: what a worker says of them, and that nothing of them is left.
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def records(monkeypatch: pytest.MonkeyPatch) -> list[ServerRecord]:
     """The servers that were started; when the test ends, nothing of them may be left."""
     started: list[ServerRecord] = []
@@ -274,18 +274,21 @@ async def test_a_server_that_hangs(tmp_path: Path, records: list[ServerRecord]) 
     assert left_of(records[-1]) == []
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_line_without_end_is_not_told_whole(tmp_path: Path) -> None:
     result = await run(tmp_path, odd("noisy", "dies"), starts=1)
     assert "x" * 150 in result.problem
     assert len(result.problem) < 2_000
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     result = await run(tmp_path, "no-such-server {port}")
     assert (result.end, result.starts) == ("server_failed", 1)
     assert "cannot be started: no-such-server: No such file or directory" in result.problem
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "OUTAGE_AFTER_S", 0.1)
     result = await run(tmp_path, odd("sick"), starts=2)
@@ -294,6 +297,7 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
     assert [(task.answers, task.failed) for task in result.tasks] == [(0, {"server": 3})]
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_server_of_another_model(tmp_path: Path) -> None:
     result = await run(tmp_path, odd("other"))
     assert (result.end, result.starts) == ("failed", 1)
@@ -303,6 +307,7 @@ async def test_a_server_of_another_model(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_server_that_answers_for_any_model_is_not_taken_for_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +338,7 @@ PASSED = {
 }
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_server_gets_no_credential_but_those_that_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +363,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.usefixtures("records")
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_checkpoints_name_is_never_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -371,6 +378,7 @@ async def test_a_checkpoints_name_is_never_run(
     assert not (tmp_path / "hacked").exists()
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_harmless_name_may_stand_in_a_shells_word(tmp_path: Path) -> None:
     server = shlex.join(odd_words("{port}")).replace("'", "")
     result = await run(tmp_path, f"sh -c 'exec {server} {{checkpoint}}'", checkpoint="/c/lr=1e-5_v2/step_10")
@@ -386,12 +394,14 @@ async def test_a_server_without_health_that_does_not_heed_term(
     assert left_of(records[-1]) == []
 
 
+@pytest.mark.usefixtures("records")
 async def test_where_nothing_is_owed_no_server_is_started(tmp_path: Path) -> None:
     await run(tmp_path, odd())
     result = await run(tmp_path, "no-such-server {port}")
     assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 3)
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_port_that_another_process_has(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -400,6 +410,7 @@ async def test_a_port_that_another_process_has(tmp_path: Path) -> None:
     assert f"port {port} of 127.0.0.1 is taken by another process" in result.problem
 
 
+@pytest.mark.usefixtures("records")
 async def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "{port}"]
     result = await run(tmp_path, shlex.join(words), starts=2)
