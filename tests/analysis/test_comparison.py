@@ -215,7 +215,7 @@ def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
 def test_where_all_judges_are_family_nobody_can_tell(tmp_path: Path) -> None:
     judged(tmp_path, kind_to_its_family, ("gpt-4o",))
     assert compared(tmp_path).doubts == (
-        "The only judge, gpt-4o, is of gpt-4o-mini's family: whether it favours it cannot be tested here; "
+        "The only judge, gpt-4o, is of gpt-4o-mini's family: whether it favours it cannot be told here; "
         "add a judge of another family.",
     )
 

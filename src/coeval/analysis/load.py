@@ -40,12 +40,7 @@ from coeval.store.rundir import RunDir
 def load(folder: str | Path, planned: Planned | None = None) -> Reader:
     """The reader of a folder; ``planned``: of a run, what counts of it.
 
-    Raises
-    ------
-    UsageError
-        the folder is none of ours.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the folder is none of ours; StoreError: a file cannot be read at all.
     """
     if not RunDir(folder).is_run() and output_tasks(Path(folder)):
         return OutputReader(folder)
@@ -60,10 +55,7 @@ def is_readable(folder: Path) -> bool:
 def need_run(folder: Path, what: str) -> RunDir:
     """Return the run in a folder that `is_readable`.
 
-    Raises
-    ------
-    UsageError
-        it holds results of ``eval-framework``, which have no ``what``.
+    Raises UsageError: it holds results of ``eval-framework``, which have no ``what``.
     """
     if not RunDir(folder).is_run():
         raise UsageError(f"{folder} holds results of eval-framework, which have no {what}")

@@ -71,10 +71,7 @@ def model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
     """The models of a ``usage.json`` that were asked, dearest first, ties by name; none where there is no
     file. Where nobody is ``at_work``, what was set aside for requests may have been billed.
 
-    Raises
-    ------
-    StoreError
-        it cannot be read.
+    Raises StoreError: it cannot be read.
     """
     costs = [
         ModelCost(

@@ -169,10 +169,7 @@ class Benchmark(ABC):
         """Find files that are neither cached nor given by an option of their own: those of a checkout, or of
         another dataset. ``values`` are the task's options by name.
 
-        Raises
-        ------
-        UsageError
-            an option names what is not there.
+        Raises UsageError: an option names what is not there.
         """
         return {}
 

@@ -49,10 +49,7 @@ class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
     def existing(self, path: Path) -> Path:
         """Return the file that the user named.
 
-        Raises
-        ------
-        UsageError
-            it is not there.
+        Raises UsageError: it is not there.
         """
         if not path.is_file():
             raise UsageError(
@@ -76,10 +73,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     def given_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
         """Return the user's own files by asset, from the options' values by name.
 
-        Raises
-        ------
-        UsageError
-            one is not there.
+        Raises UsageError: one is not there.
         """
         return {
             option.fills: option.existing(path)
@@ -192,10 +186,7 @@ TASKS: Registry[TaskRow] = Registry(
 def kind_of(name: str) -> type[Benchmark]:
     """Return the benchmark class of a task.
 
-    Raises
-    ------
-    UsageError
-        there is no such task, or another package's cannot be loaded.
+    Raises UsageError: there is no such task, or another package's cannot be loaded.
     """
     if name.startswith(PREFIX):
         kind = loaded("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)

@@ -100,10 +100,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """
-        Raises
-        ------
-        UsageError
-            there is no such command, or it is given a value without its option.
+        Raises UsageError: there is no such command, or it is given a value without its option.
         """
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             more = f"{ctx.command_path} --help lists them"
@@ -141,10 +138,7 @@ RunFolder = Annotated[Path | None, typer.Option("--run", help="The same as RUN."
 def the_folder(word: Path | None, run: Path | None, command: str) -> Path:
     """Return the one folder that a command was given, as a word or by ``--run``.
 
-    Raises
-    ------
-    UsageError
-        there is none, or there are two.
+    Raises UsageError: there is none, or there are two.
     """
     if word is not None and run is not None and word != run:
         raise UsageError(f"coeval {command} is about one folder, and was given two: leave out RUN or --run")

@@ -60,10 +60,7 @@ def with_settings(
     """Make a command whose ``**`` stands for the flags of all fields of ``record``, in the order of their
     groups. With ``of_tasks`` the options of all tasks stand in the place of ``--task-option``.
 
-    Raises
-    ------
-    UsageError
-        another package's benchmark cannot be used, or brings an option that is there already.
+    Raises UsageError: another package's benchmark cannot be used, or brings an option that is there already.
     """
 
     def made(command: Callable[..., None]) -> Callable[..., None]:

@@ -27,11 +27,8 @@ class Registry(Mapping[str, T]):
     Other packages are looked for when a name is asked for that is none of ours, or all names are. The name
     is that of the entry point; ``accepts`` tells whether an object is ``wanted``, of which messages speak.
 
-    Raises
-    ------
-    UsageError
-        (by whatever looks for other packages) one of them cannot be loaded, is no such thing, or has a name
-        that is taken; the message names its package.
+    Raises UsageError: (by whatever looks for other packages) one of them cannot be loaded, is no such thing,
+    or has a name that is taken; the message names its package.
     """
 
     def __init__(
@@ -78,10 +75,7 @@ class Registry(Mapping[str, T]):
 def loaded(place: str, wanted_by: str) -> Any:
     """Import the object at ``package.module:name``; ``wanted_by`` names the requester in messages.
 
-    Raises
-    ------
-    UsageError
-        there is no such place, or it cannot be imported.
+    Raises UsageError: there is no such place, or it cannot be imported.
     """
     module, colon, name = place.partition(":")
     if not colon:

@@ -36,12 +36,8 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     Strings in what ``kind`` does not name are passed over unread, be they UTF-8 or not: see `utf8`. Where it
     names a ``Path``, a string is one.
 
-    Raises
-    ------
-    Undecodable
-        it is no JSON, or none that can be held: not UTF-8, nested too deep, numbers too large.
-    Misshapen
-        it is JSON of another shape.
+    Raises Undecodable: it is no JSON, or none that can be held: not UTF-8, nested too deep, numbers too
+    large; Misshapen: it is JSON of another shape.
     """
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_made_of)

@@ -89,20 +89,14 @@ class Model(ABC):
     async def reach(self) -> None:
         """Check quickly whether the host accepts connections, without a request; a local model always does.
 
-        Raises
-        ------
-        ModelError
-            the host refuses, does not reply, or cannot be resolved.
+        Raises ModelError: the host refuses, does not reply, or cannot be resolved.
         """
         return
 
     async def is_listed(self) -> bool:
         """Check whether the host's model list names the model. False proves nothing.
 
-        Raises
-        ------
-        Gap
-            the run is being interrupted.
+        Raises Gap: the run is being interrupted.
         """
         return False
 
@@ -110,12 +104,8 @@ class Model(ABC):
     async def complete(self, request: Request) -> Completion:
         """Answer one request.
 
-        Raises
-        ------
-        ModelError
-            the request failed; transport errors have been retried already.
-        Gap
-            no request was sent: quota reached, model given up, run being interrupted.
+        Raises ModelError: the request failed; transport errors have been retried already; Gap: no request was
+        sent: quota reached, model given up, run being interrupted.
         """
 
 

@@ -48,10 +48,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     Braces inside values, and any brace text that is not an identifier (``{"a": 1}``, ``{x!r}``,
     ``{}``), stay as they are; nothing of Python's format language is evaluated.
 
-    Raises
-    ------
-    UsageError
-        the template names a variable that ``values`` does not hold.
+    Raises UsageError: the template names a variable that ``values`` does not hold.
     """
     text, names = _pattern(template)
     try:
@@ -117,10 +114,7 @@ def extract_json(text: str) -> Extracted:
     Fences and prose around it are ignored; damaged JSON (single quotes, raw line breaks, a cut-off
     end) is repaired, and the result says so. Lone surrogates, which no file can hold, become ``?``.
 
-    Raises
-    ------
-    Unparsable
-        there is nothing like JSON in the reply, or it is nested beyond all reason.
+    Raises Unparsable: there is nothing like JSON in the reply, or it is nested beyond all reason.
     """
     fence = _JSON_FENCE.search(text)
     starts = (fence.end(), 0) if fence else (0,)

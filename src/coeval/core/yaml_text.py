@@ -69,13 +69,8 @@ class Unusable(Exception):
 def compose(text: str, most_deep: int, most: int) -> YamlNode | None:
     """Compose the one document of a text; None where it is empty.
 
-    Raises
-    ------
-    Unusable
-        there are several documents, an unknown alias, or more than ``most`` nodes, nested deeper than
-        ``most_deep``.
-    ruamel.yaml.error.YAMLError
-        it is no YAML.
+    Raises Unusable: there are several documents, an unknown alias, or more than ``most`` nodes, nested deeper
+    than ``most_deep``; ruamel.yaml.error.YAMLError: it is no YAML.
     """
     root: YamlNode | None = None
     inside: list[list[YamlNode]] = []  # what the sequences and mappings hold that are open

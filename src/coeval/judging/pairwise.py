@@ -27,10 +27,7 @@ def answer_logprobs(completion: Completion) -> dict[str, float]:
 
     For a judge that reasons first, the answer's first token is located by the answer's text.
 
-    Raises
-    ------
-    Unparsable
-        there are no log-probabilities, or no answer before the end.
+    Raises Unparsable: there are no log-probabilities, or no answer before the end.
     """
     if not completion.logprobs:
         raise Unparsable("the reply came without log-probabilities", raw=completion.text)
@@ -81,10 +78,7 @@ def shown(order: Order, model: str, baseline: str) -> Shown:
 def parse_label(text: str, labels: Collection[str]) -> str:
     """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``.
 
-    Raises
-    ------
-    Unparsable
-        there is no bracketed label, or the last one is no verdict (``[[A]]``).
+    Raises Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``).
     """
     upper = text.upper()
     for pattern in _LABEL_PATTERNS:
@@ -103,10 +97,7 @@ def parse_identifier(text: str) -> Literal["m", "M"]:
     A line of nothing but the identifier is a verdict. Else the reply must name only one of the two,
     and begin or end with it ("M.", "I'm going with M"): "M is too long" is no verdict.
 
-    Raises
-    ------
-    Unparsable
-        neither is named, both are, or the one that is stands amid prose.
+    Raises Unparsable: neither is named, both are, or the one that is stands amid prose.
     """
     bare = {line.strip(_AROUND) for line in text.splitlines()} & {"m", "M"}
     named = set(_IDENTIFIER.findall(text))

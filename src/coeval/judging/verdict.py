@@ -127,10 +127,7 @@ def parse_criterion_score(text: str) -> CriterionScore:
     An integral float (``7.0``) is accepted; a string, a boolean or a value off the scale is not, and nothing
     is clipped. A missing reason is empty.
 
-    Raises
-    ------
-    Unparsable
-        the reply holds no such score.
+    Raises Unparsable: the reply holds no such score.
     """
     found = extract_json(text)
     given = found.value.get("score") if isinstance(found.value, dict) else None
@@ -166,10 +163,7 @@ class RubricItemVerdict(NamedTuple):
 def parse_criteria_met(text: str) -> RubricItemVerdict:
     """Parse whether the item is met: JSON true or false only.
 
-    Raises
-    ------
-    Unparsable
-        the reply holds no ``criteria_met`` that is a truth value.
+    Raises Unparsable: the reply holds no ``criteria_met`` that is a truth value.
     """
     found = extract_json(text)
     met = found.value.get("criteria_met") if isinstance(found.value, dict) else None
@@ -213,10 +207,7 @@ def parse_levels(text: str, factors: Sequence[str]) -> Levels:
     level}``, and each of these one level deeper. Names may differ in case and word separators. A factor with
     two different levels, at any place, is missing.
 
-    Raises
-    ------
-    Unparsable
-        the reply holds no JSON.
+    Raises Unparsable: the reply holds no JSON.
     """
     if (levels := _as_asked(text, factors)) is not None:
         return levels
@@ -250,10 +241,7 @@ def parse_level(text: str) -> Level:
     Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
     word too.
 
-    Raises
-    ------
-    Unparsable
-        the reply is anything else.
+    Raises Unparsable: the reply is anything else.
     """
     level = _bare_level(text)
     if level is None and ("{" in text or "[" in text):

@@ -24,12 +24,8 @@ def existing_run(path: Path, *, whole: bool = True) -> RunDir:
     """Return the folder of a run; one of which a part has moved to ``replaced/`` only if it need not be
     ``whole``.
 
-    Raises
-    ------
-    UsageError
-        there is no such run; the message says what there is, and names runs close by.
-    StoreError
-        it holds links that lead out of it, or pipes and the like.
+    Raises UsageError: there is no such run; the message says what there is, and names runs close by;
+    StoreError: it holds links that lead out of it, or pipes and the like.
     """
     folder = RunDir(path)
     if path.name == "meta.json" and RunDir(path.parent).is_run():

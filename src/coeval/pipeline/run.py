@@ -73,14 +73,9 @@ async def arun(
     a few seconds, and its account is whole; cancelling ends it at once, with what was finished on disk.
     ``http`` is the way to the hosts, where it is not to be the usual one.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong; nothing was asked of any model but a probe.
-    ModelUnavailable
-        a probed model does not answer.
-    StoreError
-        the run folder cannot be read or written; what was recorded stays.
+    Raises UsageError: the request was wrong; nothing was asked of any model but a probe; ModelUnavailable: a
+    probed model does not answer; StoreError: the run folder cannot be read or written; what was recorded
+    stays.
     """
     options, told = options or RunOptions(), watcher or Unwatched()
     watcher, doubtful = _Logged(told), list(doubts(config))

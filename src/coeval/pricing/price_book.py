@@ -59,10 +59,7 @@ class Offer(NamedTuple):
 class PriceBook:
     """Prices for a working directory. Files and library are loaded on first use.
 
-    Raises
-    ------
-    UsageError
-        the directory's pricing file cannot be used; so do the methods.
+    Raises UsageError: the directory's pricing file cannot be used; so do the methods.
     """
 
     def __init__(self, folder: Path = Path()) -> None:
@@ -108,11 +105,8 @@ class PriceBook:
     def refuse_strangers(self, interfaces: Container[str], known: Iterable[str]) -> None:
         """Check the interfaces named in the directory's pricing file.
 
-        Raises
-        ------
-        UsageError
-            the directory's file speaks of an interface that is none of ``interfaces``, of which ``known`` are
-            those that can be meant.
+        Raises UsageError: the directory's file speaks of an interface that is none of ``interfaces``, of
+        which ``known`` are those that can be meant.
         """
         for interface, section in self._named_interfaces() if self._has_own_file else ():
             if interface not in interfaces:

@@ -76,10 +76,7 @@ class PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def own_prices(self) -> dict[tuple[str | None, str], OwnPrice]:
         """Return ``overrides`` by interface (None: all) and lower-case model id.
 
-        Raises
-        ------
-        Misshapen
-            an entry is no price.
+        Raises Misshapen: an entry is no price.
         """
         prices: dict[tuple[str | None, str], OwnPrice] = {}
         for name, entry in self.overrides.items():
@@ -101,10 +98,7 @@ def _own_price(name: str, entry: dict[str, Any]) -> OwnPrice:
 def read_pricing(folder: Path = Path()) -> PricingFile:
     """Read the pricing file of a working directory.
 
-    Raises
-    ------
-    UsageError
-        the directory's file cannot be used; the message says where and why.
+    Raises UsageError: the directory's file cannot be used; the message says where and why.
     """
     local = folder / LOCAL_FILE
     sections = _sections(PACKAGED_FILE)

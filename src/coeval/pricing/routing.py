@@ -58,12 +58,7 @@ def choose_route(
     Ties go to the first route in the file; routes of unknown price come last. ``key_variables`` names, by
     interface, the variables to set, for messages only.
 
-    Raises
-    ------
-    KeyMissing
-        no host of it has a credential.
-    UsageError
-        no route is known.
+    Raises KeyMissing: no host of it has a credential; UsageError: no route is known.
     """
     routes = _routes(model_id, table.auto_routing)
     open_to_us = [route for route in routes if has_credential(route.interface)]

@@ -26,10 +26,7 @@ class ReportFiles(NamedTuple):
     def check(self) -> None:
         """Refuse what cannot be written, before anything is read.
 
-        Raises
-        ------
-        UsageError
-            a file is a folder, or the other way round; no program is found that prints pages.
+        Raises UsageError: a file is a folder, or the other way round; no program is found that prints pages.
         """
         for path in filter(None, (self.excel, self.pdf)):
             if path.is_dir():
@@ -48,12 +45,7 @@ def write_files(
 ) -> list[Path]:
     """Write what is wanted; ``sheets`` and ``without`` are those of `write_workbook`.
 
-    Raises
-    ------
-    UsageError
-        no program is found that prints pages.
-    StoreError
-        a file cannot be written.
+    Raises UsageError: no program is found that prints pages; StoreError: a file cannot be written.
     """
     written: list[Path] = []
     if files.excel is not None:

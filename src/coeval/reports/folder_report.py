@@ -71,12 +71,7 @@ class FolderReport:
 def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
     """Read a folder, and keep it open.
 
-    Raises
-    ------
-    UsageError
-        the folder is none of ours.
-    StoreError
-        it cannot be read.
+    Raises UsageError: the folder is none of ours; StoreError: it cannot be read.
     """
     with opened(folder) as (reader, notes):
         yield reported(reader, notes, options)

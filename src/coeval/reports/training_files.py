@@ -65,10 +65,7 @@ def select_checkpoint_items(
     """The items that changed most, until they take ``most_bytes``, each compressed by itself; of several
     samples the first. None: no checkpoint has scores by item.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     tasks = list(dict.fromkeys(shown.task for shown in checkpoints))
     by_task = [[(task, item) for item in _most_changed(task, runs)] for task in tasks]
@@ -179,10 +176,7 @@ def write_curves(runs: Sequence[TrainingRun], out: Path, error_bar: ErrorBar = "
     """Write ``<task>.png`` and ``.svg``, ``all_tasks.png`` and ``.svg``, and ``curves.html``; each file as
     it is written, in place of an older one.
 
-    Raises
-    ------
-    StoreError
-        results cannot be read, or a file not be written.
+    Raises StoreError: results cannot be read, or a file not be written.
     """
     checkpoints = shown_checkpoints(runs)
     held = {(shown.task, shown.name) for shown in checkpoints}
@@ -215,10 +209,7 @@ def put_together(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
     """Write the aggregates and the curves of all checkpoints in a sweep's folder, for the tasks of which so
     many samples were ``expected``.
 
-    Raises
-    ------
-    StoreError
-        results cannot be read, or a file not be written.
+    Raises StoreError: results cannot be read, or a file not be written.
     """
     found = aggregates_of(out, expected)
     if not sum(len(write_aggregates(one)) for one in found):

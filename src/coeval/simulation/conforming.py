@@ -47,10 +47,8 @@ def conforming(ask: SimulatedAsk) -> dict[str, Any]:
 
     Values are drawn by chance; the first text states the quality of this answer, as a student's does.
 
-    Raises
-    ------
-    BadRequest
-        the schema is no object's, or asks for what a simulated model does not write; says what.
+    Raises BadRequest: the schema is no object's, or asks for what a simulated model does not write; says
+    what.
     """
     body = ask.schema.body if ask.schema is not None else {}
     writer = _Writer(ask, body)

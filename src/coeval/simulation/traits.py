@@ -81,10 +81,7 @@ def family_of(model: str) -> str:
 def traits_of(spec: ModelSpec) -> Traits:
     """Parse ``spec.options``.
 
-    Raises
-    ------
-    UsageError
-        an unknown option, a value that is no number, or one out of range; names the model.
+    Raises UsageError: an unknown option, a value that is no number, or one out of range; names the model.
     """
     family = spec.options.get("family", family_of(spec.model))
     if not isinstance(family, str) or not family:
@@ -118,10 +115,7 @@ def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -
     A name may contain a colon (``llama3:8b``): options begin at the first colon followed by ``word=``.
     ``defaults`` are options used where the text sets none.
 
-    Raises
-    ------
-    UsageError
-        no name, an option without a value or given twice, and all that `traits_of` refuses.
+    Raises UsageError: no name, an option without a value or given twice, and all that `traits_of` refuses.
     """
     cut = re.search(r":\s*\w*\s*=", text)
     name = (text[: cut.start()] if cut else text).strip()

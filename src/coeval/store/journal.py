@@ -61,10 +61,8 @@ class Journal:
     def append(self, path: Path, record: msgspec.Struct) -> None:
         """Append one record as one whole line.
 
-        Raises
-        ------
-        StoreError
-            the disk refused this line, or the sync of earlier ones; the file holds whole lines only.
+        Raises StoreError: the disk refused this line, or the sync of earlier ones; the file holds whole lines
+        only.
         """
         if self._failure is not None:
             raise self._failure

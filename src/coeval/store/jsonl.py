@@ -99,10 +99,7 @@ def replaced_whole(path: Path) -> Iterator[BufferedWriter]:
     """Context: a temporary file beside ``path`` that replaces it on exit; after an error or Ctrl-C ``path``
     is unchanged.
 
-    Raises
-    ------
-    StoreError
-        it cannot be written; so is any OSError that is raised while this is entered.
+    Raises StoreError: it cannot be written; so is any OSError that is raised while this is entered.
     """
     temporary, made = _temporary(path), not path.parent.exists()
     try:
@@ -144,12 +141,7 @@ def read_json(path: Path, kind: type[T]) -> T: ...
 def read_json(path: Path, kind: Any = Any) -> Any:
     """Read a JSON file as ``kind``.
 
-    Raises
-    ------
-    FileNotFoundError
-        there is no such file.
-    StoreError
-        it cannot be read, or holds something else.
+    Raises FileNotFoundError: there is no such file; StoreError: it cannot be read, or holds something else.
     """
     try:
         data = file_bytes(Path(path))

@@ -64,10 +64,7 @@ def target_attrs_file(run: RunDir, task: str) -> Path:
 def declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
     """Read the attribute space that phase 1 declared for a task; empty without a file.
 
-    Raises
-    ------
-    StoreError
-        the file cannot be read, or holds something else.
+    Raises StoreError: the file cannot be read, or holds something else.
     """
     try:
         found = read_json(target_attrs_file(run, task), dict[str, list[Any]])
@@ -127,12 +124,8 @@ def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
 
     Each file appears whole or not at all; repeating an interrupted conversion completes it.
 
-    Raises
-    ------
-    UsageError
-        the target already holds a file of that name with other content.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: the target already holds a file of that name with other content; StoreError: a file
+    cannot be read or written.
     """
     source_run, target_run = RunDir(source), RunDir(target)
     counts: dict[str, int] = {}
@@ -173,10 +166,8 @@ def _students(run: RunDir) -> dict[str, str]:
 def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
     """A record of an older layout in today's form.
 
-    Raises
-    ------
-    Undecodable
-        it is no JSON; Misshapen: it lacks what a record needs, or holds something else than a record does.
+    Raises Undecodable: it is no JSON; Misshapen: it lacks what a record needs, or holds something else than a
+    record does.
     """
     fields = decode(text, dict[str, Any])
     if fields.get("status") != "failed":

@@ -24,10 +24,7 @@ def task_folders(output: Path) -> list[Path]:
     """List the task folders with answers or figures, ``<output>/<task>`` and ``<output>/run_<k>/<task>``, by
     sample.
 
-    Raises
-    ------
-    StoreError
-        a folder cannot be looked into.
+    Raises StoreError: a folder cannot be looked into.
     """
     try:
         found = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]

@@ -58,10 +58,7 @@ class RecordFiles:
 
         For files in ``instead`` the given lines are used; lines at the offsets in ``without`` are skipped.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         self._instead = {**self._instead, **instead}
         read = lines_decoder(part)
@@ -186,10 +183,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
         """Check whether a later ``record`` leaves its key's entry unchanged.
 
-        Raises
-        ------
-        Misshapen
-            it does, and says that it is good, and holds nothing.
+        Raises Misshapen: it does, and says that it is good, and holds nothing.
         """
         earlier = self.entries.get(key)
         if earlier is None or not earlier.good or is_good(record):

@@ -36,10 +36,7 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
     """Sum the usage of every whole line, repeats included, since those were paid too. Damaged lines are
     skipped; an answer of unknown cost adds its tokens.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     read = lines_decoder(_Took)
     sums: dict[str, tuple[int, int, float]] = {}

@@ -67,12 +67,8 @@ def living(file: Path) -> Holder | None:
 def held(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
     """Hold the lock ``file`` of a folder, and name the holder in ``who``.
 
-    Raises
-    ------
-    BlockingIOError
-        another process holds it, or did when its file was deleted.
-    OSError
-        the folder cannot be written.
+    Raises BlockingIOError: another process holds it, or did when its file was deleted; OSError: the folder
+    cannot be written.
     """
     with _locked_file(file), _locked_folder(folder):
         if living(who) is not None:
@@ -145,10 +141,7 @@ else:
 def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
     """Check that a folder and those ``below`` it hold regular files only; a missing folder passes.
 
-    Raises
-    ------
-    StoreError
-        something is a pipe, a socket or a device, or a link to somewhere else; it is named.
+    Raises StoreError: something is a pipe, a socket or a device, or a link to somewhere else; it is named.
     """
     try:
         root = folder.resolve()
@@ -371,12 +364,7 @@ class RunDir:
     def read_meta(self) -> Meta:
         """Read ``meta.json``.
 
-        Raises
-        ------
-        FileNotFoundError
-            there is no ``meta.json``.
-        StoreError
-            it is damaged.
+        Raises FileNotFoundError: there is no ``meta.json``; StoreError: it is damaged.
         """
         return read_json(self.meta, Meta)
 
@@ -422,12 +410,8 @@ class RunDir:
     def refuse_unreadable(self) -> None:
         """Check that the run can be read; call before reading.
 
-        Raises
-        ------
-        UsageError
-            part of it has moved to ``replaced/``, and part of it has not.
-        StoreError
-            as `refuse_foreign`.
+        Raises UsageError: part of it has moved to ``replaced/``, and part of it has not; StoreError: as
+        `refuse_foreign`.
         """
         self.refuse_foreign()
         if said := self.half_replaced():
@@ -436,10 +420,8 @@ class RunDir:
     def refuse_foreign(self) -> None:
         """Check that the run can be written; call before writing.
 
-        Raises
-        ------
-        StoreError
-            something in the folder is a link out of it, or a pipe or the like in the place of a file.
+        Raises StoreError: something in the folder is a link out of it, or a pipe or the like in the place of
+        a file.
         """
         refuse_foreign(self.path, FOLDERS.values())
 
@@ -462,12 +444,7 @@ class RunDir:
 
         On exit the lock file of a run that never started is removed, with folders that stayed empty.
 
-        Raises
-        ------
-        UsageError
-            another process is; the message names it.
-        StoreError
-            the folder cannot be written.
+        Raises UsageError: another process is; the message names it; StoreError: the folder cannot be written.
         """
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         file = self.path / ".lock"
@@ -546,12 +523,7 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
 def finish_replacing(folder: RunDir) -> None:
     """Finish an interrupted move, if there is one.
 
-    Raises
-    ------
-    UsageError
-        another process is at it.
-    StoreError
-        the folder cannot be written.
+    Raises UsageError: another process is at it; StoreError: the folder cannot be written.
     """
     if folder.replacing.exists():
         with folder.locked():

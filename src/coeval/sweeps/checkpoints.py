@@ -44,10 +44,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Pattern:
     """Where checkpoints lie below a folder: ``global_step_{step}/actor_hf``, ``step_{step}``.
 
-    Raises
-    ------
-    UsageError
-        the pattern has no ``{step}``, or leads out of the folder.
+    Raises UsageError: the pattern has no ``{step}``, or leads out of the folder.
     """
 
     def __init__(self, text: str) -> None:
@@ -67,10 +64,7 @@ class Pattern:
     def found_in(self, folder: Path) -> dict[int, Path]:
         """What there is below a folder, by step, in no order. Steps may be written with zeros before them.
 
-        Raises
-        ------
-        StoreError
-            the folder cannot be looked into.
+        Raises StoreError: the folder cannot be looked into.
         """
         above = folder.joinpath(*self._parts[: self._at])
         before, after = map(re.escape, self._parts[self._at].split(STEP))
@@ -91,12 +85,7 @@ class Pattern:
 def find_checkpoints(folder: Path, pattern: Pattern, steps: Collection[int] = ()) -> list[Checkpoint]:
     """The checkpoints of ``steps``, or all that are there and whole, in order of their steps.
 
-    Raises
-    ------
-    UsageError
-        one of ``steps`` is not there.
-    StoreError
-        the folder cannot be looked into.
+    Raises UsageError: one of ``steps`` is not there; StoreError: the folder cannot be looked into.
     """
     there = pattern.found_in(folder)
     if not steps:
@@ -194,12 +183,8 @@ class CheckpointPlaces:
     def found(self) -> list[Checkpoint]:
         """Those that are there and whole now, in the order of their steps.
 
-        Raises
-        ------
-        UsageError
-            one that is named by its step is not there, or a pattern is none.
-        StoreError
-            the folder cannot be looked into.
+        Raises UsageError: one that is named by its step is not there, or a pattern is none; StoreError: the
+        folder cannot be looked into.
         """
         found = list(self.listed)
         if self.folder is not None:
@@ -219,10 +204,7 @@ class CheckpointPlaces:
     def passed_over(self) -> dict[str, str]:
         """Those that `found` leaves out, since they are not whole: their paths, and what they lack.
 
-        Raises
-        ------
-        StoreError
-            the folder cannot be looked into.
+        Raises StoreError: the folder cannot be looked into.
         """
         if self.folder is None or self.steps:
             return {}
@@ -254,10 +236,7 @@ class CheckpointWatch:
     def look(self) -> list[Checkpoint]:
         """Those that have become ready since the last look.
 
-        Raises
-        ------
-        StoreError
-            the folder cannot be looked into.
+        Raises StoreError: the folder cannot be looked into.
         """
         ready = []
         for checkpoint in self.places.found():

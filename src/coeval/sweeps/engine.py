@@ -51,10 +51,7 @@ class SweepEngine(Protocol):
         Cancelled, it has the worker interrupt its asking and end its server, waits for that, and raises
         CancelledError; cancelled a second time it ends the worker at once.
 
-        Raises
-        ------
-        StoreError
-            the worker's folder cannot be written.
+        Raises StoreError: the worker's folder cannot be written.
         """
         ...
 

@@ -44,10 +44,7 @@ def free_port(host: str) -> int:
     """A port on which nobody listens, below those that the system gives to outgoing connections: minutes may
     pass until the server takes it.
 
-    Raises
-    ------
-    UsageError
-        there is none.
+    Raises UsageError: there is none.
     """
     highest = _lowest_outgoing() - 1
     for port in random.sample(range(_LOWEST, highest), _TRIES):
@@ -133,10 +130,7 @@ async def until_up(
     """Wait until /health, or ``url``/models where that is not there, answers 200, and it is this server that
     listens there. ``tell`` is called at every look with the seconds that have passed.
 
-    Raises
-    ------
-    ServerDown
-        the server has ended, it is not up in time, or another process listens on its port.
+    Raises ServerDown: the server has ended, it is not up in time, or another process listens on its port.
     """
     began, look_s = time.monotonic(), _LOOK_S[0]
     wire = Wire()

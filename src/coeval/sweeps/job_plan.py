@@ -66,12 +66,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, own_folder: Path) -> JobPlan:
         """
-        Raises
-        ------
-        FileNotFoundError
-            there is no sweep.
-        StoreError
-            it is damaged.
+        Raises FileNotFoundError: there is no sweep; StoreError: it is damaged.
         """
         return read_json(plan_file(own_folder), cls)
 
@@ -83,10 +78,7 @@ def plan_file(own_folder: Path) -> Path:
 def job_plan(sweep: Sweep) -> JobPlan:
     """The jobs of a sweep, with the checkpoints that were swept into its folder before.
 
-    Raises
-    ------
-    UsageError
-        there is no such task, or a run that is to be one cannot be read.
+    Raises UsageError: there is no such task, or a run that is to be one cannot be read.
     """
     evaluation = sweep.evaluation
     return JobPlan(
@@ -227,10 +219,7 @@ def due_of(
 def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
     """Take in what was answered in another number of shards, so that nobody asks for it again.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read or written.
+    Raises StoreError: a file cannot be read or written.
     """
     output = sweep.out / checkpoint.name
     if not output.is_dir():

@@ -79,10 +79,7 @@ class JobJournal:
     def read(self) -> Iterator[JobLine]:
         """The whole lines in their order; a damaged one is passed over, and its job owed again.
 
-        Raises
-        ------
-        StoreError
-            the file is there and cannot be read.
+        Raises StoreError: the file is there and cannot be read.
         """
         read = decoder(JobLine)
         for _, line in whole_lines(self.path):
@@ -174,10 +171,7 @@ class JobTable:
     def read(self) -> None:
         """Take in the journal.
 
-        Raises
-        ------
-        StoreError
-            it cannot be read.
+        Raises StoreError: it cannot be read.
         """
         for line in self._journal.read():
             self._take_in(line)
@@ -185,10 +179,7 @@ class JobTable:
     def include(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Write down that these are swept too, in place of others of the same steps.
 
-        Raises
-        ------
-        StoreError
-            it cannot be written.
+        Raises StoreError: it cannot be written.
         """
         by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
         known = tuple(by_step[step] for step in sorted(by_step))
@@ -358,10 +349,7 @@ class JobTable:
 
 def refuse_others(sweep: Sweep, checkpoints: Sequence[Checkpoint]) -> None:
     """
-    Raises
-    ------
-    UsageError
-        the folder of a step holds answers of another checkpoint; nothing is ever relabelled.
+    Raises UsageError: the folder of a step holds answers of another checkpoint; nothing is ever relabelled.
     """
     for checkpoint in checkpoints:
         output = sweep.out / checkpoint.name

@@ -28,10 +28,8 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
     A slot is ``per_slot`` GPUs of the cluster, as many as there are, at most ``count``; where there are none,
     or a slot needs none, there are ``count`` slots, or one.
 
-    Raises
-    ------
-    UsageError
-        Ray is not installed, the cluster cannot be reached, or it has too few GPUs for one slot.
+    Raises UsageError: Ray is not installed, the cluster cannot be reached, or it has too few GPUs for one
+    slot.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

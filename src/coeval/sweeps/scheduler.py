@@ -206,10 +206,7 @@ class Scheduler:
     def add(self, checkpoint: Checkpoint) -> None:
         """Have what is owed of a checkpoint done.
 
-        Raises
-        ------
-        StoreError
-            answers of other shards cannot be taken in.
+        Raises StoreError: answers of other shards cannot be taken in.
         """
         owed = self._table.owed(checkpoint)
         if owed.answers and self._phases.inference:
@@ -228,10 +225,7 @@ class Scheduler:
         """Do all that is owed, and what ``source`` brings. Setting ``interrupt`` has everything that runs end
         soon; cancelling ends it at once. What is finished stays in either case.
 
-        Raises
-        ------
-        StoreError
-            the journal cannot be written, or a worker's folder.
+        Raises StoreError: the journal cannot be written, or a worker's folder.
         """
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:

@@ -61,11 +61,8 @@ class ServerCommand:
     It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
     one word, and nothing of a value is expanded.
 
-    Raises
-    ------
-    UsageError
-        it has no words or an open quote, is meant for a shell, names what is no placeholder, or lacks
-        ``{port}``.
+    Raises UsageError: it has no words or an open quote, is meant for a shell, names what is no placeholder,
+    or lacks ``{port}``.
     """
 
     def __init__(self, text: str) -> None:
@@ -138,10 +135,8 @@ class ServerCommand:
     def filled(self, server: Server, port: int) -> tuple[str, ...]:
         """The words of the command for a server that is to listen on ``port``.
 
-        Raises
-        ------
-        UsageError
-            a value would be read as code: the word that it stands in is a shell's, or the like.
+        Raises UsageError: a value would be read as code: the word that it stands in is a shell's, or the
+        like.
         """
         values = {
             "checkpoint": server.checkpoint,

@@ -149,10 +149,7 @@ class ServerProcess:
         """Start a server whose log and record lie in ``folder``; its ``environment`` goes over ``inherited``,
         which its guard has too.
 
-        Raises
-        ------
-        ServerDown
-            there is no such command.
+        Raises ServerDown: there is no such command.
         """
         record = ServerRecord.of_now(secrets.token_hex(16), port)
         record.write(folder)  # before there is anything to find

@@ -42,10 +42,7 @@ def open_slurm(
     ``settings`` are submitit's (``slurm_partition``, ``timeout_min``, ``slurm_account``); ``cluster: local``
     among them runs the jobs as processes of this machine.
 
-    Raises
-    ------
-    UsageError
-        submitit is not installed, there is no Slurm here, or it knows a setting otherwise.
+    Raises UsageError: submitit is not installed, there is no Slurm here, or it knows a setting otherwise.
     """
     try:
         import submitit

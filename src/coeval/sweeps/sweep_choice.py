@@ -33,10 +33,7 @@ from coeval.sweeps.worker_files import Server
 
 def places_of(settings: SweepSettings) -> CheckpointPlaces:
     """
-    Raises
-    ------
-    UsageError
-        no checkpoint is named.
+    Raises UsageError: no checkpoint is named.
     """
     given = settings.checkpoints
     pattern, only = settings.name_pattern, steps_of(settings.steps)
@@ -100,10 +97,7 @@ def steps_of(given: object) -> list[int] | None:
 def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
     """``watched``: further checkpoints may come.
 
-    Raises
-    ------
-    UsageError
-        checkpoints share a step, or it cannot be told which of the user's servers has which.
+    Raises UsageError: checkpoints share a step, or it cannot be told which of the user's servers has which.
     """
     refuse_doubles(checkpoints)
     if not sweep.external:
@@ -161,10 +155,7 @@ class AskedFor(NamedTuple):
 
 def asked_for(settings: SweepSettings, keys: Keys) -> AskedFor:
     """
-    Raises
-    ------
-    UsageError
-        something is lacking, contradicts something else, or is not there.
+    Raises UsageError: something is lacking, contradicts something else, or is not there.
     """
     if settings.out is None:
         out = setting("out")
@@ -226,10 +217,7 @@ def _options(settings: SweepSettings) -> dict[str, object]:
 def samples_of(settings: SweepSettings) -> dict[str, int]:
     """The tasks, each with the number of its samples.
 
-    Raises
-    ------
-    UsageError
-        there is no such task, or no such number.
+    Raises UsageError: there is no such task, or no such number.
     """
     given = settings.tasks
     numbers: dict[str, int] = {}
@@ -295,10 +283,7 @@ _LISTED_WITHIN_S = 20.0
 
 def engine_of(asked: AskedFor, environment: Mapping[str, str]) -> SweepEngine:
     """
-    Raises
-    ------
-    UsageError
-        a slot has more GPUs than there are, or the engine is not there.
+    Raises UsageError: a slot has more GPUs than there are, or the engine is not there.
     """
     settings, sweep = asked.settings, asked.sweep
     tp_size = sweep.server.tp_size if sweep.server is not None else 0

@@ -48,10 +48,7 @@ def estimate_sweep(
     watcher: Watcher,
 ) -> SweepEstimate:
     """
-    Raises
-    ------
-    UsageError
-        a task cannot be prepared: an asset is not there, a file has wrong data.
+    Raises UsageError: a task cannot be prepared: an asset is not there, a file has wrong data.
     """
     alike: Counter[str] = Counter()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}

@@ -180,10 +180,7 @@ def names(text: str | None) -> list[str] | None:
 def steps(text: str | None) -> list[int] | None:
     """Return ``120,240`` likewise.
 
-    Raises
-    ------
-    UsageError
-        one is no number.
+    Raises UsageError: one is no number.
     """
     found = names(text)
     if found is None:
@@ -197,10 +194,7 @@ def steps(text: str | None) -> list[int] | None:
 def counts(text: str | None) -> dict[str, int]:
     """Return ``ifeval=8,arena-hard=1`` as numbers by name.
 
-    Raises
-    ------
-    UsageError
-        it is no such list.
+    Raises UsageError: it is no such list.
     """
     found = {}
     for part in names(text) or ():

@@ -44,10 +44,7 @@ class SweepUnderWay(NamedTuple):
 def checkpoints_of(asked: AskedFor, warn: Callable[[str], None]) -> list[Checkpoint]:
     """Return the checkpoints that are there and whole; none yet where they are watched for.
 
-    Raises
-    ------
-    UsageError
-        there is none, or it cannot be told which of the user's servers has which.
+    Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
     """
     throttle_of(os.environ)  # wrong variables are told before anything begins
     watched = asked.watch is not None
@@ -69,13 +66,8 @@ def under_way(
 ) -> Iterator[SweepUnderWay]:
     """Hold the sweep's folder, and have ready what does all that is owed.
 
-    Raises
-    ------
-    UsageError
-        another process is at work in the folder, or it holds other checkpoints; servers are to be started by
-        a program that is not there.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: another process is at work in the folder, or it holds other checkpoints; servers are to
+    be started by a program that is not there; StoreError: a file cannot be read or written.
     """
     sweep, settings = asked.sweep, asked.settings
     with RunDir(sweep.own_folder).locked():

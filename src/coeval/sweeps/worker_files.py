@@ -147,12 +147,8 @@ T = TypeVar("T")
 def write_worker(worker: Worker) -> None:
     """Write ``worker.json`` into the worker's folder, and remove what an earlier worker has left of its end.
 
-    Raises
-    ------
-    UsageError
-        an address holds a credential.
-    ValueError
-        a model's ``access_key`` is set: a worker is told the variable that holds it.
+    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set: a worker is
+    told the variable that holds it.
     """
     for model in (worker.evaluation.tested, worker.evaluation.judge):
         if model is not None and model.access_key is not None:
@@ -172,12 +168,7 @@ def write_worker(worker: Worker) -> None:
 
 def read_worker(folder: Path) -> Worker:
     """
-    Raises
-    ------
-    FileNotFoundError
-        there is none.
-    StoreError
-        it is damaged.
+    Raises FileNotFoundError: there is none; StoreError: it is damaged.
     """
     return read_json(folder / WORKER, Worker)
 

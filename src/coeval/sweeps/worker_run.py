@@ -69,12 +69,8 @@ class WorkerServer:
     async def up(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
         """Start it once; it is ended when this is left, and killed where that is by cancelling.
 
-        Raises
-        ------
-        Draining
-            somebody interrupted it before it was up.
-        ServerDown
-            it does not come up; with the last lines that it wrote.
+        Raises Draining: somebody interrupted it before it was up; ServerDown: it does not come up; with the
+        last lines that it wrote.
         """
         server, count = self.server, self._count
         count.starts += 1
@@ -158,12 +154,8 @@ class WorkerAsking:
         """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
         ``up`` is the worker's own server, None where the user runs one.
 
-        Raises
-        ------
-        ServerDown
-            the worker's own server has ended, or is no good: another start may mend it.
-        CoevalError
-            it cannot be asked.
+        Raises ServerDown: the worker's own server has ended, or is no good: another start may mend it;
+        CoevalError: it cannot be asked.
         """
         if up is not None:
             prepared = _asked_at(prepared, up.url)
@@ -360,10 +352,7 @@ class _WorkerRun:
 
     async def carry_out(self) -> Came:
         """
-        Raises
-        ------
-        CoevalError
-            it cannot be done; a ServerDown where that is the server's fault.
+        Raises CoevalError: it cannot be done; a ServerDown where that is the server's fault.
         """
         folder, server = self._worker.folder, self._worker.server
         await asyncio.to_thread(end_leftover, folder)

@@ -68,12 +68,8 @@ class Harvest:
     def items(self, limit: int | None = None) -> Iterator[HarvestedItem]:
         """Yield the items.
 
-        Raises
-        ------
-        ColumnsMissing
-            a table has not the columns that the map names.
-        UsageError
-            a file cannot be read on.
+        Raises ColumnsMissing: a table has not the columns that the map names; UsageError: a file cannot be
+        read on.
         """
         for table in self.tables:
             try:

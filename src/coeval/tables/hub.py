@@ -50,10 +50,7 @@ class FolderTables(NamedTuple):
 def folder_tables(folder: Path, split: str | None) -> FolderTables:
     """Find the tables of a folder's split.
 
-    Raises
-    ------
-    UsageError
-        it holds no table, or several splits of which none, or none that is there, was named.
+    Raises UsageError: it holds no table, or several splits of which none, or none that is there, was named.
     """
     try:
         found = sorted(path for path in folder.rglob("*") if _is_table(path))
@@ -75,10 +72,7 @@ def folder_tables(folder: Path, split: str | None) -> FolderTables:
 def pick_split(there: Sequence[str], wanted: str | None, where: str) -> str | None:
     """Choose the split: the requested one, else the only one or ``test``.
 
-    Raises
-    ------
-    UsageError
-        it is not there, or several are and none is named.
+    Raises UsageError: it is not there, or several are and none is named.
     """
     if wanted is not None:
         if wanted in there:
@@ -156,12 +150,8 @@ class _About(msgspec.Struct, rename={"card": "cardData"}):
 def fetch_dataset(wanted: HubDataset, progress: Progress | None = None) -> HubTables:
     """Download the files of a split, unless this revision is in the cache.
 
-    Raises
-    ------
-    UsageError
-        the hub cannot be reached, or has no such data set, configuration or split.
-    StoreError
-        the cache cannot be written.
+    Raises UsageError: the hub cannot be reached, or has no such data set, configuration or split; StoreError:
+    the cache cannot be written.
     """
     base = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
     api = f"{base}/api/datasets/{quote(wanted.repo)}"

@@ -185,10 +185,7 @@ class Condition:
     def of(cls, text: str) -> Condition:
         """Parse a condition.
 
-        Raises
-        ------
-        UsageError
-            it is no comparison of a column with a value, or more than one.
+        Raises UsageError: it is no comparison of a column with a value, or more than one.
         """
         match = _FORM.fullmatch(text)
         if match is None:
@@ -281,10 +278,7 @@ class ChoiceList(NamedTuple):
     def right(self, value: Any, named: str) -> int:
         """Find the index of the choice that the value of column ``named`` means.
 
-        Raises
-        ------
-        Misfit
-            it means none of them, or may mean two.
+        Raises Misfit: it means none of them, or may mean two.
         """
         if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
             if 0 <= value < len(self.texts):
@@ -315,10 +309,7 @@ def letter(place: int) -> str:
 def choices_of(path: FieldPath, row: Row) -> ChoiceList:
     """Read the choices from a value.
 
-    Raises
-    ------
-    Misfit
-        the value is in none of the shapes, or holds fewer than two choices or more than letters.
+    Raises Misfit: the value is in none of the shapes, or holds fewer than two choices or more than letters.
     """
     value = path.value(row)
     match value:
@@ -458,10 +449,7 @@ class ItemMaker:
     def item(self, row: Row) -> MappedItem:
         """Make the item of a row.
 
-        Raises
-        ------
-        Misfit
-            the row makes no item; the message says why.
+        Raises Misfit: the row makes no item; the message says why.
         """
         own = self._own_id(row)
         prompt = self._prompt(row)

@@ -129,10 +129,7 @@ class _Hashed(io.RawIOBase):
 class SourceBytes:
     """A text file, or a pipe, open for reading once. ``encoding``: None for UTF-8 or the byte order mark's.
 
-    Raises
-    ------
-    UsageError
-        it is not there, may not be read, is no file of text, or the encoding is unknown.
+    Raises UsageError: it is not there, may not be read, is no file of text, or the encoding is unknown.
     """
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:

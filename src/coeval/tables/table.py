@@ -34,10 +34,7 @@ class Table:
 def open_table(path: Path, encoding: str | None = None, delimiter: str | None = None) -> Table:
     """Open a table.
 
-    Raises
-    ------
-    UsageError
-        the file cannot be read, is no table, or one without rows.
+    Raises UsageError: the file cannot be read, is no table, or one without rows.
     """
     kind = _binary(path)
     if kind == "parquet":

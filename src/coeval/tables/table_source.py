@@ -84,10 +84,7 @@ class TableSource:
 def find_source(choice: SourceChoice, progress: Progress | None = None) -> TableSource:
     """Find the source of a name.
 
-    Raises
-    ------
-    UsageError
-        there is no such thing, or it cannot be fetched.
+    Raises UsageError: there is no such thing, or it cannot be fetched.
     """
     benchmark = named_benchmarks().get(choice.name.lower())
     if benchmark is not None:

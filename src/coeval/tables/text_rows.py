@@ -59,10 +59,7 @@ def _no_object(line: bytes, error: Undecodable) -> str:
 def listed_rows(source: SourceBytes) -> Iterator[TableRow]:
     """Read the objects of one JSON array, numbered from 1.
 
-    Raises
-    ------
-    UsageError
-        it is no list of JSON, or one too large to be held at once.
+    Raises UsageError: it is no list of JSON, or one too large to be held at once.
     """
     parts, size = [], 0
     while part := source.read():
@@ -120,10 +117,7 @@ def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
     """Read a header and the rows below; cells are text, empty ones None. ``delimiter``: None for the one most
     frequent in the header.
 
-    Raises
-    ------
-    UsageError
-        there is no header, or it names a column twice.
+    Raises UsageError: there is no header, or it names a column twice.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     lines = _TextLines(source)
@@ -198,10 +192,7 @@ _AT_ONCE = 1_000
 class ParquetRows:
     """Rows of a Parquet file, in order and in bounded memory.
 
-    Raises
-    ------
-    UsageError
-        it is damaged.
+    Raises UsageError: it is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -243,10 +234,7 @@ class ParquetRows:
 def arrow_rows(path: Path) -> Iterator[TableRow]:
     """Read the rows of an Arrow file or stream.
 
-    Raises
-    ------
-    UsageError
-        pyarrow is not installed, or the file is damaged.
+    Raises UsageError: pyarrow is not installed, or the file is damaged.
     """
     try:
         import pyarrow

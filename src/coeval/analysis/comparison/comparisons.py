@@ -134,7 +134,7 @@ def family_doubts(leads: Sequence[FamilyLead]) -> Iterator[str]:
         said = f"{_place(first)} {related}"
         if first.without is None:
             yield (
-                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be tested here; "
+                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be told here; "
                 "add a judge of another family."
             )
             continue
@@ -168,10 +168,7 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
     is named for it (one name stands for all folders); without names, its only one, or else each student that
     is in all of them, against itself.
 
-    Raises
-    ------
-    UsageError
-        there are no two, or it is not clear which two; the message says who there is.
+    Raises UsageError: there are no two, or it is not clear which two; the message says who there is.
     """
     models = [reader.models() for reader in readers]
     if len(readers) == 1:
@@ -262,10 +259,7 @@ class _Row(NamedTuple):
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
     """Every two of each group: the overall scores of all pairs first, then tasks, then parts.
 
-    Raises
-    ------
-    UsageError
-        nothing is scored on both sides; the message says what each has.
+    Raises UsageError: nothing is scored on both sides; the message says what each has.
     """
     paired: list[tuple[Side, Side, _Row]] = []
     related: list[FamilyLead] = []

@@ -49,12 +49,8 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
     """Write the good datapoints that count in a run into a new folder. ``items`` are those of
     `coeval.analysis.measures.benchmark_measures`: what was found of each stands beside it.
 
-    Raises
-    ------
-    UsageError
-        the folder holds something already, or there is no datapoint.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: the folder holds something already, or there is no datapoint; StoreError: a file cannot
+    be read or written.
     """
     if not items:
         raise UsageError(f"{reader.run.path} holds no datapoints; there is nothing to export")

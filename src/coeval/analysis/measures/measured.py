@@ -103,10 +103,7 @@ class ModelTasks(dict[str, Mapping[str, _Figure]]):
 def declared(record: type[Record]) -> dict[str, ShownAs | Part]:
     """By field, what is declared of it.
 
-    Raises
-    ------
-    TypeError
-        a field of the record declares nothing.
+    Raises TypeError: a field of the record declares nothing.
     """
     found = {}
     for name, hint in get_type_hints(record, include_extras=True).items():

@@ -128,7 +128,7 @@ def family_judges(
         elif len(judges) <= TOO_FEW_TO_TELL or bias.value is None:
             related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
-                f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be tested here; "
+                f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be told here; "
                 "add a judge of another family."
             )
     of_one_family = [judge for judge in grid.judges if family_of.get(judge) is not None]

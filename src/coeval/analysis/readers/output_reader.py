@@ -221,12 +221,7 @@ SummaryT = TypeVar("SummaryT")
 def task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
     """What a task's ``summary.json`` says, as a record of this kind.
 
-    Raises
-    ------
-    FileNotFoundError
-        the task has not been scored yet.
-    StoreError
-        the file cannot be read.
+    Raises FileNotFoundError: the task has not been scored yet; StoreError: the file cannot be read.
     """
     return read_json(task / SUMMARY, kind)
 
@@ -248,12 +243,7 @@ SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM
 class OutputReader(Reader):
     """The records of an output folder, or of one task's folder in it.
 
-    Raises
-    ------
-    UsageError
-        the folder is neither.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the folder is neither; StoreError: a file cannot be read at all.
     """
 
     views: ClassVar = ("items", "answers", "judgments", "scores")

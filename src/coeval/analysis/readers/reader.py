@@ -178,10 +178,7 @@ class Reader:
         """A view as a relation, in order of its rows; an item's attributes are columns ``attributes.NAME``.
         It is computed when it is fetched, and stays good when the reader is closed.
 
-        Raises
-        ------
-        UsageError
-            there is no such view.
+        Raises UsageError: there is no such view.
         """
         name = _RECORDS.get(view, view)
         if name not in self.views:

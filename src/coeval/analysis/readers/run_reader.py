@@ -249,12 +249,7 @@ class Orphans(msgspec.Struct, frozen=True):
 class RunReader(Reader):
     """A run's records. Without ``planned`` all that is on record counts.
 
-    Raises
-    ------
-    UsageError
-        the folder is no run.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """
 
     views: ClassVar = ("items", "answers", "judgments", "scores", "labels")
@@ -302,10 +297,7 @@ class RunReader(Reader):
     def texts(self, items: Collection[str]) -> dict[str, ItemText]:
         """The texts of some good items, by id; damaged lines are passed over.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         found: dict[str, ItemText] = {}
         chosen, read = frozenset(items), decoder(ItemText)
@@ -322,10 +314,7 @@ class RunReader(Reader):
     def records(self, kind: type[RecordT], wanted: Collection[str]) -> Iterator[RecordT]:
         """The records of a kind by their ids (evaluations by their answers'), whatever the layout.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         phase = _PHASE[kind]
         if is_legacy(self.run.path):

@@ -118,10 +118,7 @@ class _OfItem(RecordPart, frozen=True):
 class ItemLines:
     """The lines of some files, by the item that they are of.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -169,10 +166,7 @@ class WholeItems(Protocol):
     def detail(self, item: str, task: str) -> ItemDetail | None:
         """An item with all that was made of it; None where it is not there.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
 
 

@@ -88,10 +88,7 @@ def evaluated_steps(
 
 def require_base(base: int | None, checkpoints: Sequence[EvaluatedStep], root: Path) -> None:
     """
-    Raises
-    ------
-    UsageError
-        the step that others are to be held against is not there.
+    Raises UsageError: the step that others are to be held against is not there.
     """
     steps = [checkpoint.step for checkpoint in checkpoints]
     if base is not None and base not in steps:
@@ -194,12 +191,7 @@ def aggregates_of(root: Path, expected: Mapping[str, int]) -> list[Aggregated]:
     """`aggregate` of every checkpoint below ``root``, by step, for the tasks of which so many samples were
     ``expected``; none where nothing is scored.
 
-    Raises
-    ------
-    UsageError
-        two folders are of one step.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: two folders are of one step; StoreError: a file cannot be read at all.
     """
     if not any(root.glob(f"{PATTERN.replace(STEP, '*')}/run_*/*/summary.json")):
         return []
@@ -209,10 +201,7 @@ def aggregates_of(root: Path, expected: Mapping[str, int]) -> list[Aggregated]:
 def write_aggregates(found: Aggregated) -> list[Path]:
     """``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be written.
+    Raises StoreError: a file cannot be written.
     """
     written = []
     for task, one in found.tasks.items():
@@ -230,10 +219,7 @@ def write_aggregates(found: Aggregated) -> list[Path]:
 def read_aggregate(checkpoint: EvaluatedStep, task: str) -> TaskAggregate | None:
     """The one that was written; None where there is none.
 
-    Raises
-    ------
-    StoreError
-        it cannot be read.
+    Raises StoreError: it cannot be read.
     """
     try:
         return read_json(checkpoint.folder / task / AGGREGATE, TaskAggregate)

@@ -92,12 +92,8 @@ def judged_steps(
 ) -> JudgedSteps:
     """All that was judged in an output folder, or in those of the checkpoints below the folder.
 
-    Raises
-    ------
-    UsageError
-        the folder is neither, or holds none of these steps.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the folder is neither, or holds none of these steps; StoreError: a file cannot be read
+    at all.
     """
     if output_tasks(folder):
         places: list[tuple[int | None, Path]] = [(None, folder)]

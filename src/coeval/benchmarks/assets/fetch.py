@@ -38,10 +38,7 @@ def string_constant(source: str, path: str) -> str:
     Literals, their concatenation, ``.strip()`` without arguments, and other names of the module are resolved;
     anything else is refused.
 
-    Raises
-    ------
-    SourceFailed
-        there is no such constant, or it is no text that can be read without running code.
+    Raises SourceFailed: there is no such constant, or it is no text that can be read without running code.
     """
     try:
         module = ast.parse(source)
@@ -134,12 +131,8 @@ class Fetcher:
 
         Present files count by recorded size and time; ``anew`` hashes them again.
 
-        Raises
-        ------
-        SourceFailed
-            no source gives one of them; the message has each source's reason.
-        StoreError
-            the cache cannot be written to.
+        Raises SourceFailed: no source gives one of them; the message has each source's reason; StoreError:
+        the cache cannot be written to.
         """
         for file in asset.files:
             target = self._cache.file(asset, file)

@@ -51,10 +51,7 @@ def download_wheel(
     With ``patience_s`` an index silent for so long is given up; pip's own environment variables take
     precedence.
 
-    Raises
-    ------
-    SourceFailed
-        there is neither pip nor an index to ask, or the wheel is not to be had there.
+    Raises SourceFailed: there is neither pip nor an index to ask, or the wheel is not to be had there.
     """
     if pip := pip_command():
         return _by_pip(pip, parcel, folder, tell, patience_s)

@@ -134,12 +134,8 @@ class Library:
         ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to copy
         from instead of downloading. Cached files are hashed where size or time changed; with ``anew`` always.
 
-        Raises
-        ------
-        AssetMissing
-            naming all that are not to be had, each source's reason, and the ways out.
-        UsageError
-            an unknown name, or a given file that is not there.
+        Raises AssetMissing: naming all that are not to be had, each source's reason, and the ways out;
+        UsageError: an unknown name, or a given file that is not there.
         """
         fetcher = Fetcher(self.manifest, self.cache, progress, local)
         found, failed = self._gather(names, fetcher, given or {}, anew=anew)
@@ -314,10 +310,7 @@ class Library:
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """Read the records of a data file: JSONL or, by extension, JSON (array or object) or CSV.
 
-    Raises
-    ------
-    UsageError
-        the file cannot be read, or a line of it is no record; the message has file and line.
+    Raises UsageError: the file cannot be read, or a line of it is no record; the message has file and line.
     """
     try:
         with TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as file:
@@ -368,10 +361,7 @@ def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
 def fetched_from_hub(repository: str, file: str) -> Path:
     """Fetch a file of a hub dataset into the cache at its newest revision.
 
-    Raises
-    ------
-    SourceFailed
-        it cannot be fetched.
+    Raises SourceFailed: it cannot be fetched.
     """
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)

@@ -138,10 +138,8 @@ def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], teste
 
     A null response is an empty one. ``prompts`` are all of the task, ``items`` those to score.
 
-    Raises
-    ------
-    UsageError
-        the file cannot be read, a line lacks ``response``, or no line is about any of the items.
+    Raises UsageError: the file cannot be read, a line lacks ``response``, or no line is about any of the
+    items.
     """
     by_id = {item.id: item for item in prompts}
     by_prompt = {prompt_of(item).strip(): item for item in prompts}

@@ -87,10 +87,7 @@ class Spread(msgspec.Struct, frozen=True):
 def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
     """Create the output folder, write its log and hold its tasks; a new folder that stays empty is removed.
 
-    Raises
-    ------
-    UsageError
-        another process is at work in it, or the cost is surely beyond the budget.
+    Raises UsageError: another process is at work in it, or the cost is surely beyond the budget.
     """
     output = prepared.evaluation.output
     made = [path for path in (output, *output.parents) if not path.exists()]
@@ -108,10 +105,7 @@ def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """Score complete tasks, write their files, and count what the others miss, while the folders are `held`.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be written; what was recorded stays.
+    Raises StoreError: a file cannot be written; what was recorded stays.
     """
     errors = error_file(prepared.evaluation)
     costs = model_costs(usage_file(prepared.evaluation))

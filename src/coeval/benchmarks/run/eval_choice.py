@@ -40,10 +40,7 @@ class Address(NamedTuple):
 def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
     """Return the evaluation that the settings ask for.
 
-    Raises
-    ------
-    UsageError
-        settings contradict each other, or name an unknown task or a file that is not there.
+    Raises UsageError: settings contradict each other, or name an unknown task or a file that is not there.
     """
     options = task_options(settings)
     names = task_names(listed_names(settings.tasks) or _with_responses(options))
@@ -82,10 +79,7 @@ def task_name(name: str) -> str:
 def task_names(given: Iterable[str]) -> tuple[str, ...]:
     """Return the tasks by name, each once.
 
-    Raises
-    ------
-    UsageError
-        there is no such task, or none is named.
+    Raises UsageError: there is no such task, or none is named.
     """
     names = tuple(dict.fromkeys(map(task_name, given)))
     if not names:
@@ -103,10 +97,7 @@ def task_names(given: Iterable[str]) -> tuple[str, ...]:
 def task_options(settings: SharedSettings) -> dict[str, Any]:
     """Return the value of every option that a task has, by the option's name.
 
-    Raises
-    ------
-    UsageError
-        no task has such an option, or its value is of another kind.
+    Raises UsageError: no task has such an option, or its value is of another kind.
     """
     known = {option.name: option for row in TASKS.values() for option in row.options}
     given = settings.task_options or {}

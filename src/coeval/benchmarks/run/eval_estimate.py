@@ -121,10 +121,7 @@ def refuse_too_dear(prepared: Prepared) -> None:
     """Check the estimate against the budget, while the folders are `held`. A resumed folder is not refused,
     as with runs: it continues until the budget is spent.
 
-    Raises
-    ------
-    UsageError
-        the low end of the estimate does not fit into what is left of the budget.
+    Raises UsageError: the low end of the estimate does not fit into what is left of the budget.
     """
     evaluation = prepared.evaluation
     budget = evaluation.budget_usd

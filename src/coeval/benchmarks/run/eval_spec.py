@@ -96,10 +96,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     def batching(self) -> Batching:
         """Return the batching of the models.
 
-        Raises
-        ------
-        UsageError
-            a model is to go by batch jobs whose interface has none.
+        Raises UsageError: a model is to go by batch jobs whose interface has none.
         """
         phases: dict[str, frozenset[Purpose]] = {}
         asked: dict[Purpose, ModelSpec | None] = {
@@ -151,10 +148,7 @@ def find_assets(
 ) -> list[dict[str, Path]]:
     """Find each task's assets, fetching missing ones; optional ones only where quickly available.
 
-    Raises
-    ------
-    AssetMissing
-        naming what is not there, of all tasks, and how to get it.
+    Raises AssetMissing: naming what is not there, of all tasks, and how to get it.
     """
     library = Library()
     kinds = [kind_of(request.name) for request in requests]
@@ -300,10 +294,7 @@ class _Claim(NamedTuple):
 def refuse_another_model(evaluation: EvalSpec) -> None:
     """Check that the output folder has no answers of another model. Changes nothing.
 
-    Raises
-    ------
-    UsageError
-        there are some; the message names both models and the ways out.
+    Raises UsageError: there are some; the message names both models and the ways out.
     """
     requests = {request.name: request for request in evaluation.tasks}
     for claim in _claims(evaluation.output):

@@ -73,11 +73,8 @@ class EndOfAsking:
 def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
     """Prepare an evaluation: everything that can fail before a model is asked.
 
-    Raises
-    ------
-    UsageError
-        the output folder belongs to another model, or there is an unknown task, an asset that cannot
-        be had, wrong data, or no stored answers to judge.
+    Raises UsageError: the output folder belongs to another model, or there is an unknown task, an asset that
+    cannot be had, wrong data, or no stored answers to judge.
     """
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
@@ -102,12 +99,7 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
 def held(prepared: Prepared) -> Iterator[None]:
     """Hold the lock of every task's folder, and merge answers made in shards.
 
-    Raises
-    ------
-    UsageError
-        another process is; it is named.
-    StoreError
-        answers cannot be taken in.
+    Raises UsageError: another process is; it is named; StoreError: answers cannot be taken in.
     """
     with ExitStack() as stack:
         for task_run in prepared.task_runs:
@@ -129,14 +121,8 @@ async def ask_owed(
     event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is
     interrupted, on its own.
 
-    Raises
-    ------
-    UsageError
-        a model has no address or no key.
-    ModelUnavailable
-        a model that is to be asked does not answer.
-    StoreError
-        a folder cannot be read or written; what was recorded stays.
+    Raises UsageError: a model has no address or no key; ModelUnavailable: a model that is to be asked does
+    not answer; StoreError: a folder cannot be read or written; what was recorded stays.
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     context = SessionContext(
@@ -274,12 +260,8 @@ class EvalSession:
     async def meet(self) -> None:
         """Probe the models, and let tasks probe their judge.
 
-        Raises
-        ------
-        ModelUnavailable
-            one does not answer, and that is to end the start.
-        Draining
-            somebody interrupted it meanwhile.
+        Raises ModelUnavailable: one does not answer, and that is to end the start; Draining: somebody
+        interrupted it meanwhile.
         """
         counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
         await probe_models(self._session, self._evaluation.probing, counts.owing())

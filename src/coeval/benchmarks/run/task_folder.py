@@ -136,10 +136,7 @@ class TaskFolder:
         """Merge the answers made in shards, while the folder is `locked`, and remove the shards' folders. A
         shard in use is left; an interrupted merge is completed by the next.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read or written; no answer is lost.
+        Raises StoreError: a file cannot be read or written; no answer is lost.
         """
         for part in sorted(self.path.glob(f"{SHARDS}/*/")):
             lock = RunDir(part)

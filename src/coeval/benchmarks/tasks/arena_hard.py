@@ -104,10 +104,7 @@ class ArenaHard(Benchmark):
     def items(self) -> Sequence[Item]:
         """Return the questions, each with its baseline's answer.
 
-        Raises
-        ------
-        UsageError
-            a category has no baseline, or the baseline did not answer a question.
+        Raises UsageError: a category has no baseline, or the baseline did not answer a question.
         """
         answers = {model: self._answers(asset) for model, asset in _ANSWERS.items()}
         items = []

@@ -77,10 +77,7 @@ class Followed(msgspec.Struct, frozen=True):
 def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
     """Make the instruction from its arguments; those that are None are left out.
 
-    Raises
-    ------
-    UsageError
-        the type is unknown, or an argument is missing, unknown or of the wrong kind.
+    Raises UsageError: the type is unknown, or an argument is missing, unknown or of the wrong kind.
     """
     kind = INSTRUCTIONS.get(instruction_id)
     if kind is None:

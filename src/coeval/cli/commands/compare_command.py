@@ -174,10 +174,7 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
 def _share(text: str) -> float:
     """``0.02`` or ``2%`` as a share of the scale.
 
-    Raises
-    ------
-    UsageError
-        it is none, or one that no difference can exceed.
+    Raises UsageError: it is none, or one that no difference can exceed.
     """
     from coeval.core.errors import UsageError
 

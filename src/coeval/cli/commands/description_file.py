@@ -27,10 +27,7 @@ from coeval.store.jsonl import write_bytes_atomic
 def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     """What is left of its run where it has begun, else all of it; nothing is asked, created or changed.
 
-    Raises
-    ------
-    UsageError
-        a model has no host, or items of one's own cannot be used.
+    Raises UsageError: a model has no host, or items of one's own cannot be used.
     """
     prices = PriceBook()
     prices.refuse_strangers(HOSTS, HOSTS.own)
@@ -53,10 +50,8 @@ def _changed(start: EstimatedStart, options: RunOptions) -> Iterator[str]:
 
 def refuse_place(place: Path, config: Path) -> None:
     """
-    Raises
-    ------
-    UsageError
-        a page cannot, or should not, take that place; or it is to be printed and nothing prints.
+    Raises UsageError: a page cannot, or should not, take that place; or it is to be printed and nothing
+    prints.
     """
     if place.suffix.lower() not in (".html", ".htm", ".pdf"):
         raise UsageError(f"{place} is to be a page; end its name in .html, or in .pdf to have it printed")
@@ -71,10 +66,7 @@ def refuse_place(place: Path, config: Path) -> None:
 def write_description(report: Report, place: Path) -> None:
     """Write it, in place of an older one.
 
-    Raises
-    ------
-    StoreError
-        it cannot be written, or not be printed.
+    Raises StoreError: it cannot be written, or not be printed.
     """
     if place.suffix.lower() == ".pdf":
         print_page(paper_page(report), place, browser())

@@ -36,10 +36,7 @@ class Questions:
     def ask(self, question: str, read: Callable[[str], T], default: str = "") -> T:
         """What ``read`` makes of the answer, or of the ``default`` where there is none.
 
-        Raises
-        ------
-        UsageError
-            the answers end here.
+        Raises UsageError: the answers end here.
         """
         while True:
             answer = self._line(f"{question} [{default}]" if default else question, question)
@@ -111,10 +108,7 @@ class WantedExperiment:
 
 def interview(questions: Questions, keys: Keys) -> WantedExperiment:
     """
-    Raises
-    ------
-    UsageError
-        the answers end before the questions do.
+    Raises UsageError: the answers end before the questions do.
     """
     questions.tell("Return takes the answer in brackets. Ctrl-C ends it; nothing is written before the end.")
     name = questions.ask("Name of the experiment?", _name, "my-benchmark")
@@ -291,10 +285,7 @@ def _dollars(text: str) -> float:
 def experiment_text(wanted: WantedExperiment) -> str:
     """The file, which is checked as any other.
 
-    Raises
-    ------
-    ConfigError
-        the answers do not fit together; every problem is named with its line.
+    Raises ConfigError: the answers do not fit together; every problem is named with its line.
     """
     text = "\n".join([*_models_text(wanted.models), *_task(wanted), *_experiment(wanted)]) + "\n"
     read_config(parse_document(text, Path(f"{wanted.name}.yaml")))

@@ -104,10 +104,7 @@ def show(
 def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
     """Why nothing fits, where that is no error.
 
-    Raises
-    ------
-    UsageError
-        a name or an id is none of the run's.
+    Raises UsageError: a name or an id is none of the run's.
     """
     from difflib import get_close_matches
 

@@ -17,10 +17,7 @@ from coeval.core.options import Face
 def make_app() -> typer.Typer:
     """The command with the options of all tasks that there are.
 
-    Raises
-    ------
-    UsageError
-        another package's benchmark cannot be used.
+    Raises UsageError: another package's benchmark cannot be used.
     """
     app = typer.Typer(
         name="eval-framework",

@@ -50,11 +50,8 @@ SECTIONS = "models:, tasks: and experiment:"
 def read_document(path: Path, sections: str = SECTIONS) -> Document:
     """Read one YAML mapping, which is to have these sections.
 
-    Raises
-    ------
-    ConfigError
-        the file is not there, or is not one UTF-8 YAML mapping of bearable size; the one
-        problem says where.
+    Raises ConfigError: the file is not there, or is not one UTF-8 YAML mapping of bearable size; the one
+    problem says where.
     """
     return parse_document(read_text(path), path, sections)
 
@@ -82,10 +79,7 @@ def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:
 def read_text(path: Path) -> str:
     """An experiment file's text.
 
-    Raises
-    ------
-    ConfigError
-        it is not there, or is no UTF-8 text of bearable size.
+    Raises ConfigError: it is not there, or is no UTF-8 text of bearable size.
     """
     try:
         with open_file(path) as file:

@@ -34,10 +34,7 @@ def given_document(data: Mapping[str, Any]) -> Document:
     Tuples are lists, paths are text, numbers of numpy are numbers, and attribute values are text, as in a
     file: ``3`` is ``"3"``, ``True`` is ``"true"``.
 
-    Raises
-    ------
-    ConfigError
-        it is nested too deeply to be an experiment.
+    Raises ConfigError: it is nested too deeply to be an experiment.
     """
     lines = FindingLines(GIVEN, {(): Place(GIVEN, 0)})
     problems: list[Problem] = []
@@ -117,10 +114,8 @@ class Loaded:
 def load_config(source: Source) -> Config:
     """Read and check an experiment: the path of its file, or a mapping with the sections of one.
 
-    Raises
-    ------
-    ConfigError
-        with every problem, one ``file:line  path  V-NN  what is wrong; what would be right`` each.
+    Raises ConfigError: with every problem, one ``file:line  path  V-NN  what is wrong; what would be right``
+    each.
     """
     return read_config(source).config
 
@@ -132,10 +127,7 @@ def read_config(
 
     With ``start``, whether a run may start so is among the problems.
 
-    Raises
-    ------
-    ConfigError
-        as `load_config`.
+    Raises ConfigError: as `load_config`.
     """
     match source:
         case Document():

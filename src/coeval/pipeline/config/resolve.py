@@ -37,10 +37,8 @@ def resolve_models(
     ``has_credential`` answers for an interface. ``before`` are the routes of a run that goes on, by model: it
     stays with them, whatever has become cheaper since, for answers of another host would be others.
 
-    Raises
-    ------
-    UsageError
-        some model has no host; all such models are named. KeyMissing: they lack nothing but a credential.
+    Raises UsageError: some model has no host; all such models are named. KeyMissing: they lack nothing but a
+    credential.
     """
     models: list[ModelConfig] = []
     choices: list[str] = []

@@ -36,10 +36,7 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
     """Return what a file sets of ``record``, by name. ``first`` names the keys that one begins with, for a
     file without any.
 
-    Raises
-    ------
-    ConfigError
-        the file cannot be read, or has mistakes: unknown keys, values of another kind.
+    Raises ConfigError: the file cannot be read, or has mistakes: unknown keys, values of another kind.
     """
     document = read_document(path, first)
     problems = list(document.problems)
@@ -64,10 +61,7 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
 def checked(settings: R) -> R:
     """Return settings that came as keywords of Python, whose types nobody has checked.
 
-    Raises
-    ------
-    UsageError
-        a value is of another kind, or out of its range.
+    Raises UsageError: a value is of another kind, or out of its range.
     """
     for name, field in declared(type(settings)).items():
         value = getattr(settings, name)

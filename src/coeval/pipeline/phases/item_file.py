@@ -275,10 +275,7 @@ def _meant(name: str, labels: tuple[str, ...]) -> str:
 
 def refuse_flawed(files: Iterable[ItemFile]) -> None:
     """
-    Raises
-    ------
-    ConfigError
-        lines cannot be used as items; it names them.
+    Raises ConfigError: lines cannot be used as items; it names them.
     """
     flawed = [(file, wrong) for file in files if (wrong := file.wrong())]
     if flawed:

@@ -76,12 +76,8 @@ def parse_item(text: str) -> ParsedItem:
     Keys may be spelt in any common way and stand one level in. A prompt is text, or an object that
     is written as JSON; a reference answer of any kind is.
 
-    Raises
-    ------
-    EmptyReply
-        the prompt or the reference answer is blank, or there is no reference answer.
-    Unparsable
-        no JSON, or nothing in it is a prompt.
+    Raises EmptyReply: the prompt or the reference answer is blank, or there is no reference answer;
+    Unparsable: no JSON, or nothing in it is a prompt.
     """
     value, repaired = extract_json(text)
     for candidate in _objects_in(value):
@@ -105,12 +101,7 @@ def parse_attributes(text: str) -> ParsedAttributes:
     ``{name: [values]}``, alone or one level in. Names are cleaned to what a file may hold, values
     are made text; at most 40 attributes of 50 values are taken.
 
-    Raises
-    ------
-    EmptyReply
-        there is not one attribute with a value.
-    Unparsable
-        no JSON.
+    Raises EmptyReply: there is not one attribute with a value; Unparsable: no JSON.
     """
     value, repaired = extract_json(text)
     found: dict[str, list[str]] = {}
@@ -126,12 +117,7 @@ def parse_attributes(text: str) -> ParsedAttributes:
 def parse_rubric(text: str) -> dict[str, str]:
     """The rubric that a teacher proposes, factor → criterion, in the shapes of `parse_attributes`.
 
-    Raises
-    ------
-    EmptyReply
-        there is not one factor with a criterion.
-    Unparsable
-        no JSON.
+    Raises EmptyReply: there is not one factor with a criterion; Unparsable: no JSON.
     """
     found: dict[str, str] = {}
     for name, part in islice(_named(extract_json(text).value, _CRITERION_KEYS), MOST_NAMES):

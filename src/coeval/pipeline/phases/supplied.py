@@ -146,10 +146,7 @@ class Supply:
 
     def need_items(self) -> None:
         """
-        Raises
-        ------
-        UsageError
-            somebody supplies nothing; it names the file to be written.
+        Raises UsageError: somebody supplies nothing; it names the file to be written.
         """
         empty = self.absent | {file.path: file.source for file in self.files if not file.ids}
         if empty:

@@ -99,11 +99,8 @@ def refuse_changed(
 ) -> None:
     """``tables`` says of tasks how the table of their items has changed.
 
-    Raises
-    ------
-    UsageError
-        good records stand in ``folder`` that would be made otherwise now. The message counts them
-        by what differs, and names the ways on. Not where ``stance`` says what to do with them.
+    Raises UsageError: good records stand in ``folder`` that would be made otherwise now. The message counts
+    them by what differs, and names the ways on. Not where ``stance`` says what to do with them.
     """
     if not plan_count.changed or stance is not Stance.REFUSE:
         return

@@ -60,10 +60,7 @@ class Forecast:
 def forecast(config: Config, options: RunOptions) -> Forecast:
     """Count the calls of a run that starts now; nothing is asked, created or changed.
 
-    Raises
-    ------
-    UsageError
-        it would not start: see `Preview.refuse`.
+    Raises UsageError: it would not start: see `Preview.refuse`.
     """
     preview = preview_run(config, options)
     preview.refuse(options)

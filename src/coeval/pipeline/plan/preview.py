@@ -46,11 +46,8 @@ class Preview:
 
     def refuse(self, options: RunOptions) -> None:
         """
-        Raises
-        ------
-        UsageError
-            good records stand that would be made otherwise now, whatever teachers propose; or what stands
-            would be moved away for a run that could not do anything.
+        Raises UsageError: good records stand that would be made otherwise now, whatever teachers propose; or
+        what stands would be moved away for a run that could not do anything.
         """
         changed = self.supply.changed_tables()
         refuse_changed(self.least, self.plan.setups, self.standing, options.stance, changed)
@@ -82,10 +79,7 @@ def make_plan(
 def supply_of(config: Config, options: RunOptions) -> Supply:
     """What benchmark teachers and tables supply to a run that starts now; nothing is changed.
 
-    Raises
-    ------
-    ConfigError
-        some of it cannot be used.
+    Raises ConfigError: some of it cannot be used.
     """
     taken = None if options.continue_run else phase_3_source(config)
     supply = read_supply(config, run_folder(config), taken)
@@ -99,12 +93,8 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     Benchmark teachers without items yet count with ``sampling.total`` of them. ``supply``: as `supply_of`
     read it.
 
-    Raises
-    ------
-    ConfigError
-        items that benchmark teachers supply cannot be used.
-    UsageError
-        part of what the run's folder held has moved to ``replaced/``, and part of it has not.
+    Raises ConfigError: items that benchmark teachers supply cannot be used; UsageError: part of what the
+    run's folder held has moved to ``replaced/``, and part of it has not.
     """
     folder = run_folder(config)
     folder.refuse_unreadable()

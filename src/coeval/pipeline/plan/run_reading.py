@@ -45,12 +45,7 @@ def opened(folder: Path) -> Iterator[Opened]:
 def reading(folder: RunDir) -> Iterator[Reading]:
     """Read a run; where its ``config.yaml`` cannot be read, all that is on record counts, and a note says so.
 
-    Raises
-    ------
-    UsageError
-        the folder is no run.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """
     planned: Planned | None = None
     notes = list(_lost(folder))

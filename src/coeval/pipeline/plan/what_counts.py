@@ -27,12 +27,8 @@ def planned_names(folder: RunDir) -> Planned | None:
     (Keep, Model), no total cuts them off. The rules of a start (does the source still exist?) are not asked
     of what has run.
 
-    Raises
-    ------
-    ConfigError
-        the file is there and is no configuration.
-    StoreError
-        a rubric that teachers wrote, or what was taken over, cannot be read.
+    Raises ConfigError: the file is there and is no configuration; StoreError: a rubric that teachers wrote,
+    or what was taken over, cannot be read.
     """
     if not folder.config.exists():
         return None

@@ -52,10 +52,7 @@ request, so that their values cannot stand in its text."""
 def builtin(template_id: str) -> str:
     """The built-in template of this id, without its final line break.
 
-    Raises
-    ------
-    UsageError
-        there is no such template.
+    Raises UsageError: there is no such template.
     """
     if template_id not in VARIABLES:
         raise UsageError(f"there is no prompt template {template_id!r}; there are {', '.join(TEMPLATE_IDS)}")

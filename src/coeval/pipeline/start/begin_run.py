@@ -107,10 +107,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
 def _batching_of(config: Config, mode: BatchMode) -> Batching:
     """What goes by batch jobs; every ``auto`` is resolved by now.
 
-    Raises
-    ------
-    UsageError
-        a model is to go by batch jobs whose interface has none.
+    Raises UsageError: a model is to go by batch jobs whose interface has none.
     """
     phases: dict[str, frozenset[Purpose]] = {}
     for model in config.models:
@@ -141,10 +138,7 @@ def _refuse_too_dear(
     """A run that goes on is not refused: it goes as far as the money carries. Nor is one while batch jobs are
     not done with: what they bring is paid for, or held, already, and stands among what is to be done.
 
-    Raises
-    ------
-    UsageError
-        what it is expected to cost at the least does not fit into what is left of the budget.
+    Raises UsageError: what it is expected to cost at the least does not fit into what is left of the budget.
     """
     budget = config.experiment.budget_usd
     if budget is None or options.continue_run or session.accounts.jobs.exists():

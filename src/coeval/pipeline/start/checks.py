@@ -71,10 +71,7 @@ _RESCUE = (
 def check_start(config: Config, options: RunOptions) -> None:
     """Check a configuration that was loaded before it was known how its run is to start.
 
-    Raises
-    ------
-    ConfigError
-        the run cannot start so; nothing has been created.
+    Raises ConfigError: the run cannot start so; nothing has been created.
     """
     findings = list(start_findings(Draft(config.model_dump(), frozenset()), options))
     if findings:

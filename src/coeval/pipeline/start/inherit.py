@@ -53,10 +53,7 @@ class _Named(msgspec.Struct):
 def inherited_by(folder: RunDir) -> frozenset[Name]:
     """The names that a run has taken over; none where it did not resume from another.
 
-    Raises
-    ------
-    StoreError
-        ``inherited.json`` is damaged.
+    Raises StoreError: ``inherited.json`` is damaged.
     """
     try:
         tree = read_json(folder.inherited, dict[Phase, dict[str, dict[NameKind, list[str]]]])

@@ -37,14 +37,8 @@ async def probe_only(config: Config, probing: Probing, context: SessionContext) 
 
     With the mode ``resume`` those are tried that have work left in the run, all of them where there is none.
 
-    Raises
-    ------
-    UsageError
-        a model cannot be asked at all: it has no address or no key.
-    StoreError
-        the run is at work, or its folder cannot be written.
-    Draining
-        somebody interrupted it.
+    Raises UsageError: a model cannot be asked at all: it has no address or no key; StoreError: the run is at
+    work, or its folder cannot be written; Draining: somebody interrupted it.
     """
     prices, options = PriceBook(), RunOptions.so_far(config)
     config = resolved_models(config, options, context.keys, prices).config
@@ -64,14 +58,8 @@ async def sample_only(
     model that cannot be asked is reported; what is sent counts in the run's folder, against the ceilings of
     models.
 
-    Raises
-    ------
-    UsageError
-        the run is at work: its folder counts what it sends by itself.
-    StoreError
-        the folder cannot be written.
-    Draining
-        somebody interrupted it.
+    Raises UsageError: the run is at work: its folder counts what it sends by itself; StoreError: the folder
+    cannot be written; Draining: somebody interrupted it.
     """
     folder = run_folder(config)
     wanted = sampled_models(preview)

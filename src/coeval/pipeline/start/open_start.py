@@ -47,13 +47,9 @@ async def open_start(
 ) -> AsyncIterator[Session]:
     """Hold a run's folder and a session in it, whose account counts what is sent. ``config`` has no ``auto``.
 
-    Raises
-    ------
-    UsageError
-        a model cannot be asked at all (no address, no key), the budget cannot be held, or another process
-        is at work in the folder. Nothing was created.
-    StoreError
-        the folder cannot be read or written.
+    Raises UsageError: a model cannot be asked at all (no address, no key), the budget cannot be held, or
+    another process is at work in the folder. Nothing was created; StoreError: the folder cannot be read or
+    written.
     """
     specs = opening.specs if opening.specs is not None else [model.spec() for model in config.models]
     check_askable(specs, context.keys)
@@ -77,10 +73,7 @@ def owing(preview: Preview) -> set[str] | None:
 def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
     """The configuration with ``auto`` resolved; a run that goes on stays with the hosts it began with.
 
-    Raises
-    ------
-    UsageError
-        some model has no host that can be asked.
+    Raises UsageError: some model has no host that can be asked.
     """
     if all(model.interface != "auto" for model in config.models):
         return Resolved(config)
@@ -99,10 +92,7 @@ def _routes_before(folder: RunDir) -> dict[str, Route]:
 def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     """On what terms a configuration's models are asked.
 
-    Raises
-    ------
-    UsageError
-        prices cannot be read, or there is a budget that they cannot be held to.
+    Raises UsageError: prices cannot be read, or there is a budget that they cannot be held to.
     """
     quotas = config.experiment.quota
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
@@ -143,10 +133,7 @@ def own_usage(folder: RunDir) -> dict[str, Usage]:
     """What the records of a run took, by model, less those that it took over; nothing where nobody noted what
     those took.
 
-    Raises
-    ------
-    StoreError
-        they cannot be read.
+    Raises StoreError: they cannot be read.
     """
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is not None and meta.resume_from is not None and meta.inherited is None:

@@ -94,16 +94,9 @@ async def propose_only(
     the ceilings and budgets of the run; proposals are kept there too, and none is asked for twice unless
     ``anew``.
 
-    Raises
-    ------
-    UsageError
-        a model cannot be asked at all, or the run is at work.
-    ModelUnavailable
-        a probed model does not answer.
-    StoreError
-        the folder cannot be written.
-    Draining
-        somebody interrupted it before anything was asked.
+    Raises UsageError: a model cannot be asked at all, or the run is at work; ModelUnavailable: a probed model
+    does not answer; StoreError: the folder cannot be written; Draining: somebody interrupted it before
+    anything was asked.
     """
     prices, folder = PriceBook(), run_folder(config)
     options = RunOptions.so_far(config)

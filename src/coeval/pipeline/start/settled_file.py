@@ -54,10 +54,8 @@ class _Entry(NamedTuple):
 class YamlEdits:
     """Collects changes, and makes them all at once.
 
-    Raises
-    ------
-    Unplaced
-        by every method: what stands there cannot be found, or goes over lines in a way that is not followed.
+    Raises Unplaced: by every method: what stands there cannot be found, or goes over lines in a way that is
+    not followed.
     """
 
     def __init__(self, text: str) -> None:
@@ -249,11 +247,8 @@ def settled_file(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> S
 
 def refuse_credentials(loaded: Loaded) -> None:
     """
-    Raises
-    ------
-    UsageError
-        a model has a credential elsewhere than in ``access_key``, as in an address: a copy of the file would
-        hold it too, or not work.
+    Raises UsageError: a model has a credential elsewhere than in ``access_key``, as in an address: a copy of
+    the file would hold it too, or not work.
     """
     for model in loaded.data["models"]:
         bare = {name: value for name, value in model.items() if name != "access_key"}

@@ -29,12 +29,8 @@ async def fetch_batches(
     no model is asked. ``cancel``: have all jobs cancelled first; what is done by then is paid, and kept. Jobs
     of models that the configuration has no more are given up then.
 
-    Raises
-    ------
-    UsageError
-        a credential is missing, or records of another configuration stand in the run.
-    StoreError
-        the run folder cannot be read or written.
+    Raises UsageError: a credential is missing, or records of another configuration stand in the run;
+    StoreError: the run folder cannot be read or written.
     """
     config = _there(load_config(folder.config), folder)
     if cancel:

@@ -62,12 +62,8 @@ class ItemPlace(NamedTuple):
 def place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> ItemPlace:
     """The place in the run folder of an experiment file.
 
-    Raises
-    ------
-    ConfigError
-        the file is none.
-    UsageError
-        it has no benchmark teacher, or several places of which none is named.
+    Raises ConfigError: the file is none; UsageError: it has no benchmark teacher, or several places of which
+    none is named.
     """
     config = load_config(file)
     return _only_one(config, run_folder(config), (task, teacher), str(file))
@@ -213,12 +209,8 @@ def ingest(
     """Take the items in; None where ``go_on``, which is shown the first of them, says no. With ``dry_run``,
     and where there is no ``place``, all is read and nothing written.
 
-    Raises
-    ------
-    ConfigError
-        rows make no item; it names them by file and line.
-    UsageError
-        there are no items, or others stand in the place, or somebody else writes there.
+    Raises ConfigError: rows make no item; it names them by file and line; UsageError: there are no items, or
+    others stand in the place, or somebody else writes there.
     """
     with ExitStack() as stack:
         if place is not None and not wanted.dry_run:

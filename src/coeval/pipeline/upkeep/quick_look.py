@@ -52,10 +52,7 @@ def look_for_gaps(folder: RunDir) -> Missing:
 def quick_look(folder: RunDir) -> QuickLook:
     """Reads a run, and changes nothing.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     config = config_of(folder)
     supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten

@@ -273,12 +273,8 @@ class Wanted(NamedTuple):
 def repair(folder: RunDir, wanted: Wanted) -> RepairReport:
     """Examine a run's files, set aside what is invalid, and count what is owed then.
 
-    Raises
-    ------
-    UsageError
-        this is no run, one of an older layout, or another process is at work on it.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: this is no run, one of an older layout, or another process is at work on it;
+    StoreError: a file cannot be read or written.
     """
     folder.refuse_foreign()
     if not wanted.dry_run:
@@ -305,10 +301,7 @@ def repair(folder: RunDir, wanted: Wanted) -> RepairReport:
 def inspect(folder: RunDir, wanted: Wanted) -> RepairReport:
     """What a run's files hold, examined line by line, and what is owed; reads, and changes nothing.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     config = config_of(folder)
     if isinstance(config, str):

@@ -56,12 +56,7 @@ def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]
 @contextmanager
 def run_evidence(folder: RunDir, options: RobustOptions | None = None) -> Iterator[RunEvidence]:
     """
-    Raises
-    ------
-    UsageError
-        the folder is no run.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """
     with reading(folder) as (reader, notes):
         yield evidence_of(reader, measure_run(reader, options), notes)

@@ -26,10 +26,7 @@ from coeval.reports.items.item_rows import (
 class ItemBrowser:
     """Answers about what a reader read, to one thread at a time; the reader stays open as long.
 
-    Raises
-    ------
-    StoreError
-        what was read cannot be put into tables.
+    Raises StoreError: what was read cannot be put into tables.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -46,20 +43,14 @@ class ItemBrowser:
     def prepare(self) -> None:
         """Find the lines of all items, which takes seconds at a million judgments: nobody waits for it then.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         self._items.prepare()
 
     def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
         """A page of the items that fit a choice.
 
-        Raises
-        ------
-        StoreError
-            files that are to be searched cannot be read.
+        Raises StoreError: files that are to be searched cannot be read.
         """
         with self._lock:
             if choice.words and not self._searchable:
@@ -78,10 +69,7 @@ class ItemBrowser:
     def detail(self, item: str, task: str = "") -> ItemDetail | None:
         """An item whole; ``task`` where ids are unique in a task alone. None: there is no such item.
 
-        Raises
-        ------
-        StoreError
-            a file cannot be read.
+        Raises StoreError: a file cannot be read.
         """
         with self._lock:
             found = self._reader.rows(

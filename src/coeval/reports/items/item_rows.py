@@ -73,10 +73,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
 def item_choice(query: str) -> ItemChoice:
     """The choice that a query says.
 
-    Raises
-    ------
-    UsageError
-        it has an unknown key, or a value that is none; the message names both.
+    Raises UsageError: it has an unknown key, or a value that is none; the message names both.
     """
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)

@@ -40,10 +40,7 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
     In turn: those that judges differ most about, those with the lowest scores, those on which one student
     lost most to another, those of which something failed, those with a flag, and the first ones.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     left, misses = most_bytes, 0
     kept: dict[int, tuple[ItemRow, ItemDetail]] = {}

@@ -50,10 +50,7 @@ _TOLD = 400
 def browser() -> str:
     """The program that prints.
 
-    Raises
-    ------
-    UsageError
-        there is none.
+    Raises UsageError: there is none.
     """
     named = os.environ.get(BROWSER)
     if named is not None:
@@ -72,10 +69,7 @@ def browser() -> str:
 def print_page(page: bytes, path: Path, program: str) -> None:
     """Print a page that asks for nothing beyond itself.
 
-    Raises
-    ------
-    StoreError
-        the program prints nothing, or the file cannot be written.
+    Raises StoreError: the program prints nothing, or the file cannot be written.
     """
     with TemporaryDirectory(prefix="coeval-", ignore_cleanup_errors=True) as folder:
         source, printed = Path(folder) / "report.html", Path(folder) / "report.pdf"

@@ -26,12 +26,7 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
     """Write ``report.html`` and ``measures.json`` of a run, or of what ``eval-framework`` filled, into
     ``out``; the notes of whoever read it.
 
-    Raises
-    ------
-    UsageError
-        the folder is none of ours.
-    StoreError
-        it cannot be read, or the files not be written.
+    Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
     with opened(folder) as (reader, notes):
         found = reported(reader, notes, options)
@@ -49,10 +44,7 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
 
 def write_comparison(compared: ComparisonReport, file: Path) -> None:
     """
-    Raises
-    ------
-    StoreError
-        the file cannot be written.
+    Raises StoreError: the file cannot be written.
     """
     page = write_page(comparison_page(compared))
     try:

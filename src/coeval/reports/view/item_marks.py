@@ -33,10 +33,7 @@ class MarkedItem(msgspec.Struct, frozen=True, omit_defaults=True):
 def read_marks(folder: Path) -> dict[tuple[str, str], MarkedItem]:
     """By task and item; a line that is none, and what has been taken back, is left out.
 
-    Raises
-    ------
-    StoreError
-        the file cannot be read, or is a link that leads out of the folder.
+    Raises StoreError: the file cannot be read, or is a link that leads out of the folder.
     """
     read = decoder(MarkedItem)
     found: dict[tuple[str, str], MarkedItem] = {}
@@ -55,12 +52,8 @@ def read_marks(folder: Path) -> dict[tuple[str, str], MarkedItem]:
 def add_mark(folder: Path, mark: MarkedItem) -> MarkedItem:
     """Append a mark, with the time.
 
-    Raises
-    ------
-    UsageError
-        the note is too long.
-    StoreError
-        the file cannot be written, or is a link that leads out of the folder.
+    Raises UsageError: the note is too long; StoreError: the file cannot be written, or is a link that leads
+    out of the folder.
     """
     if len(mark.note) > LONGEST_NOTE:
         raise UsageError(f"a note has at most {LONGEST_NOTE:,} characters; this one has {len(mark.note):,}")

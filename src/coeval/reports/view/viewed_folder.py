@@ -229,12 +229,8 @@ _READ_AT_ONCE = 8
 class ViewedPlaces:
     """Folders by number, which stays theirs; a thread of its own looks at them again and again.
 
-    Raises
-    ------
-    UsageError
-        a path is no folder, or holds nothing that can be shown.
-    StoreError
-        a folder cannot be looked into.
+    Raises UsageError: a path is no folder, or holds nothing that can be shown; StoreError: a folder cannot be
+    looked into.
     """
 
     def __init__(self, paths: Sequence[Path], status: StatusReader) -> None:

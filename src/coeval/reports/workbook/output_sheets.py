@@ -113,10 +113,7 @@ _COLUMNS = (
 def output_sheets(reader: OutputReader) -> Iterator[SheetTable]:
     """Texts are read one task's folder after the other.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     places = reader.places()
     try:

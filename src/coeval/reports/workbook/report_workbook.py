@@ -101,10 +101,7 @@ def write_workbook(
     """Write a report; ``more`` sheets stand after the first tables, and ``without`` names tables that have no
     sheet.
 
-    Raises
-    ------
-    StoreError
-        the file cannot be written.
+    Raises StoreError: the file cannot be written.
     """
     with workbook_file(path, report.title) as book:
         summary = book.sheet(SUMMARY)

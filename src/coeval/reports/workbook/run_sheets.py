@@ -64,10 +64,7 @@ class _ItemTexts(NamedTuple):
 def run_sheets(reader: RunReader, items: Mapping[str, ItemMeasures]) -> Iterator[SheetTable]:
     """``items`` are their measures, by id. Texts are read of what has a row alone.
 
-    Raises
-    ------
-    StoreError
-        a file cannot be read.
+    Raises StoreError: a file cannot be read.
     """
     browser = ItemBrowser(reader)
     browser.flag(items)

@@ -336,10 +336,7 @@ class WorkbookFile:
 def workbook_file(path: Path, title: str) -> Iterator[WorkbookFile]:
     """A workbook that takes the place of ``path`` when it is left.
 
-    Raises
-    ------
-    StoreError
-        it cannot be written.
+    Raises StoreError: it cannot be written.
     """
     with replaced_whole(path) as file:
         book = _book(file)

@@ -64,10 +64,7 @@ class Function(msgspec.Struct):
 def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
     """Parse the labels of a request's metadata.
 
-    Raises
-    ------
-    Refusal
-        they are not written as we write them.
+    Raises Refusal: they are not written as we write them.
     """
     told = (metadata or {}).get(LABELS_KEY)
     if told is None:
@@ -100,10 +97,7 @@ def called_function(functions: Iterable[Function], choice: Any) -> Function | No
 
     Simulated models call a function only where the client requires it (``required``, or by name).
 
-    Raises
-    ------
-    Refusal
-        a function is asked for that was not offered.
+    Raises Refusal: a function is asked for that was not offered.
     """
     offered = {function.name: function for function in functions}
     if choice in (None, "auto", "none"):

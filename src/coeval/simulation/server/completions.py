@@ -38,10 +38,7 @@ class CompletionsBody(msgspec.Struct):
     def requests(self) -> list[Request]:
         """Make a Request per prompt.
 
-        Raises
-        ------
-        Refusal
-            prompts are token ids.
+        Raises Refusal: prompts are token ids.
         """
         prompts = [self.prompt] if isinstance(self.prompt, str) else self.prompt
         limit = DEFAULT_LIMIT if self.max_tokens is None else self.max_tokens

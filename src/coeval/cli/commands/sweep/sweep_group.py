@@ -271,10 +271,7 @@ def plot(
 def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
     """``NAME=DIR`` of each, by name in order.
 
-    Raises
-    ------
-    UsageError
-        one has another form, a name stands twice, or there is no such folder.
+    Raises UsageError: one has another form, a name stands twice, or there is no such folder.
     """
     found: dict[str, Path] = {}
     for text in texts:
@@ -292,10 +289,7 @@ def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
 def _patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
     """``NAME=step_{step}`` of each, by name.
 
-    Raises
-    ------
-    UsageError
-        one has another form, or names a run that is not given.
+    Raises UsageError: one has another form, or names a run that is not given.
     """
     found = {}
     for text in texts:

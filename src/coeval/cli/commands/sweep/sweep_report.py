@@ -219,10 +219,7 @@ _RECENT_S = 15.0
 def tell_status(settings: SweepSettings) -> int:
     """Show a table of checkpoints and tasks, and what runs now; 0.
 
-    Raises
-    ------
-    UsageError
-        there is no sweep in the folder.
+    Raises UsageError: there is no sweep in the folder.
     """
     console = streams.results()
     if settings.out is None:
@@ -327,10 +324,7 @@ def tell_plan(
 ) -> int:
     """Show what a start of the sweep would do; 0. ``absent`` is told where servers would be started.
 
-    Raises
-    ------
-    UsageError
-        a task cannot be prepared.
+    Raises UsageError: a task cannot be prepared.
     """
     table = JobTable(sweep.out, job_plan(sweep))
     table.read()
@@ -387,10 +381,7 @@ FIRST_KEYS = "checkpoints:, out: and tasks:"
 def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
     """The flags over the file.
 
-    Raises
-    ------
-    ConfigError
-        the file cannot be read, or has a mistake.
+    Raises ConfigError: the file cannot be read, or has a mistake.
     """
     read = {} if file is None else read_settings_file(file, SweepSettings, FIRST_KEYS)
     return SweepSettings(**{**read, **flags})

@@ -24,10 +24,7 @@ async def estimate_at_start(
     """Write ``cost_estimate.json`` and tell what stands in it. Samples are asked of models that nothing is
     batched of: a batch would not answer before the run.
 
-    Raises
-    ------
-    Draining
-        somebody interrupted it.
+    Raises Draining: somebody interrupted it.
     """
     watcher, lengths = session.context.watcher, seen_lengths(config, preview)
     if config.experiment.estimate_samples:

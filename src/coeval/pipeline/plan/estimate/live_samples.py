@@ -96,10 +96,7 @@ async def add_samples(
     """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles;
     ``askable`` names the models that can be asked.
 
-    Raises
-    ------
-    Draining
-        somebody interrupted it.
+    Raises Draining: somebody interrupted it.
     """
     each, watcher = config.experiment.estimate_samples, session.context.watcher
     samples = _LiveSamples(config, preview, lengths, askable, each)

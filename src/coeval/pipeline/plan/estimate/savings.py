@@ -42,10 +42,7 @@ class EstimatedStart(NamedTuple):
 def estimated_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> EstimatedStart:
     """What a run that starts now would find; nothing is asked, created or changed.
 
-    Raises
-    ------
-    UsageError
-        it would not start, for another reason than that a credential is lacking.
+    Raises UsageError: it would not start, for another reason than that a credential is lacking.
     """
     start = described_start(config, options, keys, prices)
     start.preview.refuse(options)
@@ -55,10 +52,7 @@ def estimated_start(config: Config, options: RunOptions, keys: Keys, prices: Pri
 def described_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> EstimatedStart:
     """As `estimated_start`, whether or not the run could start so: an experiment can be shown at any time.
 
-    Raises
-    ------
-    UsageError
-        a model has no host, or items of one's own cannot be used.
+    Raises UsageError: a model has no host, or items of one's own cannot be used.
     """
     resolved, unresolved = _resolved(config, options, keys, prices)
     preview = preview_run(resolved.config, options)
