@@ -96,7 +96,7 @@ SHORTEST_FILE = 40
 SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
-MOST_LINES_OF_WIRE = 1211
+MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
 LARGE_FUNCTIONS = {
