@@ -144,7 +144,7 @@ class Metering(RuleBasedStateMachine):
 
 
 TestMetering = Metering.TestCase
-TestMetering.settings = settings(max_examples=80, stateful_step_count=50)
+TestMetering.settings = settings(max_examples=120, stateful_step_count=50)
 
 
 def no_space(path: Path, _: object) -> None:
@@ -206,6 +206,34 @@ def test_a_batch_takes_all_its_model_or_none(tmp_path: Path) -> None:
         model.reserve(11)
     model.reserve(10)
     assert Ledger(path, {"m": Terms(100)}).meter("m").requests == 100
+
+
+def test_model_that_come_back_are_not_left_to_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    model = Ledger(path, {"m": Terms(1000)}).meter("m")
+    for _ in range(300):
+        model.reserve()
+    for left in range(299, -1, -1):
+        model.give_back()
+        row = content(path)["m"]
+        assert left <= row["requests"] + row["reserved"]
+    assert model.requests == 0
+    assert row["requests"] + row["reserved"] <= 32
+    assert row["reserved"] <= 32
+
+
+def test_nothing_is_permitted_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(10)})
+    with monkeypatch.context() as full:
+        full.setattr(account_file, "write_json_atomic", no_space)
+        with pytest.raises(StoreError):
+            ledger.meter("m").reserve()
+    assert ledger.meter("m").requests == 0
+    ledger.meter("m").reserve()
+    assert ledger.meter("m").requests == 1
+    assert Ledger(tmp_path / "usage.json", {"m": Terms(10)}).meter("m").requests >= 1
 
 
 def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: Path) -> None:
@@ -540,7 +568,7 @@ def committed(row: dict[str, Any] | None) -> float:
 
 
 TestSpending = Spending.TestCase
-TestSpending.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
+TestSpending.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 
 async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path) -> None:
