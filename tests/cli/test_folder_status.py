@@ -100,12 +100,12 @@ def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
 
 
 async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -> None:
-    """Each answer costs a cent; the budget is for some of them, and the next start has no more."""
+    """Each answer costs three cents; the budget is for some of them, and the next start has no more."""
     (tmp_path / "Config").mkdir()
     price = {"overrides": {"m": {"input_usd_per_mtok": 0.0, "output_usd_per_mtok": 100.0}}}
     (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
-    answer = openai_chat.Answer("No.", usage=(10, 100))
+    answer = openai_chat.Answer("No.", usage=(10, 300))
     paid = 0
 
     def reply(_: object) -> openai_chat.Answer:
@@ -115,12 +115,12 @@ async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -
 
     async with openai_chat.fake(reply=reply) as host:
         flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
-        limits = ("--max-tokens", 100, "--budget-usd", 0.175, "--probe", "disable")
+        limits = ("--max-tokens", 300, "--budget-usd", 0.525, "--probe", "disable")
         for code in (3, 3):  # the second goes on, and what is left is for none of them
             done = await finish(await start(tmp_path, *flags, *limits))
             assert done.code == code, done.err
             assert "--budget-usd" in done.err + done.out
-            assert paid == 17, "to the last cent that fits, and none more"
+            assert paid == 17, "to the last answer that fits, and none more"
         done = await finish(
             await start(tmp_path, *flags, *limits[:2], "--probe", "disable", "--budget-usd", 1)
         )
