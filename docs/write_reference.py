@@ -216,15 +216,15 @@ def _refusals() -> str:
     names = sorted({name for host in hosts for name in host.lacks})
     lacking = [(name, [host.name for host in hosts if name in host.lacks]) for name in names]
     shaped = [h.name for h in hosts if h.dialect == "openai_chat" and h.reasons_by != "reasoning"]
-    told = "; ".join(
+    reported = "; ".join(
         f"`{name}` by {', '.join(f'`{host}`' for host in by)}"
         for name, by in [*lacking, ("thinking_budget", shaped)]
     )
     return (
-        f"A parameter that a host has nothing for is refused by name before anything is sent: {told}. With "
-        "a `base_url`, `openai` stands for any server of its shape, which may know more: then that server's "
-        "refusal decides. Parameters that a family of models refuses, or passes over without a word, are "
-        "refused alike: OpenAI's reasoning models take no `temperature` or `top_p` but 1, no "
+        f"A parameter that a host has nothing for is refused by name before anything is sent: {reported}. "
+        "With a `base_url`, `openai` stands for any server of its shape, which may know more: then that "
+        "server's refusal decides. Parameters that a family of models refuses, or passes over without a "
+        "word, are refused alike: OpenAI's reasoning models take no `temperature` or `top_p` but 1, no "
         "log-probabilities, and o3, o4-mini and GPT-5 no `stop` (from GPT-5.1 on, what goes with "
         "`reasoning_effort`); `deepseek-reasoner` takes no `temperature`, `top_p` or log-probabilities. A "
         "system prompt is sent to OpenAI's reasoning models in the role `developer`, and to models without "
@@ -253,7 +253,7 @@ _CLAUDE = (
 
 
 def _interfaces() -> str:
-    told = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
+    reported = " and ".join(f"`{host.name}`" for host in HOSTS.own.values() if host.takes_labels)
     simulated = ", ".join(f"`{name}` {lo:g}–{hi:g}" for name, (lo, hi) in RANGES.items())
     about = (
         "Who serves a model. A key is looked for in the model's `access_key`, then in the key files "
@@ -267,7 +267,7 @@ def _interfaces() -> str:
         f"{_CLOUDS}\n\n"
         f"{_refusals()}\n\n"
         f"{_CLAUDE}\n\n"
-        f"Of a task with `label_attributes`, {told} are sent the values that its labels may have, in the "
+        f"Of a task with `label_attributes`, {reported} are sent the values that its labels may have, in the "
         f"field `metadata.{LABELS_KEY}` of each request to a student (never which of them is right). "
         "Simulated models may stand behind these addresses, and answer with a label whatever the wording of "
         "the task; other servers leave the field unread, and one that refuses it is asked without it. No "

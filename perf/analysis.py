@@ -33,7 +33,7 @@ def analyze_million(folder: Path) -> Figures:
 def analyze_ten_million(folder: Path) -> Figures:
     """Asked: within 4 GB; the figure is the share of that. Takes some minutes, and 4 GB of disk."""
     cost = _analyzed(folder, 10_000_000)
-    return Figures(cost.rss_mb / 4_096, _told(cost, 10_000_000))
+    return Figures(cost.rss_mb / 4_096, _reported(cost, 10_000_000))
 
 
 def compare_outputs(folder: Path) -> Figures:
@@ -49,7 +49,7 @@ def compare_outputs(folder: Path) -> Figures:
 
 def _analyze(folder: Path, judgments: int, most_s: float) -> Figures:
     cost = _analyzed(folder, judgments)
-    return Figures(cost.wall_s / most_s, _told(cost, judgments))
+    return Figures(cost.wall_s / most_s, _reported(cost, judgments))
 
 
 def _analyzed(folder: Path, judgments: int) -> Cost:
@@ -62,7 +62,7 @@ def judged_run(folder: Path, judgments: int) -> None:
     run([sys.executable, "-m", "perf.analysis", str(folder), str(judgments // _EACH)], folder.parent)
 
 
-def _told(cost: Cost, judgments: int) -> str:
+def _reported(cost: Cost, judgments: int) -> str:
     return (
         f"analyze all of {judgments:,} judgments in {cost.wall_s:.1f} s ({cost.cpu_s:.1f} s of CPU), "
         f"peak {cost.rss_mb:.0f} MB"

@@ -45,7 +45,7 @@ class BatchServer:
         app.router.add_get("/v1/batches/{id}", self._look)
         return app
 
-    def told(self) -> str:
+    def reported(self) -> str:
         return f"{len(self._lines)} jobs of {sum(self._lines.values())} requests"
 
     async def _upload(self, request: web.Request) -> web.Response:
@@ -62,16 +62,16 @@ class BatchServer:
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
-        return web.json_response(self._told(body["input_file_id"], "validating"))
+        return web.json_response(self._reported(body["input_file_id"], "validating"))
 
     async def _look(self, request: web.Request) -> web.Response:
         name = request.match_info["id"]
         self._looks[name] += 1
         return web.json_response(
-            self._told(name, "completed" if self._looks[name] >= _LOOKS else "in_progress")
+            self._reported(name, "completed" if self._looks[name] >= _LOOKS else "in_progress")
         )
 
-    def _told(self, name: str, status: str) -> dict[str, object]:
+    def _reported(self, name: str, status: str) -> dict[str, object]:
         counts = {"total": self._lines[name], "completed": self._lines[name], "failed": 0}
         return {
             "id": name,
@@ -110,7 +110,7 @@ async def serve(folder: Path) -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    print(server.told(), file=sys.stderr)
+    print(server.reported(), file=sys.stderr)
     await runner.cleanup()
 
 

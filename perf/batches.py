@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perf.measure import ROOT, Cost, coeval, experiment, run, serving
-from perf.scenarios import GO_ON, RUN, Figures, asked_at, renumbered
+from perf.scenarios import GO_ON, RUN, Figures, renumbered, requested_at
 
 _COPIED = 1_000
 LARGE, SMALL = 200_000, 20_000
@@ -19,18 +19,18 @@ LARGE, SMALL = 200_000, 20_000
 
 def batched_200_thousand(folder: Path) -> Figures:
     """200,000 judgments by batch jobs, from the start of the run to its table, beside 20,000."""
-    costs, told = {}, {}
+    costs, reported = {}, {}
     for items in (SMALL, LARGE):
         below = folder / str(items)
         below.mkdir()
-        costs[items], told[items] = _judged(below, items)
+        costs[items], reported[items] = _judged(below, items)
     few, many = costs[SMALL], costs[LARGE]
     us = (many.cpu_s - few.cpu_s) / (LARGE - SMALL) * 1e6
     grown = (many.rss_mb - few.rss_mb) / (LARGE - SMALL) * 1e6
     return Figures(
         many.rss_mb / few.rss_mb,
-        f"{told[LARGE]} in {many.wall_s:.0f} s and {many.cpu_s:.0f} s of CPU, peak {many.rss_mb:.0f} MB; "
-        f"{told[SMALL]}: {few.wall_s:.0f} s, {few.cpu_s:.0f} s, {few.rss_mb:.0f} MB; "
+        f"{reported[LARGE]} in {many.wall_s:.0f} s and {many.cpu_s:.0f} s of CPU, peak {many.rss_mb:.0f} MB; "
+        f"{reported[SMALL]}: {few.wall_s:.0f} s, {few.cpu_s:.0f} s, {few.rss_mb:.0f} MB; "
         f"each further request: {us:.0f} µs of CPU, {grown:.0f} bytes",
     )
 
@@ -39,8 +39,8 @@ def _judged(folder: Path, items: int) -> tuple[Cost, str]:
     """What it costs to judge the answers of a run by batches, and the jobs that it took."""
     models: dict[str, Any]
     with serving(0.0) as url:
-        models = {"teacher": asked_at(url, ["teacher"]), "student": asked_at(url, ["student"])}
-        judge = {"judge": asked_at(url, ["judge"])}
+        models = {"teacher": requested_at(url, ["teacher"]), "student": requested_at(url, ["student"])}
+        judge = {"judge": requested_at(url, ["judge"])}
         (folder / "e.yaml").write_text(experiment("batched", models | judge, 1, _COPIED))
         run(coeval(*RUN, "--probe", "disable"), folder)
     for path in folder.glob("runs/batched/phase5*/*.jsonl"):
@@ -51,7 +51,7 @@ def _judged(folder: Path, items: int) -> tuple[Cost, str]:
             for first in range(_COPIED, items, _COPIED):
                 file.write(renumbered(lines, first))
     (folder / "uploads").mkdir()
-    with _batching(folder) as (url, told):
+    with _batching(folder) as (url, reported):
         batched = {
             "interface": "openai",
             "roles": ["judge"],
@@ -62,7 +62,7 @@ def _judged(folder: Path, items: int) -> tuple[Cost, str]:
         poll = {"batch_poll_s": [0.5, 2.0]}
         (folder / "e.yaml").write_text(experiment("batched", models | {"judge": batched}, 1, items, **poll))
         cost = run(coeval(*GO_ON, "--keep-changed"), folder)
-    return cost, told[0]
+    return cost, reported[0]
 
 
 @contextmanager

@@ -149,7 +149,7 @@ def named(world: World, items: int, repeats: int) -> dict[str, Named]:
     """By bias."""
     families = model_families((*world.students, *world.judges), {})
     others = [name for name in world.judges if name != world.leaning]
-    told: defaultdict[str, list[bool]] = defaultdict(list)
+    reported: defaultdict[str, list[bool]] = defaultdict(list)
     sure: defaultdict[str, list[float]] = defaultdict(list)
     some: defaultdict[str, list[bool]] = defaultdict(list)
     for seed in range(repeats):
@@ -160,10 +160,10 @@ def named(world: World, items: int, repeats: int) -> dict[str, Named]:
             sure[bias].append(float(np.mean([ledger[name][bias].is_sure for name in others])))
             some[bias].append(any(leanings[name][bias].is_named for name in others))
             if world.leaning is not None:
-                told[bias].append(leanings[world.leaning][bias].is_named)
+                reported[bias].append(leanings[world.leaning][bias].is_named)
     return {
         bias: Named(
-            float(np.mean(told[bias])) if told[bias] else None,
+            float(np.mean(reported[bias])) if reported[bias] else None,
             float(np.mean(sure[bias])),
             float(np.mean(some[bias])),
         )
@@ -222,9 +222,9 @@ if __name__ == "__main__":
     names = (*WORLDS, "position")
     parser.add_argument("--world", choices=names, action="append", help="only this one; may be repeated")
     arguments = parser.parse_args()
-    wanted = arguments.world or names
-    worlds = [WORLDS[name] for name in wanted if name in WORLDS]
+    needed = arguments.world or names
+    worlds = [WORLDS[name] for name in needed if name in WORLDS]
     for line in table(arguments.repeats, worlds) if worlds else ():
         print(line, flush=True)
-    for line in places_table(arguments.repeats) if "position" in wanted else ():
+    for line in places_table(arguments.repeats) if "position" in needed else ():
         print(line, flush=True)

@@ -75,8 +75,8 @@ def serving(latency_s: float, *, tell_first: Path | None = None) -> Iterator[str
 @contextmanager
 def simulating(*models: str) -> Iterator[str]:
     """``coeval simulate`` in a process of its own, with models such as ``name:skill=0.6``; its base URL."""
-    asked = [part for model in models for part in ("--model", model)]
-    command = coeval("simulate", "--port", "0", *asked)
+    requested = [part for model in models for part in ("--model", model)]
+    command = coeval("simulate", "--port", "0", *requested)
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
     )

@@ -84,7 +84,7 @@ def judge_missing(items: int, repeats: int, students: int = 3) -> Equals:
         levels[(grid.student == 0) & lost[grid.item], grid.judges.index("strict")] = UNSCORED
         grid = grid._replace(levels=levels)
         ranks = ranking(grid, student_measures(grid))
-        found.append((any(told.sure for told in ranks.differences.values()), ranks.order[0]))
+        found.append((any(reported.sure for reported in ranks.differences.values()), ranks.order[0]))
     return _equals(found, students)
 
 

@@ -40,11 +40,11 @@ def report_million(folder: Path) -> Figures:
     """Asked: the page of a million judgments within 30 s, of at most 5 MB."""
     cost, page = _written(folder, _MILLION)
     size = page.stat().st_size / 1e6
-    told = (
+    reported = (
         f"the page of {_MILLION:,} judgments in {cost.wall_s:.1f} s ({cost.cpu_s:.1f} s of CPU), "
         f"{size:.1f} MB, peak {cost.rss_mb:.0f} MB"
     )
-    return Figures(max(cost.wall_s / 30, size / 5), told)
+    return Figures(max(cost.wall_s / 30, size / 5), reported)
 
 
 def report_10_thousand(folder: Path) -> Figures:
@@ -66,11 +66,11 @@ def paint_80_thousand(folder: Path) -> Figures:
         painted = sorted(_painted(browser, page) for _ in range(5))
         browser.close()
     cpu_s, after_s = painted[len(painted) // 2]
-    told = (
+    reported = (
         f"the page of 80,000 judgments ({page.stat().st_size / 1e6:.1f} MB) is painted after {cpu_s:.2f} s "
         f"of CPU of all of the browser's processes, {after_s:.2f} s after it was asked for"
     )
-    return Figures(cpu_s / 1.0, told)
+    return Figures(cpu_s / 1.0, reported)
 
 
 def _painted(browser: Browser, page: Path) -> tuple[float, float]:
@@ -98,8 +98,8 @@ _PAINT = """() => new Promise((tell) => {
 
 def _browser_cpu_s(session: CDPSession) -> float:
     """Of the browser and all of its processes."""
-    told = session.send("SystemInfo.getProcessInfo")
-    return sum(float(process["cpuTime"]) for process in told["processInfo"])
+    reported = session.send("SystemInfo.getProcessInfo")
+    return sum(float(process["cpuTime"]) for process in reported["processInfo"])
 
 
 def _written(folder: Path, judgments: int) -> tuple[Cost, Path]:
@@ -118,28 +118,28 @@ def excel_million(folder: Path) -> Figures:
     size = book.stat().st_size / 1e6
     with zipfile.ZipFile(book) as archive:
         largest = max(part.file_size for part in archive.infolist()) / 1e6
-    told = (
+    reported = (
         f"the workbook of {_MILLION:,} judgments in {cost.wall_s:.1f} s ({cost.cpu_s:.1f} s of CPU), "
         f"{size:.1f} MB, its largest part {largest:.0f} MB unpacked, peak {cost.rss_mb:.0f} MB"
     )
-    return Figures(max(cost.wall_s / 60, cost.rss_mb / 2_048), told)
+    return Figures(max(cost.wall_s / 60, cost.rss_mb / 2_048), reported)
 
 
 def view_million(folder: Path) -> Figures:
     """Asked: a choice among the items of a million judgments in under 300 ms, median of 20, over HTTP."""
     judged_run(folder / "run", _MILLION)
     with _viewing(folder) as address:
-        took = {choice: _asked(f"{address}f/0/api/items?{choice}") for choice in _CHOICES}
+        took = {choice: _requested(f"{address}f/0/api/items?{choice}") for choice in _CHOICES}
     slowest = max(took, key=lambda choice: took[choice])
     least, middle, most = min(took.values()), median(took.values()), took[slowest]
-    told = (
+    reported = (
         f"items among {_MILLION:,} judgments in {least * 1e3:.0f} to {most * 1e3:.0f} ms, each the median of "
         f"20, most in {middle * 1e3:.0f} ms; slowest {slowest or 'all'}"
     )
-    return Figures(most / 0.3, told)
+    return Figures(most / 0.3, reported)
 
 
-def _asked(address: str) -> float:
+def _requested(address: str) -> float:
     """Seconds, the median of twenty times; the first time counts as little as any other."""
     times = []
     for _ in range(20):

@@ -75,7 +75,7 @@ def main() -> int:
         except LeftOut as why:
             print(f"{name}: left out, {why}", flush=True)
             continue
-        print(f"{name}: {figures.told}", flush=True)
+        print(f"{name}: {figures.reported}", flush=True)
         before = baseline.get(name)
         if before is not None and figures.overhead > before * TOLERANCE:
             worse.append(f"{name}: overhead {figures.overhead:.2f}, was {before:.2f}")

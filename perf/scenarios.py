@@ -22,10 +22,10 @@ class Figures(NamedTuple):
     """``overhead``: how many times the ideal (or the bare loop, or the smaller case) it took."""
 
     overhead: float
-    told: str
+    reported: str
 
 
-def asked_at(url: str, roles: list[str], **parameters: Any) -> dict[str, object]:
+def requested_at(url: str, roles: list[str], **parameters: Any) -> dict[str, object]:
     """A model of the experiment, asked at the cheap server."""
     return {"interface": "vllm", "roles": roles, "parameters": {"base_url": url, "model": "m", **parameters}}
 
@@ -52,14 +52,14 @@ def mistakes(folder: Path) -> Figures:
         (folder / "e.yaml").write_text(text)
         costs = [run(coeval("run", "--config", "e.yaml", "--dry-run"), folder, codes=(1,)) for _ in range(3)]
         took[name] = _median(costs).wall_s
-    told = ", ".join(f"{name} in {wall_s:.1f} s" for name, wall_s in took.items())
-    return Figures(max(took.values()) / least, f"a megabyte of mistakes: {told}")
+    reported = ", ".join(f"{name} in {wall_s:.1f} s" for name, wall_s in took.items())
+    return Figures(max(took.values()) / least, f"a megabyte of mistakes: {reported}")
 
 
 def small(folder: Path) -> Figures:
     """300 calls of 50 ms: one task, one teacher, student and judge, 100 items."""
     with serving(0.05) as url:
-        models = {name: asked_at(url, [name]) for name in ("teacher", "student", "judge")}
+        models = {name: requested_at(url, [name]) for name in ("teacher", "student", "judge")}
         (folder / "e.yaml").write_text(experiment("small", models, 1, 100))
         cost = _median([run(coeval(*RUN), folder) for _ in range(4)][1:])
     # A probe; then 16, 32 and 52 items at once, each answered and judged one round trip later.
@@ -71,21 +71,23 @@ def medium(folder: Path) -> Figures:
     """5,200 calls of 50 ms: 4 tasks × 5 teachers × 5 students × 4 judges × 10 items."""
     with serving(0.05) as url:
         everything = ["teacher", "student", "judge"]
-        models = {f"m{n}": asked_at(url, everything if n else everything[:2]) for n in range(5)}
+        models = {f"m{n}": requested_at(url, everything if n else everything[:2]) for n in range(5)}
         (folder / "e.yaml").write_text(experiment("medium", models, 4, 10))
         cost = _median([run(coeval(*RUN), folder) for _ in range(4)][1:])
         idle = _idle(folder, url)
     ideal = 5_200 / 256 * 0.05
     cpu_ms = (cost.cpu_s - idle.cpu_s) / 5_200 * 1e3
-    told = f"5,200 calls of 50 ms in {cost.wall_s:.2f} s, ideal {ideal:.2f} s; {cpu_ms:.3f} ms of CPU a call"
-    return Figures(cost.wall_s / ideal, f"{told} beyond start-up")
+    reported = (
+        f"5,200 calls of 50 ms in {cost.wall_s:.2f} s, ideal {ideal:.2f} s; {cpu_ms:.3f} ms of CPU a call"
+    )
+    return Figures(cost.wall_s / ideal, f"{reported} beyond start-up")
 
 
 def overlap(folder: Path) -> Figures:
     """80 items through teacher, student and judge on three endpoints of 1 s, 8 in flight each."""
     with serving(1.0) as a, serving(1.0) as b, serving(1.0) as c:
         models = {
-            name: asked_at(url, [name], max_concurrency=8)
+            name: requested_at(url, [name], max_concurrency=8)
             for name, url in (("teacher", a), ("student", b), ("judge", c))
         }
         (folder / "e.yaml").write_text(experiment("overlap", models, 1, 80))
@@ -101,21 +103,21 @@ def throughput(folder: Path, in_flight: int, items: int) -> Figures:
     calls = items * 41
     with serving(0.02) as url:
         models = {
-            "teacher": asked_at(url, ["teacher"], max_concurrency=in_flight),
-            **{f"s{n}": asked_at(url, ["student"], max_concurrency=in_flight) for n in range(20)},
-            "judge": asked_at(url, ["judge"], max_concurrency=in_flight),
+            "teacher": requested_at(url, ["teacher"], max_concurrency=in_flight),
+            **{f"s{n}": requested_at(url, ["student"], max_concurrency=in_flight) for n in range(20)},
+            "judge": requested_at(url, ["judge"], max_concurrency=in_flight),
         }
         (folder / "e.yaml").write_text(experiment("throughput", models, 1, items))
         bare = [sys.executable, "-m", "perf.bare", url, str(calls), str(in_flight)]
         pairs = [(run(bare, folder), run(coeval(*RUN, "--probe", "disable"), folder)) for _ in range(3)]
     least, ours = (_median(list(costs)) for costs in zip(*pairs, strict=True))
     share = median(bare_cost.wall_s / our_cost.wall_s for bare_cost, our_cost in pairs)
-    told = (
+    reported = (
         f"{calls:,} calls at {calls / ours.wall_s:,.0f}/s, {share:.0%} of a bare aiohttp loop's "
         f"{calls / least.wall_s:,.0f}/s; {ours.cpu_s / calls * 1e3:.3f} ms of CPU a call "
         f"(bare: {least.cpu_s / calls * 1e3:.3f})"
     )
-    return Figures(1 / share, told)
+    return Figures(1 / share, reported)
 
 
 def ifeval_files(folder: Path, prompts: int) -> tuple[list[str], list[str]]:
@@ -150,19 +152,19 @@ def checkpoint(folder: Path) -> Figures:
         ]
     cost = _median(costs[1:])
     ideal = 1_610 / 256 * 0.2
-    told = f"1,610 calls of 200 ms in {cost.wall_s:.2f} s with start-up and scores, ideal {ideal:.2f} s"
-    return Figures(cost.wall_s / ideal, told)
+    reported = f"1,610 calls of 200 ms in {cost.wall_s:.2f} s with start-up and scores, ideal {ideal:.2f} s"
+    return Figures(cost.wall_s / ideal, reported)
 
 
 def dialects(_: Path) -> Figures:
     """What each dialect takes of the CPU for a call, beside OpenAI's chat completions."""
     took = costs()
     usual = took["openai"].whole_us
-    told = ", ".join(
+    reported = ", ".join(
         f"{name} {cost.encode_us:.1f} + {cost.decode_us:.1f} µs ({cost.whole_us / usual:.2f})"
         for name, cost in took.items()
     )
-    return Figures(max(cost.whole_us for cost in took.values()) / usual, f"encode + decode: {told}")
+    return Figures(max(cost.whole_us for cost in took.values()) / usual, f"encode + decode: {reported}")
 
 
 def memory(folder: Path) -> Figures:
@@ -180,18 +182,18 @@ def resume_million(folder: Path) -> Figures:
     """A run with a million records goes on: the time until its first call, and its peak memory."""
     _write_million(folder)
     seconds, cost = sorted(_goes_on(folder, _MILLION + 20 * start) for start in range(1, 4))[1]
-    told = f"first call of a run with 1,000,000 records after {seconds:.1f} s (peak {cost.rss_mb:.0f} MB)"
-    return Figures(seconds / _reading_s(folder), told)
+    reported = f"first call of a run with 1,000,000 records after {seconds:.1f} s (peak {cost.rss_mb:.0f} MB)"
+    return Figures(seconds / _reading_s(folder), reported)
 
 
 def _goes_on(folder: Path, items: int) -> tuple[float, Cost]:
     """Seconds until the first call of a start that makes these items, and what the whole of it takes."""
-    told = folder / "first.txt"
-    with serving(0.005, tell_first=told) as url:
+    reported = folder / "first.txt"
+    with serving(0.005, tell_first=reported) as url:
         _write_experiment(folder, url, items)
         began = time.time()
         cost = run(coeval(*GO_ON), folder)
-    return float(told.read_text()) - began, cost
+    return float(reported.read_text()) - began, cost
 
 
 def settled_million(folder: Path) -> Figures:
@@ -210,8 +212,8 @@ def status_million(folder: Path) -> Figures:
 def _looked(folder: Path, what: str, command: Sequence[str]) -> Figures:
     """The median of three."""
     cost = _median([run(coeval(*command), folder) for _ in range(3)])
-    told = f"{what} in {cost.wall_s:.1f} s (peak {cost.rss_mb:.0f} MB)"
-    return Figures(cost.wall_s / _reading_s(folder), told)
+    reported = f"{what} in {cost.wall_s:.1f} s (peak {cost.rss_mb:.0f} MB)"
+    return Figures(cost.wall_s / _reading_s(folder), reported)
 
 
 _COPIED = 1_000
@@ -238,9 +240,9 @@ def renumbered(lines: bytes, first: int) -> bytes:
 
 
 def _write_experiment(folder: Path, url: str, items: int) -> None:
-    models: dict[str, Any] = {"teacher": asked_at(url, ["teacher"])}
-    models |= {f"s{n}": asked_at(url, ["student"]) for n in range(4)}
-    models |= {f"j{n}": asked_at(url, ["judge"]) for n in range(2)}
+    models: dict[str, Any] = {"teacher": requested_at(url, ["teacher"])}
+    models |= {f"s{n}": requested_at(url, ["student"]) for n in range(4)}
+    models |= {f"j{n}": requested_at(url, ["judge"]) for n in range(2)}
     (folder / "e.yaml").write_text(experiment("million", models, 1, items))
 
 
@@ -256,7 +258,7 @@ def _reading_s(folder: Path) -> float:
 
 def _idle(folder: Path, url: str) -> Cost:
     """A run with next to no calls: start-up and the result table."""
-    models = {name: asked_at(url, [name]) for name in ("teacher", "student", "judge")}
+    models = {name: requested_at(url, [name]) for name in ("teacher", "student", "judge")}
     (folder / "e.yaml").write_text(experiment("idle", models, 1, 1))
     return _median([run(coeval(*RUN), folder) for _ in range(3)])
 

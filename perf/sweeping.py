@@ -14,7 +14,7 @@ from pathlib import Path
 from coeval.models.keys import Keys
 from coeval.sweeps.job_plan import job_plan
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.sweep_choice import asked_for
+from coeval.sweeps.sweep_choice import requested_for
 from coeval.sweeps.sweep_settings import SweepSettings
 from perf.measure import coeval, run
 from perf.scenarios import Figures
@@ -31,9 +31,9 @@ def plan_thousand_checkpoints(folder: Path) -> Figures:
     flags = ("--judge-model", _JUDGE, "--judge-base-url", _JUDGE_URL)
     words = ("sweep", "--checkpoints", "ckpts", "--out", "out", "--gpus", "0", "--dry-run", *flags)
     cost = run(coeval(*words), folder)
-    told = (folder / "output.txt").read_text()
-    if "nothing owed" not in told:
-        raise RuntimeError(told)
+    reported = (folder / "output.txt").read_text()
+    if "nothing owed" not in reported:
+        raise RuntimeError(reported)
     return Figures(
         cost.wall_s / PLANNED_S,
         f"{CHECKPOINTS:,} checkpoints, {30 * CHECKPOINTS:,} jobs: {cost.wall_s:.2f} s, "
@@ -79,12 +79,12 @@ def main() -> None:
     os.chdir(folder)
     for step in range(CHECKPOINTS):
         _checkpoint(Path("ckpts") / f"global_step_{step}" / "actor_hf")
-    asked = asked_for(settings, Keys.load(None, env={}, cwd=folder, home=folder))
-    table = JobTable(asked.sweep.out, job_plan(asked.sweep))
-    for checkpoint in asked.places.found():
+    requested = requested_for(settings, Keys.load(None, env={}, cwd=folder, home=folder))
+    table = JobTable(requested.sweep.out, job_plan(requested.sweep))
+    for checkpoint in requested.places.found():
         for task in table.plan.tasks:
             for sample in range(task.samples):
-                place = asked.sweep.out / checkpoint.name / f"run_{sample}" / task.label
+                place = requested.sweep.out / checkpoint.name / f"run_{sample}" / task.label
                 place.mkdir(parents=True)
                 for name in ("responses.jsonl", "summary.json"):
                     (place / name).touch()

@@ -48,12 +48,12 @@ def ingest_million(folder: Path) -> Figures:
     for suffix in ("csv", "jsonl", "parquet"):
         flags = (*_FLAGS, "--replace", "--yes")
         costs[suffix] = run(coeval("ingest", f"rows.{suffix}", "--config", "e.yaml", *flags), folder)
-    told = ", ".join(
+    reported = ", ".join(
         f"{name} {ROWS / cost.wall_s:,.0f} rows/s, peak {cost.rss_mb:.0f} MB" for name, cost in costs.items()
     )
     slowest = max(cost.wall_s for cost in costs.values())
     return Figures(
-        slowest / bare.wall_s, f"{ROWS:,} rows: {told}; a bare loop {ROWS / bare.wall_s:,.0f} rows/s"
+        slowest / bare.wall_s, f"{ROWS:,} rows: {reported}; a bare loop {ROWS / bare.wall_s:,.0f} rows/s"
     )
 
 

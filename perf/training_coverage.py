@@ -335,8 +335,8 @@ def page(repeats: int) -> str:
     lines = ["| training | items × samples | rules fall | answers grow |", "|---|---|---|---|"]
     for training in TRAININGS:
         for design in DESIGNS:
-            told = alarms(training, design, repeats=repeats)
-            lines.append(f"| {training.said} | {design} | {' | '.join(map(percent, told))} |")
+            reported = alarms(training, design, repeats=repeats)
+            lines.append(f"| {training.said} | {design} | {' | '.join(map(percent, reported))} |")
     return "\n\n".join([*parts, ALARMS, "\n".join(lines), FEW, few_items(repeats)]) + "\n"
 
 

@@ -107,7 +107,7 @@ class Trouble:
         calls that may be given up.
     """
 
-    told: str
+    reported: str
     calls: int
     treat: Treat
     ideal_s: float
@@ -265,9 +265,9 @@ def main() -> int:
         trouble = TROUBLES[name]
         outcome = measure(trouble, spread=arguments.spread, seed=arguments.seed)
         print(
-            f"{name:17} {trouble.told:50} ideal {trouble.ideal_s:6,.0f} s, took {outcome.took_s:6,.0f} s: "
-            f"× {outcome.took_s / trouble.ideal_s:.2f}; {outcome.refusals:,} refused, "
-            f"{outcome.failed:,} of {trouble.calls:,} calls failed",
+            f"{name:17} {trouble.reported:50} ideal {trouble.ideal_s:6,.0f} s, took "
+            f"{outcome.took_s:6,.0f} s: × {outcome.took_s / trouble.ideal_s:.2f}; "
+            f"{outcome.refusals:,} refused, {outcome.failed:,} of {trouble.calls:,} calls failed",
             flush=True,
         )
         broken += [f"{name}: {what}" for what in trouble.broken(outcome)]

@@ -88,8 +88,8 @@ def test_the_mistakes_of_a_mapping_are_told_as_those_of_a_file(lab: Lab) -> None
     with pytest.raises(ConfigError) as refusal:
         coeval.load_config(given)
     assert "is of type set; use text, numbers" in str(refusal.value)
-    told = [problem.split("  ")[:3] for problem in refusal.value.problems]
-    assert sorted(told) == [
+    reported = [problem.split("  ")[:3] for problem in refusal.value.problems]
+    assert sorted(reported) == [
         ["config", "experiment.id", "V-20"],
         ["config", "models[0].roles[0]", "V-05"],
         ["config", "models[1].parameters.stop", "V-20"],
@@ -103,14 +103,14 @@ def test_the_mistakes_of_a_mapping_are_told_as_those_of_a_file(lab: Lab) -> None
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({"only_models": "ann"}, r'only_models is a list of names; write only_models=\["ann"\]'),
         ({"changed": "maybe"}, 'changed="maybe" is unknown; use refuse, redo, keep'),
     ],
 )
-def test_wrong_keywords_are_told(lab: Lab, wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_wrong_keywords_are_told(lab: Lab, wrong: dict[str, Any], reported: str) -> None:
+    with pytest.raises(UsageError, match=reported):
         lab.run(**wrong)
 
 
@@ -246,8 +246,8 @@ def test_what_is_overwritten_is_told(lab: Lab) -> None:
     coeval.run(lab.file)
     witness = Witness()
     coeval.run(lab.file, watcher=witness, overwrite=True)
-    [told] = [note for note in witness.notes if "is now in" in note]
-    assert str(lab.path / "replaced") in told
+    [reported] = [note for note in witness.notes if "is now in" in note]
+    assert str(lab.path / "replaced") in reported
 
 
 async def test_an_interrupt_that_came_first_runs_nothing(lab: Lab) -> None:

@@ -92,23 +92,23 @@ def test_an_evaluation_is_typed_and_asks_nothing_twice(host: str, prompts: Path,
     assert [row.metric for row in done.results().metrics if row.sample == 0] == LEVELS
     assert len(done.run.table("answers").fetchall()) == 12
     assert "prompt_level_strict_accuracy" in done._repr_html_()
-    asked = json.loads((tmp_path / "out" / "usage.json").read_text())
+    requested = json.loads((tmp_path / "out" / "usage.json").read_text())
     coeval.evaluate(tasks=["ifeval"], model="tiny", output_dir="out", **how)
-    assert json.loads((tmp_path / "out" / "usage.json").read_text()) == asked
+    assert json.loads((tmp_path / "out" / "usage.json").read_text()) == requested
 
 
 class Witness:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.boards: list[Board | SweepBoard] = []
 
     def note(self, message: str) -> None:
-        self.told.append(message)
+        self.reported.append(message)
 
     def warn(self, message: str) -> None:
-        self.told.append(message)
+        self.reported.append(message)
 
     def begin(self, board: Board | SweepBoard) -> None:
         self.boards.append(board)
@@ -188,7 +188,7 @@ async def test_a_sweep_over_servers_that_run(host: str, prompts: Path, tmp_path:
     assert all(row.ci95 is not None for row in rows)
     assert (tmp_path / "out" / "plots" / "curves.html").exists()
     assert [type(board) for board in witness.boards] == [SweepBoard]
-    assert "4 jobs owed of 2 checkpoints" in witness.told
+    assert "4 jobs owed of 2 checkpoints" in witness.reported
     with pytest.raises(coeval.UsageError, match="no server has step 20"):
         coeval.sweep(
             checkpoints=[{"step": 20, "path": "ann/twenty"}], external=f"10={host}", out="o", tasks="ifeval"

@@ -26,10 +26,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
     shown = coeval("compare", lab.path, "--students", "ben,ann")
-    asked = coeval("compare", lab.path, "--students", "ben,ann", "--json")
+    requested = coeval("compare", lab.path, "--students", "ben,ann", "--json")
     for run in (lab.path, str(lab.path), api.open_run(lab.path)):
         found = api.compare(run, students=["ben", "ann"])
-        assert json.loads(json.dumps(found.as_dict())) == json.loads(asked.out)
+        assert json.loads(json.dumps(found.as_dict())) == json.loads(requested.out)
     simulated, *said = shown.out.splitlines()
     assert (simulated.startswith("simulated models"), found.simulated) == (True, True)
     assert list(found.sentences) == said[: len(found.sentences)]

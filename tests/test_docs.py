@@ -56,19 +56,19 @@ def test_a_factor_added_to_a_proposed_rubric_is_all_that_is_asked_for(
         rubric(proposed).write_text(json.dumps(factors))
     else:
         proposed.tasks[0]["rubric"] = factors
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert proposed.run(continue_run=True).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 0, 3)
-    assert all(OWN["brevity"] in request.messages[-1].content for _, request in asked.requests)
+    assert requested.phases() == (0, 0, 0, 0, 3)
+    assert all(OWN["brevity"] in request.messages[-1].content for _, request in requested.requests)
     assert all(line["scores"].keys() == factors.keys() for line in proposed.records("evaluation").values())
     del factors["brevity"]
-    asked.clear()
+    requested.clear()
     if where == "artifact":
         rubric(proposed).write_text(json.dumps(factors))
     else:
         proposed.tasks[0]["rubric"] = factors
     assert proposed.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
 
 
 def test_a_reworded_factor_is_named_and_scored_again_when_told_so(
@@ -79,9 +79,9 @@ def test_a_reworded_factor_is_named_and_scored_again_when_told_so(
     rubric(proposed).write_text(json.dumps(factors | {name: "Something else altogether."}))
     with pytest.raises(UsageError, match=rf"tasks\.story\.rubric\.{name}"):
         proposed.run(continue_run=True)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert proposed.run(continue_run=True, changed="redo").exit_code == 0
-    assert asked.phases() == (0, 0, 0, 0, 3)
+    assert requested.phases() == (0, 0, 0, 0, 3)
 
 
 def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ OTHERS = {
 """Options of other programs, and whose they are."""
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A text that somebody may follow, and where it stands."""
 
     where: str
@@ -70,14 +70,16 @@ def written(node: ast.Constant | ast.JoinedStr) -> str:
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
 
 
-def told() -> list[Told]:
+def reported() -> list[Reported]:
     messages = [
-        Told(f"{path.relative_to(ROOT)}:{node.lineno}", written(node))
+        Reported(f"{path.relative_to(ROOT)}:{node.lineno}", written(node))
         for path in sorted((ROOT / "src").rglob("*.py"))
         for node in strings(ast.parse(path.read_text(encoding="utf-8")))
     ]
     pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
-    return messages + [Told(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in pages]
+    return messages + [
+        Reported(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in pages
+    ]
 
 
 def options(command: Any) -> set[str]:
@@ -100,7 +102,7 @@ EVALUATE: Any = typer.main.get_command(eval_framework())
 KNOWN_OPTIONS = options(EVALUATE) | options(COEVAL).union(*map(options, COMMANDS.values()))
 
 
-def wrong_calls(texts: list[Told]) -> list[str]:
+def wrong_calls(texts: list[Reported]) -> list[str]:
     wrong = []
     for where, text in texts:
         for call in CALL.finditer(text):
@@ -132,7 +134,7 @@ def docstrings() -> set[str]:
     }
 
 
-def incomplete_calls(texts: list[Told]) -> list[str]:
+def incomplete_calls(texts: list[Reported]) -> list[str]:
     """Calls with an option that lack what their command cannot do without: the folder or file that it is
     about."""
     incomplete = []
@@ -153,7 +155,7 @@ def incomplete_calls(texts: list[Told]) -> list[str]:
     return incomplete
 
 
-def unknown_options(texts: list[Told]) -> list[str]:
+def unknown_options(texts: list[Reported]) -> list[str]:
     return [
         f"{where}: {flag} is no option of coeval or eval-framework"
         for where, text in texts
@@ -163,32 +165,34 @@ def unknown_options(texts: list[Told]) -> list[str]:
 
 
 def test_every_command_that_is_named_exists_and_takes_what_it_is_given() -> None:
-    texts = told()
+    texts = reported()
     assert len(texts) > 1000
     assert wrong_calls(texts) == []
 
 
 def test_every_recommended_command_has_what_it_cannot_do_without() -> None:
     without = docstrings()
-    messages = [each for each in told() if each.where.startswith("src/") and each.text not in without]
+    messages = [each for each in reported() if each.where.startswith("src/") and each.text not in without]
     assert len(messages) > 1000
     assert incomplete_calls(messages) == []
-    assert incomplete_calls([Told("a", "`coeval status --fetch-batches` collects them")]) == [
+    assert incomplete_calls([Reported("a", "`coeval status --fetch-batches` collects them")]) == [
         "a: coeval status --fetch-batches lacks --run"
     ]
 
 
 def test_every_option_that_a_message_names_exists() -> None:
-    assert unknown_options([each for each in told() if each.where.startswith("src/")]) == []
+    assert unknown_options([each for each in reported() if each.where.startswith("src/")]) == []
 
 
 def test_what_does_not_exist_is_found() -> None:
-    planted = [Told("a", "see `coeval wizzard --config x`; coeval run --confg FILE, coeval datasets frob x")]
+    planted = [
+        Reported("a", "see `coeval wizzard --config x`; coeval run --confg FILE, coeval datasets frob x")
+    ]
     assert wrong_calls(planted) == [
         "a: there is no command coeval wizzard",
         "a: coeval run takes no --confg",
         "a: there is no command coeval datasets frob",
     ]
-    assert unknown_options([Told("a", "with --confg or --continue")]) == [
+    assert unknown_options([Reported("a", "with --confg or --continue")]) == [
         "a: --confg is no option of coeval or eval-framework"
     ]

@@ -70,7 +70,7 @@ async def notebook(tmp_path: Path) -> AsyncIterator[Notebook]:
         await manager.shutdown_kernel(now=True)
 
 
-async def asked(host: Host, number: int) -> None:
+async def requested(host: Host, number: int) -> None:
     end = asyncio.get_running_loop().time() + PATIENCE_S
     while len(host.bodies) < number:
         assert asyncio.get_running_loop().time() < end
@@ -84,7 +84,7 @@ async def test_stop_drains_and_leaves_a_usable_run(
     notebook: Notebook, lab: Lab, host: Host, before: str
 ) -> None:
     cell = asyncio.create_task(notebook.run(f"{before}run = coeval.run({str(lab.file)!r})"))
-    await asked(host, 20)
+    await requested(host, 20)
     await notebook.stop()
     status, _ = await cell
     at_the_end = len(host.bodies)
@@ -101,7 +101,7 @@ async def test_stop_drains_and_leaves_a_usable_run(
 
 async def test_a_second_stop_ends_at_once(notebook: Notebook, lab: Lab, host: Host) -> None:
     cell = asyncio.create_task(notebook.run(f"coeval.run({str(lab.file)!r})"))
-    await asked(host, 5)
+    await requested(host, 5)
     await notebook.stop()
     await asyncio.sleep(0.1)
     await notebook.stop()
@@ -111,7 +111,7 @@ async def test_a_second_stop_ends_at_once(notebook: Notebook, lab: Lab, host: Ho
 
 async def test_an_awaited_run_is_cancelled_by_stop(notebook: Notebook, lab: Lab, host: Host) -> None:
     cell = asyncio.create_task(notebook.run(f"run = await coeval.arun({str(lab.file)!r})"))
-    await asked(host, 20)
+    await requested(host, 20)
     await notebook.stop()
     assert (await cell)[0] == "error"
     assert lab.meta()["status"] == "interrupted"

@@ -49,7 +49,7 @@ def pins(lock: str) -> dict[str, Version]:
     return found
 
 
-def wanted(groups: list[str]) -> Iterator[Requirement]:
+def needed(groups: list[str]) -> Iterator[Requirement]:
     names: list[str] = list(PROJECT["project"]["dependencies"])
     for group in groups:
         names += [entry for entry in PROJECT["dependency-groups"][group] if isinstance(entry, str)]
@@ -59,7 +59,7 @@ def wanted(groups: list[str]) -> Iterator[Requirement]:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_file_satisfies_the_project(lock: str) -> None:
     locked = pins(lock)
-    for requirement in wanted(LOCKS[lock]):
+    for requirement in needed(LOCKS[lock]):
         name = canonicalize_name(requirement.name)
         assert name in locked, f"{lock} lacks {name}; run make lock"
         assert requirement.specifier.contains(locked[name]), f"{lock}: {name} {locked[name]}; run make lock"
@@ -81,7 +81,7 @@ def test_what_is_imported_is_declared() -> None:
     """Every third-party package that the source names is a dependency of its own, not another's."""
     extras = PROJECT["project"]["optional-dependencies"].values()
     optional = [Requirement(entry) for extra in extras for entry in extra]
-    declared = {canonicalize_name(requirement.name) for requirement in (*wanted([]), *optional)}
+    declared = {canonicalize_name(requirement.name) for requirement in (*needed([]), *optional)}
     assert imported("src") <= declared
 
 

@@ -97,13 +97,15 @@ class ParleyHost:
         if shown not in {self.plugin.token_at(KEY, now - n * PERIOD_S, PERIOD_S) for n in range(GOOD_FOR)}:
             self.refused += 1
             return web.json_response({"wrong": f"this token is not valid now: {shown}"}, status=401)
-        asked = await request.json()
-        assert asked.keys() == {"model", "turns", "settings"}
-        self.models.add(asked["model"])
-        messages = tuple(Message(turn["by"], turn["text"]) for turn in asked["turns"])
-        model = SimulatedModel(ModelSpec(name="m", interface="simulated", model=asked["model"]))
-        seed = asked["settings"].pop("seed", None)
-        said = await model.complete(Request(messages, SamplingParameters.of(asked["settings"]), seed=seed))
+        requested = await request.json()
+        assert requested.keys() == {"model", "turns", "settings"}
+        self.models.add(requested["model"])
+        messages = tuple(Message(turn["by"], turn["text"]) for turn in requested["turns"])
+        model = SimulatedModel(ModelSpec(name="m", interface="simulated", model=requested["model"]))
+        seed = requested["settings"].pop("seed", None)
+        said = await model.complete(
+            Request(messages, SamplingParameters.of(requested["settings"]), seed=seed)
+        )
         await asyncio.sleep(ANSWER_S)
         ended = "limit" if said.truncated else "done"
         usage = {"heard": said.usage.input_tokens, "spoken": said.usage.output_tokens}

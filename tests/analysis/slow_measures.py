@@ -182,13 +182,13 @@ def teachers(units: Sequence[Unit], names: Iterable[str]) -> dict[str, Found]:
         for (teacher, task, factor, _), given in cells.items():
             if teacher == name:
                 parts[task, factor].append(sum(given) / len(given))
-        told = [means for means in parts.values() if len(means) > 1]
-        centres = [sum(means) / len(means) for means in told]
+        reported = [means for means in parts.values() if len(means) > 1]
+        centres = [sum(means) / len(means) for means in reported]
         v1 = mean(
             sum((x - centre) ** 2 for x in means) / (len(means) - 1)
-            for means, centre in zip(told, centres, strict=True)
+            for means, centre in zip(reported, centres, strict=True)
         )
-        found[name] = {"v1": v1, "s2": v1 and sqrt(v1), "r3": mean(max(m) - min(m) for m in told)}
+        found[name] = {"v1": v1, "s2": v1 and sqrt(v1), "r3": mean(max(m) - min(m) for m in reported)}
     return found
 
 
@@ -301,9 +301,9 @@ def robust(of: Counted, options: Found) -> Found:
     best = ranked if options["judge_selection"] == "all" else ranked[: max(ceil(len(ranked) / 2), 2)]
     by_best = [unit for unit in of.units if unit.judge in best]
     names = {item["teacher_model_id"] for item in of.items.values()}
-    told = teachers(by_best, names)
+    reported = teachers(by_best, names)
     formula = options["teacher_score_formula"]
-    chosen = sorted(names, key=lambda name: (-(told[name][formula] or 0.0), name))[: ceil(len(names) / 2)]
+    chosen = sorted(names, key=lambda name: (-(reported[name][formula] or 0.0), name))[: ceil(len(names) / 2)]
     cells: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for unit in by_best:
         cells[unit.item, unit.student, unit.factor].append(unit.value)

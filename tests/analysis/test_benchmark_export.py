@@ -91,7 +91,7 @@ def test_items_of_ones_own_are_not_called_simulated(tmp_path: Path, coeval: Comm
     items.write_text("prompt,answer\n" + "".join(f"Question {n}?,Answer {n}.\n" for n in range(6)))
     mine = task("mine", total=6, items={"path": str(items), "prompt": "prompt", "reference": "answer"})
     models = [model("ann", "student"), model("jay", "judge")]
-    for tasks, roles, wanted in (
+    for tasks, roles, needed in (
         ([mine], models, "Difficulty and discrimination come from simulated models"),
         (
             [mine, task(total=3)],
@@ -107,5 +107,5 @@ def test_items_of_ones_own_are_not_called_simulated(tmp_path: Path, coeval: Comm
         out = folder / "out"
         assert coeval("analyze", "export-benchmark", "--run", lab.path, "--out", out).code == 0
         card = (out / "README.md").read_text()
-        assert wanted in card
-        assert ("Made with simulated models" in card) == (wanted.startswith("it shows"))
+        assert needed in card
+        assert ("Made with simulated models" in card) == (needed.startswith("it shows"))

@@ -67,9 +67,9 @@ def test_items_are_paired_by_what_was_asked(tmp_path: Path) -> None:
     for name, shift in (("one", 0), ("two", 3)):
         run = Run(tmp_path / name)
         for n in range(1, 9):
-            asked = (n + shift) % 9
-            run.judged(n, "ann", "j", {"plot": "High" if asked % 2 else "Low"})
-            run.datapoint(n, prompt=f"question {asked}")
+            requested = (n + shift) % 9
+            run.judged(n, "ann", "j", {"plot": "High" if requested % 2 else "Low"})
+            run.datapoint(n, prompt=f"question {requested}")
     report = compared(tmp_path / "one", tmp_path / "two")
     [one] = report.comparisons
     assert (one.n, one.missing, one.difference) == (7, 2, 0.0)
@@ -95,8 +95,10 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
     assert "haiku: j judged two by another recipe (model, parameters, prompt) than one" in notes
     assert "the factor plot is described otherwise" in notes
     assert "style is described" not in notes
-    for told in (notes, "; ".join(both)):
-        assert told.count("haiku: only two judged two but not one, so it is left out of the comparison") == 1
+    for reported in (notes, "; ".join(both)):
+        assert (
+            reported.count("haiku: only two judged two but not one, so it is left out of the comparison") == 1
+        )
 
 
 def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_path: Path) -> None:
@@ -114,8 +116,8 @@ def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_p
             )
             run.response(n, "ann")
             run.evaluation(n, "ann", "j", {"plot": "High"})
-    told = compared(tmp_path / "one", tmp_path / "two").notes
-    assert told == (
+    reported = compared(tmp_path / "one", tmp_path / "two").notes
+    assert reported == (
         "haiku: 3 of 8 items in common have another reference answer in two than in one: part of the "
         "difference may be theirs",
         "haiku: 1 of 8 items in common were made for other attributes in two than in one: part of the "

@@ -47,18 +47,18 @@ ALL = OF_RUN | set(records(OutputMeasures))
 def test_every_field_declares_what_it_is_and_where_it_is_shown() -> None:
     assert len(ALL) >= 20
     for record in ALL:
-        for field, told in declared(record).items():
-            assert told.meaning, (record, field)
-            if isinstance(told, ShownAs):
-                assert told.places, f"{record.__name__}.{field} is shown nowhere; FILES would say so"
-                assert not (told.elsewhere and told.column), (record, field)
+        for field, reported in declared(record).items():
+            assert reported.meaning, (record, field)
+            if isinstance(reported, ShownAs):
+                assert reported.places, f"{record.__name__}.{field} is shown nowhere; FILES would say so"
+                assert not (reported.elsewhere and reported.column), (record, field)
             else:
-                assert bool(told.title) == bool(told.heading), (record, field)
+                assert bool(reported.title) == bool(reported.heading), (record, field)
 
 
 def test_a_field_that_declares_nothing_is_refused() -> None:
     class Forgotten(Record, frozen=True):
-        told: Annotated[int, ShownAs("Something", elsewhere=FILES)]
+        reported: Annotated[int, ShownAs("Something", elsewhere=FILES)]
         untold: int
 
     with pytest.raises(TypeError, match=r"Forgotten\.untold declares neither"):
@@ -89,11 +89,11 @@ def test_what_declares_a_place_in_the_report_is_there(report: Report) -> None:
     headings |= {str(cell) for row in report.table("biases").rows for cell in row}
     unsaid = {"itself", "leak", "the first of two"}  # nothing was asked twice, none is tellable, no pairs
     for record in OF_RUN:
-        for field, told in declared(record).items():
-            if isinstance(told, ShownAs) and told.column and told.column not in unsaid:
-                assert any(told.column in heading for heading in headings), (record, field)
-            if isinstance(told, ShownAs) and told.elsewhere not in {"", FILES, *unsaid}:
-                assert told.elsewhere in names, (record, field)
+        for field, reported in declared(record).items():
+            if isinstance(reported, ShownAs) and reported.column and reported.column not in unsaid:
+                assert any(reported.column in heading for heading in headings), (record, field)
+            if isinstance(reported, ShownAs) and reported.elsewhere not in {"", FILES, *unsaid}:
+                assert reported.elsewhere in names, (record, field)
 
 
 def test_what_declares_a_heading_in_the_terminal_has_one_there(lab: Lab, coeval: Command) -> None:
@@ -103,9 +103,9 @@ def test_what_declares_a_heading_in_the_terminal_has_one_there(lab: Lab, coeval:
     )
     unsaid = {"rar", "position"}  # where nothing is rare, and of pairs alone
     for record in OF_RUN:
-        for field, told in declared(record).items():
-            if isinstance(told, ShownAs) and told.terminal and told.terminal not in unsaid:
-                assert told.terminal in shown, (record, field)
+        for field, reported in declared(record).items():
+            if isinstance(reported, ShownAs) and reported.terminal and reported.terminal not in unsaid:
+                assert reported.terminal in shown, (record, field)
 
 
 class Depth(Entity, frozen=True):
@@ -136,12 +136,12 @@ def test_one_walk_writes_what_it_has_never_heard_of() -> None:
 
 
 def test_parts_are_in_the_analyses_that_they_name(lab: Lab, coeval: Command) -> None:
-    parts = {name: told for name, told in declared(RunMeasures).items() if isinstance(told, Part)}
+    parts = {name: reported for name, reported in declared(RunMeasures).items() if isinstance(reported, Part)}
     for analysis in ("students", "judges", "coverage", "items"):
         found = json.loads(
             coeval("analyze", analysis, "--run", lab.path, "--format", "json", "--partial-ok").out
         )
-        assert found.keys() == {name for name, told in parts.items() if analysis in told.analyses}
+        assert found.keys() == {name for name, reported in parts.items() if analysis in reported.analyses}
 
 
 def test_measures_beside_a_report_are_those_of_json(lab: Lab, tmp_path: Path, coeval: Command) -> None:

@@ -108,8 +108,8 @@ def test_the_robust_set_follows_its_options(options: dict[str, Any], plain: Path
     with RunReader(plain) as reader:
         grid = score_grid(reader)
     judges = judge_agreement(grid, judge_pairs(grid, Reweighting(len(grid.items.ids))))
-    wanted = RobustOptions(**options)
-    found = robust_measures(grid, robust_set(grid, judges, wanted), wanted)
+    needed = RobustOptions(**options)
+    found = robust_measures(grid, robust_set(grid, judges, needed), needed)
     expected = slow.robust(slow.counted(plain), OPTIONS | options)
     assert 0 < expected["datapoints"] < 380
     assert unlike(expected, plain_part(found)) == []

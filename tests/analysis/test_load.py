@@ -178,9 +178,9 @@ def test_the_scores_of_a_run_come_to_its_table(lab: Lab) -> None:
     by_item = "SELECT task, model, item, avg(value) AS value FROM scores WHERE NOT failed GROUP BY ALL"
     with load(run.path) as reader:
         found = reader.rows(f"SELECT model, task, avg(value) FROM ({by_item}) GROUP BY ALL")  # noqa: S608
-    told = [(score.student, score.task, score.mean) for score in run.results().students]
+    reported = [(score.student, score.task, score.mean) for score in run.results().students]
     expected = {
-        (student, task): mean for student, task, mean in told if task is not None and mean is not None
+        (student, task): mean for student, task, mean in reported if task is not None and mean is not None
     }
     assert {(student, task): mean for student, task, mean in found} == pytest.approx(expected, abs=1e-9)
     assert len(expected) == 2
@@ -240,8 +240,8 @@ async def test_the_measures_of_an_output_folder_are_its_metrics(ifeval: Path) ->
     [samples] = found["samples"].values()
     metric = "prompt_level_strict_accuracy"
     each = [figures(ifeval)["ifeval", sample, metric] for sample in (0, 1)]
-    told = samples["ifeval"][metric]
-    assert (told["per_run"], told["n_runs"], of_model["n"]["ifeval"][metric]) == (each, 2, 8)
+    reported = samples["ifeval"][metric]
+    assert (reported["per_run"], reported["n_runs"], of_model["n"]["ifeval"][metric]) == (each, 2, 8)
     assert of_model["ifeval"][metric] == pytest.approx(sum(each) / 2)
     low, high = of_model["ci95"]["ifeval"][metric]
     assert low < of_model["ifeval"][metric] < high

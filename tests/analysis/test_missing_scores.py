@@ -60,12 +60,12 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
     failed: bool, tmp_path: Path, coeval: Command
 ) -> None:
     run = written(tmp_path / "run", FAILING, failed)
-    told = (
+    reported = (
         "Who leads depends on scores that failed or are missing: counting them as 0 or as 1 puts ann "
         "between 0.80 and 1.00, ben at 0.95."
     )
     measures = api.open_run(run.folder).measures()
-    assert told in measures["findings"]
+    assert reported in measures["findings"]
     bounds = measures["students"]["ann"]["bounds"]
     assert bounds["headline"] == bounds["headline_by_task"]["haiku"] == pytest.approx([0.8, 1.0])
     results = api.open_run(run.folder).results()
@@ -74,10 +74,10 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
         ("ben", pytest.approx(0.95), pytest.approx(0.95)),
         ("cem", 0.0, 0.0),
     ]
-    assert told in results._repr_html_()
+    assert reported in results._repr_html_()
     for command in ("results", "analyze"):
         shown = coeval(command, "--run", run.folder).out
-        assert " ".join(told.split()) in " ".join(shown.split())
+        assert " ".join(reported.split()) in " ".join(shown.split())
         assert "bounds" in shown
         [row] = [line for line in shown.splitlines() if line.strip().startswith("ann")][-1:]
         assert ".80–1.00" in row
@@ -96,19 +96,19 @@ def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
                 run.evaluation(n, student, "exact_match", {}, label_scores={"form": said})
             else:
                 run.response(n, student, response="", status="failed", error={"kind": "timeout"})
-    told = (
+    reported = (
         "Who is right most often in haiku (form) depends on answers that failed or are missing: counting "
         "them as wrong or as right puts ann between 0.80 and 1.00, ben at 0.90."
     )
     measures = api.open_run(run.folder).measures()
-    assert told in measures["findings"]
+    assert reported in measures["findings"]
     found = measures["labels"]["haiku"]["form"]["students"]
     assert found["ann"]["bounds"]["accuracy"] == pytest.approx([0.8, 1.0])
     labels = api.open_run(run.folder).results().labels
     assert [(one.student, one.least, one.most) for one in labels] == [("ann", 0.8, 1.0), ("ben", 0.9, 0.9)]
     for command in ("results", "analyze"):
         shown = coeval(command, "--run", run.folder).out
-        assert " ".join(told.split()) in " ".join(shown.split())
+        assert " ".join(reported.split()) in " ".join(shown.split())
         assert ".80–1.00" in shown
 
 
@@ -170,7 +170,7 @@ def simulated(random: np.random.Generator, items: int = 100, judges: int = 3) ->
 def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() -> None:
     """Its plain mean is the highest in all of 200 runs of equals. That it need not be is told in each, unless
     it leads even with its failures at 0."""
-    first = told = leads = 0
+    first = reported = leads = 0
     for seed in range(200):
         found = student_measures(simulated(np.random.default_rng(seed)))
         means = {name: one.headline.value or 0.0 for name, one in found.items()}
@@ -180,9 +180,9 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
         first += order[0] == "ann"
         leads += order[0] == "ann" and ends["ann"][0] >= max(ends["ben"][1], ends["cem"][1])
         said = missing_sentences([score(name, means[name], *ends[name]) for name in order])
-        told += any(one.startswith("Who leads depends on") for one in said)
-    assert (first, told + leads) == (200, 200)
-    assert told > 190
+        reported += any(one.startswith("Who leads depends on") for one in said)
+    assert (first, reported + leads) == (200, 200)
+    assert reported > 190
 
 
 # Students without the scores that they gave themselves, on a run so small that it can be told by hand.

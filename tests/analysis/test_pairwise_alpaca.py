@@ -57,9 +57,9 @@ LOGPROBS = st.floats(-700, 0)
 
 @needs_published
 def test_preferences_are_those_published_for_the_same_logprobs() -> None:
-    asked = [row for row in published("alpaca-7b").rows if row["raw_completion"] is not None]
-    assert len(asked) == 802
-    for row in asked:
+    requested = [row for row in published("alpaca-7b").rows if row["raw_completion"] is not None]
+    assert len(requested) == 802
+    for row in requested:
         top = row["raw_completion"]["logprobs"]["content"][0]["top_logprobs"]
         preference = alpaca_preference(top, switched_order(row["instruction"]))
         assert preference == pytest.approx(row["preference"], abs=1e-9)

@@ -35,13 +35,13 @@ def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     p = [ttest_rel(scores[names.index(b)], scores[names.index(a)]).pvalue for a, b in pairs]
     adjusted = multipletests(p, method="holm")[1]
     for pair, one, expected in zip(pairs, p, adjusted, strict=True):
-        told = found.differences[pair]
-        assert told.p == pytest.approx(one, rel=1e-9)
-        assert told.p_adjusted == pytest.approx(expected, rel=1e-9)
+        reported = found.differences[pair]
+        assert reported.p == pytest.approx(one, rel=1e-9)
+        assert reported.p_adjusted == pytest.approx(expected, rel=1e-9)
     for name in names:
         worse_than = sum(
-            told.sure and name in pair and (told.by > 0) == (pair[0] == name)
-            for pair, told in found.differences.items()
+            reported.sure and name in pair and (reported.by > 0) == (pair[0] == name)
+            for pair, reported in found.differences.items()
         )
         assert found.range_of(name)[0] == 1 + worse_than
     assert found.range_of("student-3") == (4, 4)
@@ -156,10 +156,10 @@ def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(t
     assert f"Of 45 pairs of students, {len(sure)} are surely apart." in said
     leader, *others = ranking["order"]
     near = [n for n, name in enumerate(others, 2) if "|".join(sorted((leader, name))) not in sure]
-    told = said.partition(f"Not surely behind {leader}: places ")[2].partition(".")[0]
+    reported = said.partition(f"Not surely behind {leader}: places ")[2].partition(".")[0]
     assert near[0] == 2 < near[-1]
-    assert told.startswith("2 to ")
-    assert int(told.replace(",", " ").split()[-1]) == near[-1]
+    assert reported.startswith("2 to ")
+    assert int(reported.replace(",", " ").split()[-1]) == near[-1]
 
 
 def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
@@ -173,14 +173,14 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     }
     ranks = ranked({name: Level(score, 28) for name, score in scores.items()}, common)
     first, second = ranks.order[:2]
-    told = ranks.between(first, second)
+    reported = ranks.between(first, second)
     students = {name: Headline(Measured(score, 0.0, 1.0, 28, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
-    assert told is not None
-    assert not told.sure
-    low, high = told.bounds
+    assert reported is not None
+    assert not reported.sure
+    low, high = reported.bounds
     assert low * high > 0, "the interval leaves zero out"
-    assert f"among 10 pairs chance may well do that, p = {told.p_adjusted:.3f}" in said
+    assert f"among 10 pairs chance may well do that, p = {reported.p_adjusted:.3f}" in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
@@ -196,13 +196,13 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
         }
     scores = {name: float(values[there[name]].mean()) for name, values in right.items()}
     ranks = ranked({name: Level(score, int(there[name].sum())) for name, score in scores.items()}, common)
-    told = ranks.between("a", "b")
+    reported = ranks.between("a", "b")
     assert ranks.order[:2] == ("a", "b")
-    assert told is not None
-    assert told.by > 0, "b is ahead where both were scored"
+    assert reported is not None
+    assert reported.by > 0, "b is ahead where both were scored"
     students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
-    assert f"on the scores that both have b is ahead, not surely: by {told.by:.3f} " in said
+    assert f"on the scores that both have b is ahead, not surely: by {reported.by:.3f} " in said
     assert "better than b" not in said
 
 
@@ -212,7 +212,7 @@ def test_students_who_share_no_score_are_not_called_apart() -> None:
     common = {pair: {"": PairedScores(good, bad, good)} for pair in (("a", "c"), ("b", "c"))}
     levels = {"a": Level(1.0, 20), "b": Level(1.0, 20), "c": Level(0.05, 40)}
     ranks = ranked(levels, common)
-    assert all(told.sure for told in ranks.differences.values())
+    assert all(reported.sure for reported in ranks.differences.values())
     assert list(place_sentences(ranks)) == ["Of 3 pairs of students, 2 are surely apart."]
 
 

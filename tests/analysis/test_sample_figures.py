@@ -70,15 +70,15 @@ def test_the_standard_error_is_that_of_an_analysis_of_variance(
     folder = written(tmp_path / "outputs", scores)
     found = json.loads(coeval("analyze", "--run", folder, "--format", "json").out)
     assert found == api.open_run(folder).measures()
-    metrics, told = found["metrics"]["m.1"], found["samples"]["m.1"]["made"]
+    metrics, reported = found["metrics"]["m.1"], found["samples"]["m.1"]["made"]
     per_run = scores.mean(axis=0)
     assert metrics["made"][SHARE] == pytest.approx(scores.mean(), abs=1e-12)
-    assert told[SHARE]["per_run"] == pytest.approx(per_run.tolist(), abs=1e-12)
-    assert told[SHARE]["std"] == pytest.approx(per_run.std(ddof=1), abs=1e-12)
-    assert told[SHARE]["sem"] == pytest.approx(per_run.std(ddof=1) / np.sqrt(samples), abs=1e-12)
-    assert told[SHARE]["n_runs"] == samples
-    assert told[SHARE]["item_se"] == pytest.approx(between_prompts(scores), abs=1e-9)
-    assert told[POINTS]["item_se"] == pytest.approx(9 * between_prompts(scores), abs=1e-9)
+    assert reported[SHARE]["per_run"] == pytest.approx(per_run.tolist(), abs=1e-12)
+    assert reported[SHARE]["std"] == pytest.approx(per_run.std(ddof=1), abs=1e-12)
+    assert reported[SHARE]["sem"] == pytest.approx(per_run.std(ddof=1) / np.sqrt(samples), abs=1e-12)
+    assert reported[SHARE]["n_runs"] == samples
+    assert reported[SHARE]["item_se"] == pytest.approx(between_prompts(scores), abs=1e-9)
+    assert reported[POINTS]["item_se"] == pytest.approx(9 * between_prompts(scores), abs=1e-9)
     assert (metrics["n"]["made"][SHARE], metrics["missing"]["made"][SHARE]) == (prompts, 0)
     interval = clustered_mean(scores.mean(axis=1), np.arange(prompts))
     assert metrics["ci95"]["made"][SHARE] == pytest.approx([interval.low, interval.high], abs=1e-12)
@@ -102,13 +102,13 @@ def test_prompts_that_a_sample_lacks_count_as_often_as_they_are_there(tmp_path: 
     found = api.open_run(written(tmp_path / "outputs", scores, lacking)).measures()
     for sample, prompts in lacking.items():
         scores[list(prompts), sample] = np.nan
-    told = found["samples"]["m.1"]["made"][SHARE]
+    reported = found["samples"]["m.1"]["made"][SHARE]
     place = np.nonzero(np.isfinite(scores))
     fitted = ols("y ~ 1", pd.DataFrame({"y": scores[place]})).fit(
         cov_type="cluster", cov_kwds={"groups": place[0]}
     )
-    assert told["item_se"] == pytest.approx(fitted.bse["Intercept"], abs=1e-9)
-    assert told["per_run"] == pytest.approx(np.nanmean(scores, axis=0).tolist(), abs=1e-12)
+    assert reported["item_se"] == pytest.approx(fitted.bse["Intercept"], abs=1e-9)
+    assert reported["per_run"] == pytest.approx(np.nanmean(scores, axis=0).tolist(), abs=1e-12)
 
 
 def test_a_fitted_figure_has_the_interval_of_its_samples(tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_a_single_sample_is_shown_as_it_always_was(tmp_path: Path, coeval: Comma
 
 def test_people_see_both_errors(tmp_path: Path, coeval: Command) -> None:
     folder = written(tmp_path / "outputs", drawn(40, 4))
-    told = api.open_run(folder).measures()["samples"]["m.1"]["made"][SHARE]
+    reported = api.open_run(folder).measures()["samples"]["m.1"]["made"][SHARE]
     shown = coeval("analyze", "--run", folder).out
     assert "m.1 in made, 4 samples of each prompt" in shown
     row = next(line for line in shown.splitlines() if line.startswith(SHARE))
-    assert row.split()[-2:] == [f"{told['item_se']:.3g}", f"{told['std']:.3g}"]
+    assert row.split()[-2:] == [f"{reported['item_se']:.3g}", f"{reported['std']:.3g}"]
     lines = csv.DictReader(io.StringIO(coeval("analyze", "--run", folder, "--format", "csv").out))
     cells = {(line["part"], line["measure"], line["of"]): line["value"] for line in lines}
-    assert float(cells["samples", "made", f"{SHARE} / item_se"]) == told["item_se"]
+    assert float(cells["samples", "made", f"{SHARE} / item_se"]) == reported["item_se"]
 
 
 def test_weights_are_units() -> None:

@@ -183,7 +183,7 @@ async def met(
     return task, server.bodies
 
 
-def told(*tokens: str, text: str, **message: Any) -> Answer:
+def reported(*tokens: str, text: str, **message: Any) -> Answer:
     """A reply with the log-probabilities of these tokens, or with none."""
     content = [
         {"token": token, "bytes": None, "logprob": -0.1, "top_logprobs": [{"token": token, "logprob": -0.1}]}
@@ -207,7 +207,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
             await task.meet_judge(models[JUDGE])
             assert task.manner == "words"
             panel = Panel(task, ours)
-            (asked, *_) = panel.requests().values()
+            (requested, *_) = panel.requests().values()
             judging = RoleModel(
                 name=JUDGE,
                 model=JUDGE,
@@ -216,9 +216,9 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
                 sampling=task.judged_with(),
                 droppable=task.droppable_for_judge(),
             )
-            completion = await models[JUDGE].complete(judging.request(asked, "evaluation", "0", 0))
+            completion = await models[JUDGE].complete(judging.request(requested, "evaluation", "0", 0))
     assert completion.dropped == ("temperature",)
-    assert [asked.body["max_tokens"] for asked in server.asked] == [LONG_REPLY]
+    assert [requested.body["max_tokens"] for requested in server.requested] == [LONG_REPLY]
 
 
 def test_what_the_user_asks_of_a_judge_is_not_left_out(shelf: Shelf) -> None:
@@ -227,7 +227,7 @@ def test_what_the_user_asks_of_a_judge_is_not_left_out(shelf: Shelf) -> None:
 
 
 async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shelf) -> None:
-    task, bodies = await met(shelf, told("M", text="M"))
+    task, bodies = await met(shelf, reported("M", text="M"))
     assert task.manner == "logprobs"
     (body,) = bodies
     assert (body["max_tokens"], body["temperature"], body["top_logprobs"]) == (1, 0.0, 5)
@@ -238,7 +238,7 @@ async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shel
     [
         Fault(400, "This model does not support 'logprobs'.", param="logprobs"),
         Fault(400, "top_logprobs: extra inputs are not permitted"),
-        told(text="M"),
+        reported(text="M"),
     ],
 )
 async def test_a_judge_without_is_asked_in_words_in_both_orders(shelf: Shelf, behaviour: Behaviour) -> None:
@@ -261,16 +261,16 @@ async def test_a_judge_without_is_asked_in_words_in_both_orders(shelf: Shelf, be
 
 
 async def test_the_way_of_asking_is_part_of_the_judges_recipe(shelf: Shelf) -> None:
-    official, _ = await met(shelf, told("M", text="M"))
-    in_words, _ = await met(shelf, told(text="M"))
+    official, _ = await met(shelf, reported("M", text="M"))
+    in_words, _ = await met(shelf, reported(text="M"))
     assert official.judge_template() != in_words.judge_template()
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        told("<think>", text="<think>"),
-        told("Hm", text="", reasoning_content="Hm"),
+        reported("<think>", text="<think>"),
+        reported("Hm", text="", reasoning_content="Hm"),
     ],
 )
 async def test_a_judge_that_reasons_is_given_room(shelf: Shelf, answer: Answer) -> None:
@@ -298,7 +298,7 @@ async def test_another_failure_of_the_judge_is_not_taken_for_an_answer(shelf: Sh
 
 
 async def test_the_users_sampling_goes_over_the_official_one(shelf: Shelf) -> None:
-    _, bodies = await met(shelf, told("M", text="M"), temperature=0.7)
+    _, bodies = await met(shelf, reported("M", text="M"), temperature=0.7)
     assert (bodies[0]["temperature"], bodies[0]["max_tokens"]) == (0.7, 1)
 
 

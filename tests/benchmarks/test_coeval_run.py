@@ -181,9 +181,9 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     benchmark = as_task(run_of(tmp_path, quiz(total=8, output_description="Say what you see.")))
     items = benchmark.items()
     assert [item.labels for item in items] == [{"colour": ["red", "blue"]}] * 8
-    asked = SimulatedModel(parse_model_option("sure:skill=1"))
+    requested = SimulatedModel(parse_model_option("sure:skill=1"))
     answering = RoleModel(name="sure", model="sure", role="student", recipe=Recipe.of({}), seed=7)
-    asking = Asking({"sure": asked}, retries=0)
+    asking = Asking({"sure": requested}, retries=0)
     works = [AnswerWork("quiz", answering, asking, item.id, 0, item, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}
     accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]

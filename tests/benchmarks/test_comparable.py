@@ -159,9 +159,9 @@ async def test_what_is_on_record_is_what_was_sent_and_nothing_is_asked_twice(ben
         assert [(a["sampling"], a["dropped"]) for a in answers(bench)] == [
             ({"temperature": 0.7, "max_tokens": 5}, ["top_k"])
         ] * 3
-        asked = len(server.asked)
+        requested = len(server.requested)
         await bench.run(server.url, judge=judge, **how)
-        assert len(server.asked) == asked
+        assert len(server.requested) == requested
         assert summary(bench)["reasons"] == found["reasons"]
 
 
@@ -172,8 +172,8 @@ async def test_answers_with_and_without_a_refused_parameter_are_told_apart(bench
         await bench.run(server.url, judge=spec("official", server.url), max_examples=2, **how)
     async with fake(reply=cutting(0), extra_fields=["top_k"]) as server:
         await bench.run(server.url, judge=spec("official", server.url), **how)
-        asked = [body["messages"][-1]["content"] for body in server.bodies if "top_k" in body]
-        assert asked == ["Prompt 2"]
+        requested = [body["messages"][-1]["content"] for body in server.bodies if "top_k" in body]
+        assert requested == ["Prompt 2"]
     found = summary(bench)
     assert found["inference"]["sampling"] == {"temperature": 0.7, "max_tokens": 5}
     assert found["inference"]["dropped"] == {"top_k": 2}
@@ -276,7 +276,7 @@ async def test_an_answer_that_comes_while_it_stops_still_lacks_its_judgment(stop
 
 
 def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> None:
-    async def asked() -> tuple[Prepared, EndOfAsking]:
+    async def requested() -> tuple[Prepared, EndOfAsking]:
         async with fake(reply=says_good) as server:
             tasks = ("invented", "stopped", "broken")
             prepared = prepare(stopping_bench.evaluation(server.url, *tasks), stopping_bench.onlooker)
@@ -284,7 +284,7 @@ def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> None:
             with held(prepared):
                 return prepared, await ask_owed(prepared, keys, stopping_bench.onlooker)
 
-    prepared, ended = asyncio.run(asked())
+    prepared, ended = asyncio.run(requested())
     with held(prepared):
         conclude(prepared, EndOfAsking(ended.begun, interrupted, ended.stopped))
 
@@ -303,15 +303,15 @@ class Samples:
 
     def __init__(self, verdicts: Sequence[str]) -> None:
         self.verdicts = verdicts
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
 
     def reply(self, messages: list[dict[str, Any]]) -> Behaviour:
         text = messages[-1]["content"]
         if text.startswith(JUDGING):
             prompt, _, sample = text.removeprefix(JUDGING).partition(", sample ")
             return Answer(self.verdicts[int(sample)] if prompt == "Prompt 2" else "good")
-        self.asked[text] += 1
-        return Answer(f"{text}, sample {self.asked[text] - 1}")
+        self.requested[text] += 1
+        return Answer(f"{text}, sample {self.requested[text] - 1}")
 
     async def outcome(self, stopping_bench: Bench) -> Outcome:
         async with fake(reply=self.reply) as server:

@@ -34,8 +34,8 @@ THREE_WORDS: tuple[str, dict[str, Any]] = (
 )
 
 
-def item(*wanted: tuple[str, dict[str, Any]], key: int | str = 1) -> FollowingItem:
-    return FollowingItem(key, "Write.", [kind for kind, _ in wanted], [kwargs for _, kwargs in wanted])
+def item(*needed: tuple[str, dict[str, Any]], key: int | str = 1) -> FollowingItem:
+    return FollowingItem(key, "Write.", [kind for kind, _ in needed], [kwargs for _, kwargs in needed])
 
 
 def test_the_eight_readings() -> None:

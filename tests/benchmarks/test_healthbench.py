@@ -70,18 +70,18 @@ def test_the_whole_conversation_is_graded_by_one_item_with_its_points(shelf: She
 
 def test_the_items_of_a_conversation_say_what_they_share_and_one_alone_shares_nothing(shelf: Shelf) -> None:
     panel = Panel(HealthBench(shelf.settings()), advice)
-    asked = panel.requests()
-    heads = {key: request.messages[0].content[: request.shared] for key, request in asked.items()}
+    requested = panel.requests()
+    heads = {key: request.messages[0].content[: request.shared] for key, request in requested.items()}
     shared = "Grade.\nuser: My arm hurts. <<rubric_item>>\n\nassistant: Where?\n\nuser: Left.\n\n"
     of_first = {head for key, head in heads.items() if key.startswith("p-1")}
     assert of_first == {f"{shared}assistant: Rest, p-1.\nBy:\n"}
     assert len(set(heads.values())) == len(EXAMPLES)
-    wanted = panel.asks()[0][1]
+    needed = panel.asks()[0][1]
     judge = RoleModel(name="j", model="j", role="judge", recipe=Recipe.of({}))
-    for alone, length in ((False, wanted.request().shared), (True, 0)):
-        work = JudgmentWork("judging", judge, Asking({}, 0), wanted.id, 0, "p-1", wanted, alone)
+    for alone, length in ((False, needed.request().shared), (True, 0)):
+        work = JudgmentWork("judging", judge, Asking({}, 0), needed.id, 0, "p-1", needed, alone)
         assert work.question(0).shared == length
-        assert work.question(0).messages == wanted.request().messages
+        assert work.question(0).messages == needed.request().messages
 
 
 def test_points_met_as_a_share_of_those_that_can_be_gained() -> None:

@@ -35,11 +35,11 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 async def refused(bench: Bench, server: Server, *tasks: str, **changes: Any) -> str:
     """What is said of another model; nothing may have been asked, made or moved."""
-    before, asked = contents(bench.output), len(server.asked)
+    before, requested = contents(bench.output), len(server.requested)
     with pytest.raises(UsageError) as refusal:
         await bench.run(server.url, *tasks, **{"tested": spec("other", server.url), **changes})
     assert contents(bench.output) == before
-    assert len(server.asked) == asked
+    assert len(server.requested) == requested
     return str(refusal.value)
 
 
@@ -93,7 +93,7 @@ async def test_a_model_is_the_same_wherever_it_is_served_and_whoever_judges(benc
         await bench.run(server.url)
     async with fake(reply=good) as elsewhere:
         assert (await bench.run(elsewhere.url)).exit_code == 0
-        assert elsewhere.asked == []
+        assert elsewhere.requested == []
         assert (await bench.run(elsewhere.url, judge=spec("judge-2", elsewhere.url))).exit_code == 0
         assert {body["model"] for body in elsewhere.bodies} == {"judge-2"}
 

@@ -36,8 +36,8 @@ def said(messages: list[dict[str, Any]]) -> Behaviour:
 
 def questions(server: Server, model: str | None = None, since: int = 0) -> list[str]:
     """What was asked, probes aside."""
-    asked = [(body["model"], body["messages"][-1]["content"]) for body in server.bodies[since:]]
-    return sorted(text for name, text in asked if model in (None, name) and not text.startswith(PROBE))
+    requested = [(body["model"], body["messages"][-1]["content"]) for body in server.bodies[since:]]
+    return sorted(text for name, text in requested if model in (None, name) and not text.startswith(PROBE))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -75,12 +75,12 @@ async def test_prompts_are_answered_judged_and_scored(bench: Bench) -> None:
 async def test_what_is_there_is_not_asked_again(bench: Bench) -> None:
     async with fake(reply=said) as server:
         await bench.run(server.url)
-        before = len(server.asked)
+        before = len(server.requested)
         outcome = await bench.run(server.url)
         assert outcome.exit_code == 0
-        assert len(server.asked) == before, "not even a probe"
+        assert len(server.requested) == before, "not even a probe"
         await bench.run(server.url, max_examples=2)
-        assert len(server.asked) == before
+        assert len(server.requested) == before
     assert summary(bench)["n_expected"] == 2
     assert len(lines(bench.output / "invented" / "responses.jsonl")) == 3
 
@@ -88,7 +88,7 @@ async def test_what_is_there_is_not_asked_again(bench: Bench) -> None:
 async def test_more_examples_ask_only_for_the_new_ones(bench: Bench) -> None:
     async with fake(reply=said) as server:
         await bench.run(server.url, max_examples=1)
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url)
         assert questions(server, "tested", before) == ["Prompt 1", "Prompt 2"]
         assert len(questions(server, "judge-1", before)) == 2
@@ -98,13 +98,13 @@ async def test_other_sampling_sets_answers_aside_and_takes_them_up_again(bench: 
     async with fake(reply=said) as server:
         await bench.run(server.url)
         first = (bench.output / "invented" / "responses.jsonl").read_text()
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url, sampling={"temperature": 0.1})
         assert questions(server, "tested", before) == ["Prompt 0", "Prompt 1", "Prompt 2"]
         assert any("kept in responses.tested-" in note for note in bench.onlooker.notes)
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url)
-        assert len(server.asked) == before
+        assert len(server.requested) == before
     assert (bench.output / "invented" / "responses.jsonl").read_text() == first
 
 
@@ -112,7 +112,7 @@ async def test_what_answers_were_made_with_is_kept_and_what_differs_is_named(ben
     async with fake(reply=said, extra_fields=["min_p"]) as server:
         await bench.run(server.url)
         tested = spec("tested", server.url, extra_body={"min_p": 0.1})
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url, tested=tested, sampling={"temperature": 0.1, "max_tokens": 99})
         assert len(questions(server, "tested", before)) == 3
     (said_aside,) = (note for note in bench.onlooker.notes if "kept in" in note)
@@ -127,7 +127,7 @@ async def test_what_answers_were_made_with_is_kept_and_what_differs_is_named(ben
 async def test_a_second_judge_writes_beside_the_first(bench: Bench) -> None:
     async with fake(reply=said) as server:
         await bench.run(server.url)
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url, judge=spec("judge/2", server.url))
         assert questions(server, "tested", before) == []
         assert len(questions(server, "judge/2", before)) == 3
@@ -142,7 +142,7 @@ async def test_a_changed_answer_is_judged_again(bench: Bench) -> None:
         await bench.run(server.url)
         path = bench.output / "invented" / "responses.jsonl"
         path.write_text(path.read_text().replace("Answer to Prompt 1", "Something else"))
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url)
         assert questions(server, since=before) == [f"{JUDGING}Something else"]
 
@@ -184,9 +184,9 @@ async def test_a_failed_redo_hides_no_good_answer(bench: Bench, monkeypatch: pyt
             reworded.setattr(Invented, "items", lambda self: [Item("q0", (message,)), *items(self)[1:]])
             assert (await bench.run(server.url)).exit_code == 3
             assert summary(bench)["missing"] == {"bad_request": 1}
-        asked = len(server.asked)
+        requested = len(server.requested)
         assert (await bench.run(server.url)).exit_code == 0
-        assert len(server.asked) == asked
+        assert len(server.requested) == requested
     assert summary(bench)["metrics"] == before
 
 
@@ -218,7 +218,7 @@ async def test_inference_first_judging_later(bench: Bench) -> None:
         assert outcome.exit_code == 0
         assert questions(server, "judge-1") == []
         assert summary(bench)["metrics"] == {}
-        before = len(server.asked)
+        before = len(server.requested)
         # Neither the model nor its sampling is needed to judge what it said.
         await bench.run(server.url, mode="judge", tested=None, sampling={})
         assert questions(server, "tested", before) == []
@@ -236,11 +236,11 @@ async def test_judging_nothing_is_refused(bench: Bench) -> None:
 async def test_answers_are_not_judged_under_another_models_name(bench: Bench) -> None:
     async with fake() as server:
         await bench.run(server.url, mode="inference")
-        asked = len(server.asked)
+        requested = len(server.requested)
         other = ModelSpec(name="other", interface="vllm", model="other", base_url=server.url)
         with pytest.raises(UsageError, match="holds answers of tested, not of other"):
             await bench.run(server.url, mode="judge", tested=other)
-        assert len(server.asked) == asked
+        assert len(server.requested) == requested
 
 
 async def test_a_model_that_does_not_answer_is_asked_nothing_more(bench: Bench) -> None:
@@ -255,9 +255,9 @@ async def test_samples_lie_apart_and_have_seeds_of_their_own(bench: Bench) -> No
         outcome = await bench.run(server.url, num_runs=2)
     assert [task.label for task in outcome.tasks] == ["run_0 invented", "run_1 invented"]
     assert len(lines(bench.output / "run_1" / "invented" / "responses.jsonl")) == 3
-    asked = [body for body in server.bodies if body["messages"][-1]["content"] == "Prompt 0"]
-    seeds = {body["seed"] for body in asked}
-    assert len(seeds) == len(asked) == 2
+    requested = [body for body in server.bodies if body["messages"][-1]["content"] == "Prompt 0"]
+    seeds = {body["seed"] for body in requested}
+    assert len(seeds) == len(requested) == 2
 
 
 async def test_who_is_probed_where_judgments_alone_are_owed(bench: Bench) -> None:
@@ -271,7 +271,7 @@ async def test_who_is_probed_where_judgments_alone_are_owed(bench: Bench) -> Non
         ):
             for path in bench.output.rglob("judgments.*.jsonl"):
                 path.unlink()
-            before = len(server.asked)
+            before = len(server.requested)
             assert (await bench.run(server.url, probing=probing)).exit_code == 0
             bodies = server.bodies[before:]
             assert [b["model"] for b in bodies if b["messages"][-1]["content"].startswith(PROBE)] == probed
@@ -309,10 +309,10 @@ async def test_all_threads_are_used_at_once(bench: Bench) -> None:
         await server.arrived(3)  # the probe, and two
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(server.asked) == 3
+        assert len(server.requested) == 3
         server.release()
         await running
-        assert len(server.asked) == 61
+        assert len(server.requested) == 61
 
 
 async def test_interrupting_keeps_what_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +388,7 @@ async def test_a_torn_line_is_asked_for_again(bench: Bench) -> None:
         whole = path.read_text()
         last = json.loads(whole.splitlines()[-1])
         path.write_text(whole[:-20])
-        before = len(server.asked)
+        before = len(server.requested)
         await bench.run(server.url)
         assert questions(server, since=before) == [last["prompt"]]
     assert len(lines(path)) == 3

@@ -61,9 +61,9 @@ async def test_parts_are_answered_apart_and_concluded_together(bench: Bench) -> 
             await ask(bench, server, shard=Shard(index, 2), account=account)
             assert (account / "usage.json").exists()
         assert [len(lines(part(bench, f"{n}_of_2") / "responses.jsonl")) for n in (0, 1)] == [2, 1]
-        asked = len(questions(server, "tested"))
+        requested = len(questions(server, "tested"))
         outcome = await bench.run(server.url, mode="conclude")
-        assert (asked, len(questions(server, "tested"))) == (3, 3)
+        assert (requested, len(questions(server, "tested"))) == (3, 3)
     assert outcome.exit_code == 0
     assert not (bench.output / "invented" / "shards").exists()
     assert {line["id"] for line in lines(bench.output / "invented" / "responses.jsonl")} == {"q0", "q1", "q2"}
@@ -312,12 +312,12 @@ async def test_judging_is_submitted_now_and_collected_later(bench: Bench) -> Non
     async with openai_batches() as host:
         host.says = says
         host.states = ("in_progress",)
-        wanted = frozenset[Purpose]({"evaluation"})
-        outcome = await bench.run(host.url, batched=wanted, batch_mode=BatchMode.SUBMIT, **models(host.url))
+        needed = frozenset[Purpose]({"evaluation"})
+        outcome = await bench.run(host.url, batched=needed, batch_mode=BatchMode.SUBMIT, **models(host.url))
         assert outcome.exit_code == 3
         assert [job.requests for job in outcome.batches] == [3]
         host.states = ("completed",)
-        outcome = await bench.run(host.url, batched=wanted, **models(host.url))
+        outcome = await bench.run(host.url, batched=needed, **models(host.url))
     assert outcome.exit_code == 0
     assert len(host.jobs) == 1
 

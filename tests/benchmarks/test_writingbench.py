@@ -58,7 +58,7 @@ def test_each_criterion_is_asked_by_itself_with_nothing_filled_in_twice(shelf: S
     assert len(requests) == 15
     system, user = requests["2__criterion-3"].messages
     assert (system.role, system.content) == ("system", "You judge.")
-    heads = [asked.messages[1].content[: asked.shared] for asked in requests.values()]
+    heads = [requested.messages[1].content[: requested.shared] for requested in requests.values()]
     assert set(heads) == {'{"score": 1} C '}
     criterion = "{'name': 'Length', 'criteria_description': 'About Length', '1-2': 'bad'}"
     expected = (

@@ -137,7 +137,7 @@ BATCHED = {
 def requests_of_jobs(host: BatchingFake) -> list[list[str]]:
     """The custom ids of each job that the provider has."""
     if isinstance(host, BatchServer):
-        return [[asked["custom_id"] for asked in batch.requests] for batch in host.batches.values()]
+        return [[requested["custom_id"] for requested in batch.requests] for batch in host.batches.values()]
     return [[item[0] for item in job.items] for job in host.jobs.values()]
 
 

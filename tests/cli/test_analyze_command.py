@@ -33,10 +33,10 @@ def lab(here: Path) -> Lab:
 def test_nobody_is_asked_and_the_run_is_only_read(
     lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     before = {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()}
     ended = coeval("analyze", "--run", lab.path)
-    assert (ended.code, ended.err, asked.requests) == (0, "", [])
+    assert (ended.code, ended.err, requested.requests) == (0, "", [])
     assert {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()} == before
     assert "ann" in ended.out
     assert "ben" in ended.out

@@ -63,13 +63,13 @@ async def test_the_cheapest_host_is_taken_told_and_kept(tmp_path: Path) -> None:
     async with fake(reply=reply) as server:
         prices(tmp_path, groq=0.05, openrouter=0.08)
         file = experiment(tmp_path, server.url, 2)
-        told = await called(tmp_path, "run", "--config", file, "--dry-run", env=KEYS)
+        reported = await called(tmp_path, "run", "--config", file, "--dry-run", env=KEYS)
         choice = (
             "model m: interface auto is groq, as llama-instant ($0.05 in, $0.05 out per million tokens; "
             "openrouter: $0.08 in, $0.08 out per million tokens; no credential for mistral)"
         )
-        assert (told.code, choice in told.out.splitlines()) == (0, True)
-        assert server.asked == []
+        assert (reported.code, choice in reported.out.splitlines()) == (0, True)
+        assert server.requested == []
         assert (await called(tmp_path, "run", "--config", file, env=KEYS)).code == 0
         assert {body["model"] for body in server.bodies} == {"llama-instant"}
         assert choice in (tmp_path / "runs/e/run.log").read_text()
@@ -77,13 +77,13 @@ async def test_the_cheapest_host_is_taken_told_and_kept(tmp_path: Path) -> None:
 
         prices(tmp_path, groq=0.05, openrouter=0.01)
         experiment(tmp_path, server.url, 4)
-        server.asked.clear()
+        server.requested.clear()
         stays = await called(tmp_path, "run", "--config", file, "--continue", env=KEYS)
         assert (stays.code, {body["model"] for body in server.bodies}) == (0, {"llama-instant"}), stays.err
         assert "groq, as llama-instant (as before)" in (tmp_path / "runs/e/run.log").read_text()
         anew = await called(tmp_path, "run", "--config", file, "--dry-run", "--overwrite", env=KEYS)
         assert "interface auto is openrouter, as meta/llama ($0.01 in" in anew.out
-        assert not any(key in told.out + stays.err + anew.out for key in KEYS.values())
+        assert not any(key in reported.out + stays.err + anew.out for key in KEYS.values())
 
 
 async def test_hosts_are_compared_by_the_price_of_the_tier_that_is_asked_for(tmp_path: Path) -> None:
@@ -145,12 +145,12 @@ async def test_a_project_alone_is_no_credential_of_google_cloud(tmp_path: Path) 
         "GOOGLE_CLOUD_PROJECT": "p", "CLOUDSDK_CONFIG": str(tmp_path), "NO_GCE_CHECK": "true",
         "OPENROUTER_API_KEY": KEYS["OPENROUTER_API_KEY"],
     }  # fmt: skip
-    told = await called(tmp_path, "run", "--config", config, "--dry-run", env=env)
+    reported = await called(tmp_path, "run", "--config", config, "--dry-run", env=env)
     found = await called(tmp_path, "models", "--providers", "--interface", "vertex", "--json", env=env)
-    assert "interface auto is openrouter, as google/gemini-2.5-flash" in told.out, told.err
-    assert "no credential for gemini, vertex" in told.out
+    assert "interface auto is openrouter, as google/gemini-2.5-flash" in reported.out, reported.err
+    assert "no credential for gemini, vertex" in reported.out
     assert [each["usable"] for each in json.loads(found.out)["providers"]] == [False]
 
     (tmp_path / "application_default_credentials.json").write_text("{}")
-    told = await called(tmp_path, "run", "--config", config, "--dry-run", env=env)
-    assert "interface auto is vertex, as gemini-2.5-flash" in told.out
+    reported = await called(tmp_path, "run", "--config", config, "--dry-run", env=env)
+    assert "interface auto is vertex, as gemini-2.5-flash" in reported.out

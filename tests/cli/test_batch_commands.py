@@ -74,7 +74,7 @@ async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
     assert last.code == 0, last.text
     assert exp.counts() == (6, 6, 6)
     assert set(sent(host).values()) == {1}
-    assert len(host.asked) == 12
+    assert len(host.requested) == 12
 
 
 async def test_cancelled_jobs_keep_what_they_have_done(tmp_path: Path) -> None:
@@ -254,11 +254,11 @@ async def test_batches_that_save_nothing_are_told(tmp_path: Path) -> None:
             "disable",
         )
         file.write_text(json.dumps(prices))
-        told = await finish(await start(tmp_path, *flags, "--output-dir", "first"))
+        reported = await finish(await start(tmp_path, *flags, "--output-dir", "first"))
         file.write_text(json.dumps(prices | {"batch_multipliers": {"vllm": 0.5}}))
         quiet = await finish(await start(tmp_path, *flags, "--output-dir", "second"))
-    assert "at the live price" in told.err, told.err
-    assert "batch_multipliers: {vllm: 0.5}" in " ".join(told.err.split())
+    assert "at the live price" in reported.err, reported.err
+    assert "batch_multipliers: {vllm: 0.5}" in " ".join(reported.err.split())
     assert "at the live price" not in quiet.err
     assert read_pricing(tmp_path).batch_multipliers["openai"] == 0.5
 
@@ -316,9 +316,9 @@ async def test_three_clouds_answer_in_one_run_and_no_output_holds_a_credential(t
         file.write_text(EXPERIMENT.format(runs=runs, **urls))
         ended = await called(tmp_path, "run", "--config", file, "--log-level", "DEBUG", env=env)
     assert ended.code == 0, ended.err
-    asked = [len(host.asked) for host in (bedrock, gemini, vertex)]
-    assert asked == [4, 4, 4]  # a probe and three items each
-    assert vertex.token_asked == 1
+    requested = [len(host.requested) for host in (bedrock, gemini, vertex)]
+    assert requested == [4, 4, 4]  # a probe and three items each
+    assert vertex.token_requested == 1
     kept = [path.read_text() for path in runs.rglob("*") if path.is_file()]
     everything = "\n".join([ended.out, ended.err, *kept])
     assert "explain__writer__00003__bed" in everything

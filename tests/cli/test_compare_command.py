@@ -130,8 +130,8 @@ def test_what_is_not_comparable_with_published_numbers_is_told(here: Path, coeva
     }
     a = output(here / "a", "base", verdicts([1, 0] * 5))
     b = output(here / "b", "tuned", verdicts([0, 1] * 5), **how)
-    told = found(coeval, a, b)["notes"]
-    assert told == ["ifeval is not comparable with published numbers: another judge"]
+    reported = found(coeval, a, b)["notes"]
+    assert reported == ["ifeval is not comparable with published numbers: another judge"]
     assert "warning: ifeval is not comparable" in coeval("compare", a, b).out
 
 
@@ -157,9 +157,9 @@ def lab(here: Path) -> Lab:
 def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     document = found(coeval, lab.path, "--students", "ben,ann")
-    assert asked.requests == []
+    assert requested.requests == []
     rows = {(one["task"], one["metric"]): one for one in document["comparisons"]}
     assert list(rows)[:4] == [(None, "score"), ("quiz", "colour"), ("saga", "score"), ("story", "score")]
     assert {("story", "plot"), ("story", "style"), ("quiz", "colour")} <= rows.keys()
@@ -199,9 +199,9 @@ def test_two_runs_hold_each_student_against_itself(lab: Lab, here: Path, coeval:
     other = Lab(here, lab.models, lab.tasks, id="other")
     other.tasks[0]["description"] = "Tell a long story."
     other.run()
-    told = coeval("compare", lab.path, other.path, "--students", "ann")
-    assert told.code == 0
-    assert "another prompt" in told.out or "only exp" in told.out
+    reported = coeval("compare", lab.path, other.path, "--students", "ann")
+    assert reported.code == 0
+    assert "another prompt" in reported.out or "only exp" in reported.out
 
 
 def test_a_threshold_that_is_failed_ends_with_4(two: tuple[Path, Path], coeval: Command) -> None:

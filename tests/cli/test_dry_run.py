@@ -75,8 +75,8 @@ def test_parameters_that_may_be_misspelt_are_pointed_at(here: Path, coeval: Comm
     lab.models.append(student | {"role_parameters": {"student": {"temprature": 0.1}}})
     ended = coeval("run", "--config", lab.file, "--dry-run")
     assert ended.code == 0
-    told = r"^warning: models\.m\.(\S+) is passed to .* if (\S+) is meant"
-    passed_on = re.findall(told, ended.err, re.MULTILINE)
+    reported = r"^warning: models\.m\.(\S+) is passed to .* if (\S+) is meant"
+    passed_on = re.findall(reported, ended.err, re.MULTILINE)
     assert passed_on == [
         ("parameters.max_concurency", "max_concurrency"),
         ("role_parameters.student.temprature", "temperature"),
@@ -89,12 +89,12 @@ def warnings(err: str) -> list[str]:
 
 def test_what_has_no_effect_is_told_and_the_run_goes_on(here: Path, coeval: Command) -> None:
     lab = Lab(here, settings={"estimate_cost": True, "quota": {"anne": {"max_calls": 1}}})
-    told = ["experiment.quota.anne limits nothing: no model is named 'anne'; did you mean 'ann'?"]
+    reported = ["experiment.quota.anne limits nothing: no model is named 'anne'; did you mean 'ann'?"]
     for ended in (coeval("run", "--config", lab.file, "--dry-run"), coeval("run", "--config", lab.file)):
         assert ended.code == 0
-        assert warnings(ended.err) == told
+        assert warnings(ended.err) == reported
     logged = (lab.path / "run.log").read_text()
-    assert all(logged.count(sentence) == 1 for sentence in told)
+    assert all(logged.count(sentence) == 1 for sentence in reported)
 
 
 def test_a_range_beyond_the_proposed_attributes_is_told_once_these_are_known(
@@ -107,13 +107,13 @@ def test_a_range_beyond_the_proposed_attributes_is_told_once_these_are_known(
     assert (before.code, warnings(before.err)) == (0, [])
     run = coeval("run", "--config", lab.file)
     again = coeval("run", "--config", lab.file, "--continue", "--dry-run")
-    told = r"tasks\.story\.sampling\.%s \[%s\] is more than there is to sample \((.*)\); items have (.*)"
+    reported = r"tasks\.story\.sampling\.%s \[%s\] is more than there is to sample \((.*)\); items have (.*)"
     item, *_ = lab.records("data_generation").values()
     for ended in (run, again):
         of_target, of_nuance = warnings(ended.err)
         target, nuance = (
-            re.match(told % ("target", "40, 50"), of_target),
-            re.match(told % ("nuance", "1, 60"), of_nuance),
+            re.match(reported % ("target", "40, 50"), of_target),
+            re.match(reported % ("nuance", "1, 60"), of_nuance),
         )
         assert target
         assert target[1].split(", ") == list(item["sampled_target_attributes"])
@@ -137,12 +137,12 @@ def test_with_continue_only_what_is_owed_is_counted(
     assert coeval("run", "--config", lab.file).code == 0
     lab.tasks = [task(total=6, rubric={"plot": "Things happen for a reason.", "end": "It ends."})]
     config, before = lab.file, listing(here)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     ended = coeval("run", "--config", config, "--continue", "--dry-run")
     assert total(ended.out) == str(2 + 2 + 2 + 4)
-    assert (asked.requests, listing(here)) == ([], before)
+    assert (requested.requests, listing(here)) == ([], before)
     assert coeval("run", "--config", config, "--continue").code == 0
-    assert sum(asked.phases()) == 10
+    assert sum(requested.phases()) == 10
 
 
 def test_a_dry_run_refuses_what_a_run_would(here: Path, coeval: Command) -> None:
@@ -163,10 +163,10 @@ def test_a_dry_run_refuses_what_a_run_would(here: Path, coeval: Command) -> None
 def test_an_experiment_is_shown_and_nothing_is_asked_or_written(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     shown = coeval("describe", "--config", ROOT / "examples" / "quickstart.yaml")
     assert shown.code == 0, shown.err
-    for told in (
+    for reported in (
         "72 items for 2 tasks, 216 answers to them, and 756 judgments of these answers.",
         "explain_concept  field      target   biology, economics, computing",
         "explain_concept: every declared value (6) and every pair of values of two attributes (9) occurs.",
@@ -174,9 +174,9 @@ def test_an_experiment_is_shown_and_nothing_is_asked_or_written(
         "936 calls",
         "total",
     ):
-        assert told in shown.out
+        assert reported in shown.out
     assert "You are writing one item" not in shown.out
-    assert (list(here.iterdir()), asked.requests) == ([], [])
+    assert (list(here.iterdir()), requested.requests) == ([], [])
 
 
 def test_prompts_are_printed_in_full_and_foreign_text_obeys_nothing(here: Path, coeval: Command) -> None:
@@ -186,14 +186,14 @@ def test_prompts_are_printed_in_full_and_foreign_text_obeys_nothing(here: Path, 
     assert shown.code == 0, shown.err
     assert "\x1b" not in shown.out
     assert "\u202e" not in shown.out
-    for told in (
+    for reported in (
         "    [system]\n    Be kind.\n\n    [user]\n",
         r"    Tell \x1b[31mred\x1b[0m [bold]all[/bold] \u202egnol.",
         "      Indented.",
         "‹the prompt that ann will write›",
         "    - plot: Things happen for a reason.",
     ):
-        assert told in shown.out
+        assert reported in shown.out
 
 
 def test_records_of_another_configuration_are_told(here: Path, coeval: Command) -> None:
@@ -212,25 +212,31 @@ def test_the_page_holds_all_of_it_and_runs_nothing_foreign(here: Path, coeval: C
     assert ended.code == 0, ended.err
     page = (here / "page.html").read_text()
     assert "<script>alert" not in page
-    for told in ("Tell &lt;script&gt;", "<mark>the prompt that ann will write</mark>", "What will it take?"):
-        assert told in page
+    for reported in (
+        "Tell &lt;script&gt;",
+        "<mark>the prompt that ann will write</mark>",
+        "What will it take?",
+    ):
+        assert reported in page
     assert not lab.path.exists()
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "reported"),
     [
         ("page.txt", "end its name in .html"),
         ("folder.html", "name a new file"),
         ("nowhere/page.html", "there is no folder"),
     ],
 )
-def test_a_page_takes_the_place_of_nothing_else(place: str, told: str, here: Path, coeval: Command) -> None:
+def test_a_page_takes_the_place_of_nothing_else(
+    place: str, reported: str, here: Path, coeval: Command
+) -> None:
     lab = Lab(here)
     (here / "folder.html").mkdir()
     for words in (("describe", "--out"), ("generate", "--out", here / "new.yaml", "--report")):
         ended = coeval(words[0], "--config", lab.file, *words[1:], here / place)
         assert (ended.code, ended.out) == (1, "")
-        assert told in ended.err
+        assert reported in ended.err
     assert not (here / "nowhere").exists()
     assert not lab.path.exists()

@@ -24,11 +24,11 @@ async def test_the_rest_of_a_benchmark_costs_less_and_is_known_better(tmp_path: 
 
     async with fake(reply=reply, extra_fields={"top_k"}) as server:
         how = ["--tasks", "ifeval", "--model", "m", "--base-url", server.url, "--ifeval-input", prompts]
-        told = await finish(await start(tmp_path, *how, "--estimate-only", "--json"))
-        assert told.code == 0, told
+        reported = await finish(await start(tmp_path, *how, "--estimate-only", "--json"))
+        assert reported.code == 0, reported
         assert server.bodies == []
         assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["cost_estimate.json"]
-        estimate = json.loads(told.out)
+        estimate = json.loads(reported.out)
         assert estimate["calls"]["by_phase"] == {"ifeval": {"central": N, "low": N, "high": N}}
         assert estimate["basis"] == {"m": "rules of thumb"}
         ended = await finish(await start(tmp_path, *how, "--max-examples", 8))

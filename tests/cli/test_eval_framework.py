@@ -68,7 +68,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return int(end.value.code or 0)
 
 
-def asked(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
+def requested(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
     """What a command line asks for."""
     import typer.main
 
@@ -79,7 +79,7 @@ def asked(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpec:
 
 
 def test_the_defaults_are_those_of_the_guide() -> None:
-    evaluation = asked("--tasks", "ifeval", "--model", "Qwen3-4B")
+    evaluation = requested("--tasks", "ifeval", "--model", "Qwen3-4B")
     assert evaluation.sampling.named() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
     assert evaluation.tested is not None
     assert evaluation.tested.base_url == "http://localhost:8000/v1"
@@ -89,42 +89,46 @@ def test_the_defaults_are_those_of_the_guide() -> None:
 
 def test_tasks_in_any_form() -> None:
     said = ["--tasks", "ifeval, ifbench", "--task", "arena_hard", "--tasks", "ifeval,coeval:runs/a_b"]
-    names = [task.name for task in asked(*said, "--model", "m").tasks]
+    names = [task.name for task in requested(*said, "--model", "m").tasks]
     assert names == ["ifeval", "ifbench", "arena-hard", "coeval:runs/a_b"]
 
 
 def test_the_judge_is_like_the_model_where_nothing_else_is_said() -> None:
     url, other = "http://a.example/v1", "http://b.example/v1"
     mine = ["--tasks", "healthbench", "--model", "m", "--base-url", url, "--api-key", "key-a"]
-    judge = asked(*mine, "--judge-model", "j", "--judge-temperature", "0.5").judge
+    judge = requested(*mine, "--judge-model", "j", "--judge-temperature", "0.5").judge
     assert judge is not None
     assert (judge.model, judge.base_url, judge.access_key) == ("j", url, "key-a")
-    judge = asked(*mine, "--judge-base-url", other).judge
+    judge = requested(*mine, "--judge-base-url", other).judge
     assert judge is not None
     assert (judge.name, judge.model, judge.base_url, judge.access_key) == ("m (judge)", "m", other, "key-a")
-    assert asked(*mine, "--judge-model", "m").judge is None
-    evaluation = asked(*mine, "--judge-model", "j", "--judge-top-k", "5", "--judge-max-tokens", "7")
+    assert requested(*mine, "--judge-model", "m").judge is None
+    evaluation = requested(*mine, "--judge-model", "j", "--judge-top-k", "5", "--judge-max-tokens", "7")
     assert evaluation.judge_sampling.named() == {"top_k": 5, "max_tokens": 7}
 
 
 def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() -> None:
     openai = "https://api.openai.com/v1"
-    evaluation = asked(
+    evaluation = requested(
         "--tasks", "alpaca-eval", "--model", "m", "--judge-model", "gpt-4.1", "--judge-base-url", openai,
         "--api-key", "for-the-model", keys={"OPENAI_API_KEY": "sk-judge"},
     )  # fmt: skip
     assert evaluation.judge is not None
     assert (evaluation.judge.interface, evaluation.judge.access_key) == ("openai", None)
-    assert "top_k" not in asked("--tasks", "ifeval", "--model", "m", "--base-url", openai).sampling.named()
-    given = asked("--tasks", "ifeval", "--model", "m", "--base-url", openai, "--top-k", "3").sampling.named()
+    assert (
+        "top_k" not in requested("--tasks", "ifeval", "--model", "m", "--base-url", openai).sampling.named()
+    )
+    given = requested(
+        "--tasks", "ifeval", "--model", "m", "--base-url", openai, "--top-k", "3"
+    ).sampling.named()
     assert given["top_k"] == 3
 
 
 def test_sampling_that_nobody_asked_for_may_go_where_a_host_refuses_it() -> None:
-    usual = asked("--tasks", "ifeval", "--model", "m")
+    usual = requested("--tasks", "ifeval", "--model", "m")
     assert usual.sampling.named() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
     assert set(usual.droppable) == {"temperature", "top_p", "top_k"}
-    wished = asked("--tasks", "ifeval", "--model", "m", "--temperature", "0.7", "--top-k", "0")
+    wished = requested("--tasks", "ifeval", "--model", "m", "--temperature", "0.7", "--top-k", "0")
     assert wished.sampling.named() == usual.sampling.named() | {"top_k": 0}
     assert wished.droppable == ("top_p",)
 
@@ -140,13 +144,13 @@ def test_sampling_that_nobody_asked_for_may_go_where_a_host_refuses_it() -> None
     ],
 )
 def test_an_address_says_whose_manners_it_has(url: str, interface: str) -> None:
-    tested = asked("--tasks", "ifeval", "--model", "m", "--base-url", url).tested
+    tested = requested("--tasks", "ifeval", "--model", "m", "--base-url", url).tested
     assert tested is not None
     assert tested.interface == interface
 
 
 def test_local_models_are_loaded_here() -> None:
-    tested = asked("--tasks", "ifeval", "--model", "q", "--local", "--device", "cpu").tested
+    tested = requested("--tasks", "ifeval", "--model", "q", "--local", "--device", "cpu").tested
     assert tested is not None
     assert (tested.interface, tested.base_url, tested.options) == ("huggingface", None, {"device": "cpu"})
 
@@ -155,7 +159,7 @@ def test_local_models_are_loaded_here() -> None:
 def test_a_local_folder_is_one_model_in_any_spelling(written: str) -> None:
     Path("ckpt").mkdir()
     Path("runs").mkdir()
-    evaluation = asked("--tasks", "healthbench", "--model", written, "--local", "--judge-model", written)
+    evaluation = requested("--tasks", "healthbench", "--model", written, "--local", "--judge-model", written)
     assert evaluation.tested is not None
     assert (evaluation.tested.model, evaluation.judge) == ("ckpt", None)
 
@@ -164,11 +168,11 @@ def test_checkouts_are_used_where_the_cache_has_nothing(tmp_path: Path) -> None:
     data = tmp_path / ".external" / "IFBench" / "data" / "IFBench_test.jsonl"
     data.parent.mkdir(parents=True)
     data.touch()
-    (task,) = asked("--tasks", "ifbench", "--model", "m").tasks
+    (task,) = requested("--tasks", "ifbench", "--model", "m").tasks
     assert task.given["ifbench/prompts"].resolve() == data
     own = tmp_path / "own.jsonl"
     own.touch()
-    (task,) = asked("--tasks", "ifbench", "--model", "m", "--ifbench-input", own).tasks
+    (task,) = requested("--tasks", "ifbench", "--model", "m", "--ifbench-input", own).tasks
     assert task.given == {"ifbench/prompts": own}
 
 
@@ -179,11 +183,11 @@ def test_an_arena_hard_checkout(tmp_path: Path) -> None:
                  "model_answer/gemini-2.0-flash-001.jsonl"):  # fmt: skip
         (folder / name).touch()
     how = ["--tasks", "arena-hard", "--model", "m", "--arena-hard-benchmark", "arena-hard-v9"]
-    (task,) = asked(*how, "--arena-hard-dir", tmp_path / "arena").tasks
+    (task,) = requested(*how, "--arena-hard-dir", tmp_path / "arena").tasks
     assert task.given["arena-hard/questions"] == folder / "question.jsonl"
     assert len(task.given) == 3
     with pytest.raises(UsageError, match="--arena-hard-dir"):
-        asked(*how)
+        requested(*how)
 
 
 @pytest.mark.parametrize(
@@ -318,10 +322,10 @@ def test_json_on_stdout_and_the_rest_on_stderr(
 ) -> None:
     how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts, "--json"]
     assert run(monkeypatch, *how) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == 0
-    assert told["tasks"]["ifeval"]["summary"]["n_expected"] == 2
-    assert told["tasks"]["ifeval"]["folder"] == "outputs/ifeval"
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["exit_code"] == 0
+    assert reported["tasks"]["ifeval"]["summary"]["n_expected"] == 2
+    assert reported["tasks"]["ifeval"]["folder"] == "outputs/ifeval"
 
 
 def test_mean_and_spread_over_samples_as_json(
@@ -329,10 +333,10 @@ def test_mean_and_spread_over_samples_as_json(
 ) -> None:
     how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts, "--json"]
     assert run(monkeypatch, *how, "--num-runs", 3) == 0
-    told = json.loads(capsys.readouterr().out)
+    reported = json.loads(capsys.readouterr().out)
     name = "prompt_level_strict_accuracy"
-    single = [told["tasks"][f"run_{k} ifeval"]["summary"]["metrics"][name]["value"] for k in range(3)]
-    spread = told["over_runs"]["ifeval"][name]
+    single = [reported["tasks"][f"run_{k} ifeval"]["summary"]["metrics"][name]["value"] for k in range(3)]
+    spread = reported["over_runs"]["ifeval"][name]
     assert (spread["per_run"], spread["n_runs"], spread["unit"]) == (single, 3, "share")
     assert spread["mean"] == pytest.approx(statistics.fmean(single))
     assert spread["std"] == pytest.approx(statistics.stdev(single))
@@ -370,9 +374,9 @@ def test_a_mistyped_model_costs_nothing(
     before = {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()}
     capsys.readouterr()
     assert run(monkeypatch, *how, "--model", "sim-aa") == 1
-    told = capsys.readouterr().err
-    assert "holds answers of sim-a, not of sim-aa" in told
-    assert "give another --output-dir for sim-aa, or --model sim-a" in told
+    reported = capsys.readouterr().err
+    assert "holds answers of sim-a, not of sim-aa" in reported
+    assert "give another --output-dir for sim-aa, or --model sim-a" in reported
     assert {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()} == before
 
 

@@ -76,12 +76,12 @@ async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path:
             how = ["--tasks", ",".join(TASKS), "--max-examples", 40, "--output-dir", name]
             models_at = ["--judge-model", "judge", "--base-url", f"http://127.0.0.1:{server.port}/v1"]
             words = [*how, "--model", name, *models_at]
-            told = await finish(await start(tmp_path, *words, "--estimate-only", "--json"))
-            assert told.code == 0, told
+            reported = await finish(await start(tmp_path, *words, "--estimate-only", "--json"))
+            assert reported.code == 0, reported
             process = await start(tmp_path, *words)
             ended = await finish(process)
             assert ended.code == 0, ended
-            as_foretold(json.loads(told.out), tmp_path / name, {name, "judge"})
+            as_foretold(json.loads(reported.out), tmp_path / name, {name, "judge"})
             for task in TASKS:
                 summary = json.loads((tmp_path / name / task / "summary.json").read_text())
                 figures = [metric["value"] for metric in summary["metrics"].values()]
@@ -145,11 +145,11 @@ async def test_finished_tasks_are_shown_and_the_rest_goes_on(tmp_path: Path) -> 
         assert (summary["complete"], summary["n_expected"]) == (True, 2)
         assert not (tmp_path / "outputs" / "ifbench" / "summary.json").exists()
 
-        host.patient, asked = True, len(server.asked)
+        host.patient, requested = True, len(server.requested)
         again = await finish(await start(tmp_path, *how))
         assert again.code == 0
         assert "was stopped" not in again.out
-        prompts = [body["messages"][-1]["content"] for body in server.bodies[asked:]]
+        prompts = [body["messages"][-1]["content"] for body in server.bodies[requested:]]
         assert sorted(text for text in prompts if not text.startswith("Reply")) == ["Slow 4.", "Slow 5."]
 
 
@@ -161,11 +161,11 @@ async def test_stopped_results_as_json(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         ended = await finish(process)
     assert ended.code == 130
-    told = json.loads(ended.out)
-    assert (told["exit_code"], told["interrupted"]) == (130, True)
-    assert told["tasks"]["ifeval"]["summary"]["complete"]
-    assert told["tasks"]["ifbench"]["summary"] is None
-    assert told["tasks"]["ifbench"]["left_at"] == {
+    reported = json.loads(ended.out)
+    assert (reported["exit_code"], reported["interrupted"]) == (130, True)
+    assert reported["tasks"]["ifeval"]["summary"]["complete"]
+    assert reported["tasks"]["ifbench"]["summary"] is None
+    assert reported["tasks"]["ifbench"]["left_at"] == {
         "answers": 2, "prompts": 4, "judgments": 0, "judgments_needed": 0,
     }  # fmt: skip
 

@@ -89,11 +89,15 @@ def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval:
     }
     ended = coeval("run", "--config", new.file)
     assert ended.code == 0
-    told = ended.err
-    assert "Converted(" not in told
-    assert "converted from an older layout: 2 files of attribute_mapping, 1 file of rubric_mapping" in told
-    assert "2 records of data_generation, 2 records of response_collection, 2 records of evaluation" in told
-    assert "warning: 1 line is no record and was left out, the first at byte" in told
+    reported = ended.err
+    assert "Converted(" not in reported
+    assert (
+        "converted from an older layout: 2 files of attribute_mapping, 1 file of rubric_mapping" in reported
+    )
+    assert (
+        "2 records of data_generation, 2 records of response_collection, 2 records of evaluation" in reported
+    )
+    assert "warning: 1 line is no record and was left out, the first at byte" in reported
 
 
 @pytest.mark.slow
@@ -196,9 +200,9 @@ def test_a_run_that_does_not_start_replaces_nothing(tmp_path: Path) -> None:
 
 def test_what_a_file_says_moves_no_cursor(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text('experiment: {"\\e[2Jid": x}\n')
-    told = subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False)
-    assert told.returncode == 1
-    assert b"\x1b" not in told.stderr
+    reported = subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False)
+    assert reported.returncode == 1
+    assert b"\x1b" not in reported.stderr
 
 
 # What the message of a bug of ours recommends is understood by every command.
@@ -296,9 +300,9 @@ def test_no_command_speaks_python(troubled: Lab, coeval: Command) -> None:
 def test_nor_does_taking_over_an_older_run(here: Path, coeval: Command) -> None:
     shutil.copytree(LEGACY, here / "runs" / "old")
     troubled = Lab(here, [model("ann")], [task("haiku_writing", total=2)], {"resume_from": "old"})
-    told = coeval("run", "--config", troubled.file).err
-    assert "converted from an older layout" in told
-    assert not PYTHON.search(told)
+    reported = coeval("run", "--config", troubled.file).err
+    assert "converted from an older layout" in reported
+    assert not PYTHON.search(reported)
 
 
 def test_what_it_looks_for_is_found() -> None:

@@ -46,8 +46,8 @@ async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     assert shown["budget"]["total"] == {"limit_usd": 2.0, **money}
     assert shown["phases"]["response_collection"] == {"planned": 3, "good": 3, "failed": 0, "owed": 0}
     assert shown["phases"]["evaluation"] == {"planned": 3, "good": 2, "failed": 0, "owed": 1}
-    told = {"requests", "input_tokens", "output_tokens", "cost_usd", "perhaps_usd"}
-    assert set(shown["spend"]["ann"]) == told
+    reported = {"requests", "input_tokens", "output_tokens", "cost_usd", "perhaps_usd"}
+    assert set(shown["spend"]["ann"]) == reported
     assert shown["spend"]["ann"]["requests"] > 0
     assert (shown["batches"], shown["errors"]) == ([], [])
     table = await called(made.folder, "status", "--run", made.path)
@@ -162,18 +162,18 @@ async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(t
     price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}
     (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
-    asked = 0
+    requested = 0
 
     def reply(_: object) -> openai_chat.Answer:
-        nonlocal asked
-        asked += 1
+        nonlocal requested
+        requested += 1
         return openai_chat.Answer("No.")
 
     async with openai_chat.fake(reply=reply) as host:
         flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
         limits = ("--max-tokens", 100, "--budget-usd", 0.001)
         done = await finish(await start(tmp_path, *flags, *limits, "--output-dir", "o"))
-    assert (done.code, asked) == (1, 0), done.err
+    assert (done.code, requested) == (1, 0), done.err
     said = " ".join(done.err.split())
     assert "does not fit into its budget" in said
     assert (

@@ -49,9 +49,9 @@ def test_a_good_record_without_a_value_is_none_for_any_command(
     path.write_text(good + hollow)
     assert coeval("results", "--run", lab.path).out == before
     assert "1 invalid record" in said(coeval("status", "--run", lab.path))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
 
     path.write_text(hollow + "".join(good.splitlines(keepends=True)[1:]))
     shown = said(coeval("results", "--run", lab.path))

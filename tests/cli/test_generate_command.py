@@ -122,7 +122,7 @@ def test_the_page_of_what_was_proposed_is_printed(here: Path, coeval: Command) -
 def test_a_ceiling_holds_and_what_was_heard_is_not_asked_for_again(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab = Lab(
         here, [model("ann")], [task(target_attributes="auto", rubric="auto", nuanced_attributes="auto")]
     )
@@ -132,22 +132,22 @@ def test_a_ceiling_holds_and_what_was_heard_is_not_asked_for_again(
     assert (ended.code, out.exists()) == (3, False)
     assert "nothing is proposed for story: rubric_mapping (rubric)" in ended.err
     assert f"coeval generate --config {lab.file} --out {out}" in ended.err
-    assert len(asked.requests) == 2
+    assert len(requested.requests) == 2
     lab.settings["quota"] = {}
     assert coeval("generate", "--config", lab.file, "--out", out).code == 0
-    assert [request.purpose for _, request in asked.requests[2:]] == ["rubric_mapping"]
+    assert [request.purpose for _, request in requested.requests[2:]] == ["rubric_mapping"]
 
     refused = coeval("generate", "--config", lab.file, "--out", out)
-    assert (refused.code, len(asked.requests)) == (1, 3)
+    assert (refused.code, len(requested.requests)) == (1, 3)
     assert "--overwrite" in refused.err
     assert coeval("generate", "--config", lab.file, "--out", out, "--overwrite").code == 0
-    assert len(asked.requests) == 3
+    assert len(requested.requests) == 3
     lab.tasks[0]["description"] = "Tell a long story."  # another question: its answers are others
     assert coeval("generate", "--config", lab.file, "--out", out, "--overwrite").code == 0
-    assert len(asked.requests) == 6
+    assert len(requested.requests) == 6
     before = out.read_text()
     assert coeval("generate", "--config", lab.file, "--out", out, "--overwrite", "--ask-again").code == 0
-    assert len(asked.requests) == 9
+    assert len(requested.requests) == 9
     assert out.read_text() != before
 
 
@@ -212,9 +212,9 @@ def test_what_a_finished_run_was_made_from_is_written_without_asking(
 ) -> None:
     lab = Lab(here, tasks=[task(rubric="auto", target_attributes="auto")])
     lab.run()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     ended = coeval("generate", "--config", lab.file, "--out", here / "out.yaml")
-    assert (ended.code, asked.requests) == (0, [])
+    assert (ended.code, requested.requests) == (0, [])
     found = load_config(here / "out.yaml").tasks[0]
     made = proposed_in(lab.path)
     assert found.rubric == made["story.rubric.json"]
@@ -222,17 +222,17 @@ def test_what_a_finished_run_was_made_from_is_written_without_asking(
 
 
 @pytest.mark.parametrize(
-    ("out", "told"),
+    ("out", "reported"),
     [("folder", "is a folder"), ("draft.yaml", "is there already; name another file")],
 )
 def test_nothing_is_asked_where_the_file_cannot_be_written(
-    out: str, told: str, here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+    out: str, reported: str, here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     (here / "folder").mkdir()
     ended = coeval("generate", "--config", drafted(here), "--out", here / out, "--overwrite")
-    assert (ended.code, ended.out, asked.requests) == (1, "", [])
-    assert told in ended.err
+    assert (ended.code, ended.out, requested.requests) == (1, "", [])
+    assert reported in ended.err
     assert (here / "draft.yaml").read_text() == DRAFT
 
 

@@ -152,21 +152,21 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "content", "told"), WRONG, ids=[name for name, *_ in WRONG])
+@pytest.mark.parametrize(("name", "content", "reported"), WRONG, ids=[name for name, *_ in WRONG])
 def test_a_row_that_makes_no_item_is_told_by_line_and_nothing_is_written(
-    name: str, content: bytes, told: str, here: Path, lab: Lab, coeval: Command
+    name: str, content: bytes, reported: str, here: Path, lab: Lab, coeval: Command
 ) -> None:
     (here / name).write_bytes(content)
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question")
     assert ended.code == 1
-    assert told in ended.err
+    assert reported in ended.err
     assert "leave them out by --skip-bad. Nothing was written." in ended.err
     assert not lab.path.exists()
 
 
-@pytest.mark.parametrize(("name", "content", "told"), WRONG, ids=[name for name, *_ in WRONG])
+@pytest.mark.parametrize(("name", "content", "reported"), WRONG, ids=[name for name, *_ in WRONG])
 def test_such_rows_can_be_left_out(
-    name: str, content: bytes, told: str, here: Path, lab: Lab, coeval: Command
+    name: str, content: bytes, reported: str, here: Path, lab: Lab, coeval: Command
 ) -> None:
     (here / name).write_bytes(content)
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question", "--skip-bad")
@@ -174,7 +174,7 @@ def test_such_rows_can_be_left_out(
         assert (ended.code, "there are no items in 1 row" in ended.err) == (1, True)
         return
     assert ended.code == 0, ended.err
-    assert told in ended.err
+    assert reported in ended.err
     assert "1 row left out that make no item" in ended.err
     assert 1 <= len(items(lab)) <= 2
 
@@ -192,14 +192,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "told"), REFUSED, ids=[name for name, *_ in REFUSED])
+@pytest.mark.parametrize(("name", "content", "reported"), REFUSED, ids=[name for name, *_ in REFUSED])
 def test_what_is_no_table_is_told_for_what_it_is(
-    name: str, content: bytes, told: str, here: Path, lab: Lab, coeval: Command
+    name: str, content: bytes, reported: str, here: Path, lab: Lab, coeval: Command
 ) -> None:
     (here / name).write_bytes(content)
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question")
     assert ended.code == 1
-    assert told in ended.err
+    assert reported in ended.err
     assert "Traceback" not in ended.err
     assert not lab.path.exists()
 
@@ -218,7 +218,7 @@ def test_a_column_that_is_not_there_is_told_with_the_one_that_is_meant(
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ("qaa.csv", "there is no file qaa.csv; did you mean qa.csv?"),
         ("gsm8", "there is no file gsm8, and no benchmark of that name; did you mean gsm8k?"),
@@ -227,13 +227,13 @@ def test_a_column_that_is_not_there_is_told_with_the_one_that_is_meant(
         ("bare", "there is no table in bare"),
     ],
 )
-def test_a_source_that_is_none(source: str, told: str, here: Path, lab: Lab, coeval: Command) -> None:
+def test_a_source_that_is_none(source: str, reported: str, here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     os.mkfifo(here / "pipe")
     (here / "bare").mkdir()
     ended = coeval("ingest", source, "--config", lab.file, "--prompt", "question")
     assert ended.code == 1
-    assert told in ended.err
+    assert reported in ended.err
 
 
 def test_conditions_limit_and_sample_choose_rows(here: Path, lab: Lab, coeval: Command) -> None:
@@ -282,14 +282,14 @@ def test_columns_that_are_not_named_are_found_by_their_usual_names(
 
 def test_a_condition_that_is_none(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
-    for text, told in (
+    for text, reported in (
         ("hard", "'hard' is no condition; write COLUMN = VALUE"),
         ("level = 'hard' and n = 1", "is not one condition; give each one of its own"),
         ("level = hard or n = 1", "is more than one condition; give each one of its own (all must hold)"),
     ):
         ended = coeval("ingest", "qa.csv", "--config", lab.file, "--where", text)
         assert ended.code == 1
-        assert told in ended.err
+        assert reported in ended.err
     ended = coeval("ingest", "qa.csv", "--config", lab.file, "--where", "level=medium")
     assert (ended.code, "there are no items in 3 rows, 3 of which do not meet --where" in ended.err) == (
         1,
@@ -495,13 +495,13 @@ def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> Non
     assert coeval("run", "--config", "my qa.yaml").code == 0
     records = (here / "runs" / "my-qa" / "phase5_evaluations").glob("*.jsonl")
     assert sum(len(path.read_text().splitlines()) for path in records) == 2 * 3
-    for more, told in (
+    for more, reported in (
         ("--teacher=x", "--teacher chooses among the benchmark teachers of an experiment"),
         ("--append", "--append and --replace are for items that stand in a run"),
         ("--run=runs/my-qa", "--run, --new exclude each other"),
     ):
         refused = coeval("ingest", "qa.csv", "--new", "other.yaml", more)
-        assert (refused.code, told in refused.err) == (1, True), refused.err
+        assert (refused.code, reported in refused.err) == (1, True), refused.err
     again = coeval("ingest", "qa.csv", "--new", "my qa.yaml")
     assert (again.code, "my qa.yaml is there already" in again.err) == (1, True)
 

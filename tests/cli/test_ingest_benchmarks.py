@@ -125,7 +125,9 @@ def test_a_named_benchmark_comes_from_the_hub(name: str, hub: FakeHub, lab: Lab,
     assert (origin["subset"], origin["split"]) == (known.config, known.split)
     assert origin["citation"]
     assert coeval("ingest", name, "--config", lab.file).code == 0
-    assert sum("/parquet/" in path for path in hub.asked) == 1, "what is in the cache is not fetched again"
+    assert sum("/parquet/" in path for path in hub.requested) == 1, (
+        "what is in the cache is not fetched again"
+    )
 
 
 @pytest.mark.parametrize("name", ROWS)

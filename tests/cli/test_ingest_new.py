@@ -48,7 +48,7 @@ def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "reported"),
     [
         (("--teacher", "ann"), "--teacher chooses among the benchmark teachers of an experiment"),
         (("--append",), "--append and --replace are for items that stand in a run"),
@@ -57,11 +57,11 @@ def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval
     ],
 )
 def test_what_a_new_file_has_no_use_for_is_refused(
-    flags: tuple[str, ...], told: str, here: Path, coeval: Command
+    flags: tuple[str, ...], reported: str, here: Path, coeval: Command
 ) -> None:
     (here / "moods.csv").write_text(MOODS)
     ended = coeval("ingest", "moods.csv", "--label", "mood", "--new", "moods.yaml", *flags)
-    assert (ended.code, told in ended.err) == (1, True), ended.err
+    assert (ended.code, reported in ended.err) == (1, True), ended.err
     assert not (here / "moods.yaml").exists()
 
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_there_is_not_proposed_for_what_it_cannot_take(here: Path
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ("text,mood\nCafé crème,good\nCafé noir,bad\n".encode("latin-1"), "moods.csv:2: byte 4 is not UTF-8"),
         (b'text,mood\n"open,c\nplain,c\n', "moods.csv:2: a quote is opened here that is never closed"),
@@ -83,11 +83,11 @@ def test_a_file_that_is_there_is_not_proposed_for_what_it_cannot_take(here: Path
     ],
 )
 def test_a_table_without_a_readable_row_has_the_columns_of_its_header(
-    content: bytes, told: str, here: Path, coeval: Command
+    content: bytes, reported: str, here: Path, coeval: Command
 ) -> None:
     (here / "moods.csv").write_bytes(content)
     ended = coeval("ingest", "moods.csv", "--prompt", "text", "--label", "mood", "--new", "moods.yaml")
-    assert (ended.code, told in ended.err) == (1, True), ended.err
+    assert (ended.code, reported in ended.err) == (1, True), ended.err
     assert "no column" not in ended.err
 
 
@@ -171,8 +171,8 @@ def test_all_labels_are_named_and_two_spellings_are_one(here: Path, coeval: Comm
     (here / "intents.csv").write_text("text,intent\n" + "".join(f"Text of {one},{one}\n" for one in rows))
     ended = coeval("ingest", "intents.csv", "--label", "intent", "--new", "intents.yaml")
     assert ended.code == 0, ended.err
-    told = load_config(here / "intents.yaml").tasks[0].output_description
-    named = told.removeprefix("One of: ").split(", ")
+    reported = load_config(here / "intents.yaml").tasks[0].output_description
+    named = reported.removeprefix("One of: ").split(", ")
     assert len(named) == 40
     assert {one.lower() for one in named} == {*labels}
 
@@ -220,7 +220,7 @@ NEW = ("--new", "moods.yaml")
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "reported"),
     [
         (("--label", "mod"), "--label: there is no column mod; did you mean mood?\n"),
         (("--attribute", "of=mod"), "--attribute: there is no column mod; did you mean mood?\n"),
@@ -232,10 +232,10 @@ NEW = ("--new", "moods.yaml")
         (("--label", "mood", "--label", "text"), "--label is given 2 times (mood, text), and takes one"),
     ],
 )
-def test_what_was_typed_amiss(flags: tuple[str, ...], told: str, here: Path, coeval: Command) -> None:
+def test_what_was_typed_amiss(flags: tuple[str, ...], reported: str, here: Path, coeval: Command) -> None:
     (here / "moods.csv").write_text(FEW_MOODS)
     ended = coeval("ingest", "moods.csv", *flags, *NEW)
-    assert (ended.code, told in ended.err) == (1, True), ended.err
+    assert (ended.code, reported in ended.err) == (1, True), ended.err
     assert not (here / "moods.yaml").exists()
 
 
@@ -246,7 +246,7 @@ def test_a_value_in_quotes_may_begin_with_a_sign(here: Path, coeval: Command) ->
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ("loop", "loop is a link to loop, where no file is"),
         (
@@ -255,10 +255,10 @@ def test_a_value_in_quotes_may_begin_with_a_sign(here: Path, coeval: Command) ->
         ),
     ],
 )
-def test_a_source_that_leads_nowhere(source: str, told: str, here: Path, coeval: Command) -> None:
+def test_a_source_that_leads_nowhere(source: str, reported: str, here: Path, coeval: Command) -> None:
     (here / "loop").symlink_to("loop")
     ended = coeval("ingest", source, *NEW)
-    assert (ended.code, told in ended.err) == (1, True), ended.err
+    assert (ended.code, reported in ended.err) == (1, True), ended.err
     assert "did you mean" not in ended.err
 
 

@@ -51,10 +51,10 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
         pytest.approx(1)
     )
     assert [step["judges"] for step in measures["next"]] == [0, 0, 0, 0, 1, 2]
-    told = " ".join(coeval("analyze", "--run", lab.path).out.split())
-    assert "kind scores answers of its own family 0." in told
-    assert "kin scores answers of its own family" not in told
-    assert "The standard error of a difference between two students" in told
+    reported = " ".join(coeval("analyze", "--run", lab.path).out.split())
+    assert "kind scores answers of its own family 0." in reported
+    assert "kin scores answers of its own family" not in reported
+    assert "The standard error of a difference between two students" in reported
 
 
 # A judge of the leader's own family that makes the winner is told right after the leader's sentence.

@@ -39,9 +39,9 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
     async with fake(keys=[KEY], listed=LISTED) as server:
         at = ("--interface", "openai", "--base-url", server.url)
         done = await called(tmp_path, "models", *at, env={"OPENAI_API_KEY": KEY})
-        told = await called(tmp_path, "models", *at, "--json", env={"OPENAI_API_KEY": KEY})
+        reported = await called(tmp_path, "models", *at, "--json", env={"OPENAI_API_KEY": KEY})
         more = await seen(tmp_path, "models", *at, "--verbose", OPENAI_API_KEY=KEY)
-        assert (server.asked, server.lists) == ([], 3)
+        assert (server.requested, server.lists) == ([], 3)
     assert (done.code, done.err) == (0, "")
     rows = table(done.out)
     assert rows["gpt-4.1"][0] == "1,047,576"
@@ -52,7 +52,7 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
     assert "the host's list" in done.out
     assert more.code == 0
     assert any("0.075" in line and "genai-prices" in line for line in more.screen)
-    [host] = json.loads(told.out)["hosts"]
+    [host] = json.loads(reported.out)["hosts"]
     assert (host["interface"], host["base_url"], host["problem"]) == ("openai", server.url, None)
     by_id = {model["id"]: model for model in host["models"]}
     assert list(by_id) == sorted(by_id)
@@ -114,7 +114,7 @@ async def test_the_hosts_of_a_file_are_asked_once_each_and_those_that_fail_are_t
         )
         env = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), KEY)
         done = await called(tmp_path, "models", "--config", file, env=env)
-        assert (openai.lists, openai.asked, claude.asked, wrong_key.asked) == (1, [], [], [])
+        assert (openai.lists, openai.requested, claude.requested, wrong_key.requested) == (1, [], [], [])
     assert done.code == 0
     assert "gpt-4.1 (a, b)" in done.out
     assert "claude-sonnet-4-6 (c)" in done.out
@@ -141,12 +141,12 @@ async def test_a_model_is_named_only_where_and_as_whom_it_is_asked(tmp_path: Pat
             at("elsewhere", "vllm", other.url, "gpt-4.1"),
         )
         done = await called(tmp_path, "models", "--config", file)
-        told = await called(tmp_path, "models", "--config", file, "--json")
+        reported = await called(tmp_path, "models", "--config", file, "--json")
     assert done.code == 0, done.err
     assert [line for line in done.out.splitlines() if "gpt-4.1-mini" in line and "(" in line] == [
         line for line in done.out.splitlines() if "gpt-4.1-mini (the-labs)" in line
     ]
-    hosts = json.loads(told.out)["hosts"]
+    hosts = json.loads(reported.out)["hosts"]
     names = [[(model["id"], model["names"]) for model in host["models"]] for host in hosts]
     assert names == [
         [("gpt-4.1", ["ours"]), ("gpt-4.1-mini", [])],
@@ -211,9 +211,9 @@ async def test_which_credentials_were_found_is_told_by_place_and_never_by_value(
     env = plant(tmp_path)
     done = await called(tmp_path, "models", "--providers", env=env)
     assert (await seen(tmp_path, "models", "--providers", **env)).code == 0
-    told = await called(tmp_path, "models", "--providers", "--json", env=env)
+    reported = await called(tmp_path, "models", "--providers", "--json", env=env)
     assert (done.code, done.err) == (0, "")
-    found = {(each["interface"], each["account"]): each for each in json.loads(told.out)["providers"]}
+    found = {(each["interface"], each["account"]): each for each in json.loads(reported.out)["providers"]}
     file = tmp_path / "keys.yaml"
     assert found["groq", None]["found"] == {"api_key": f"`providers.groq` in {file}"}
     assert found["openai", None]["found"] == {"api_key": f"`providers.openai` in {file}"}, (
@@ -226,7 +226,7 @@ async def test_which_credentials_were_found_is_told_by_place_and_never_by_value(
     assert not found["mistral", None]["usable"]
     assert "MISTRAL_API_KEY" in found["mistral", None]["missing"]
     assert found["vllm", None]["usable"]
-    for text in (done.out, told.out):
+    for text in (done.out, reported.out):
         assert not any(key in text for key in (KEY, OTHER, THIRD))
 
 
@@ -253,8 +253,8 @@ async def test_where_a_part_is_lacking_that_part_is_named(
     shown = await called(
         tmp_path, "models", "--providers", "--interface", interface, env={**env, "COLUMNS": "500"}
     )
-    told = await called(tmp_path, "models", "--providers", "--interface", interface, "--json", env=env)
-    [found] = json.loads(told.out)["providers"]
+    reported = await called(tmp_path, "models", "--providers", "--interface", interface, "--json", env=env)
+    [found] = json.loads(reported.out)["providers"]
     assert (found["usable"], list(found["found"])) != (True, [])
     assert lacking in found["missing"]
     assert lacking in shown.out
@@ -272,11 +272,11 @@ async def test_accounts_and_keys_of_models_are_usable_only_where_there_is_an_add
     file = experiment(
         tmp_path, bare, at("placed", "azure_openai", "http://127.0.0.1:9", "m") | {"access_key": OTHER}
     )
-    told = [
+    reported = [
         await called(tmp_path, "models", "--providers", "--json", *words)
         for words in ((), ("--config", file))
     ]
-    rows = [each for done in told for each in json.loads(done.out)["providers"]]
+    rows = [each for done in reported for each in json.loads(done.out)["providers"]]
     found = {each["account"] or each["model"]: each for each in rows if each["account"] or each["model"]}
     usable = {name: each["usable"] for name, each in found.items()}
     assert usable == {"lab": False, "cloud": False, "home": True, "bare": False, "placed": True}
@@ -354,7 +354,7 @@ async def test_what_is_listed_costs_nothing_and_what_is_not_is_asked_for_a_token
     async with fake(keys=[KEY], models=["gpt-4.1", "gpt-4.1-mini", "an-alias"], listed=listed) as server:
         file = experiment_at(tmp_path, server.url, "gpt-4.1", "gpt-4.1-mini", "an-alias")
         done = await called(tmp_path, "probe", "--config", file)
-        assert (done.code, len(server.asked), server.lists) == (0, 1, 1)
+        assert (done.code, len(server.requested), server.lists) == (0, 1, 1)
         assert server.bodies[0]["max_tokens"] == 1
     assert written(tmp_path) == {"a": (True, True), "b": (True, True), "c": (True, False)}
     rows = {line.split()[0]: line.split() for line in done.out.splitlines()}
@@ -391,9 +391,9 @@ async def test_the_file_says_what_flags_do_not(tmp_path: Path) -> None:
         file = experiment_at(tmp_path, server.url, "gpt-4.9", probe_on_fail="warn")
         assert (await called(tmp_path, "probe", "--config", file)).code == 0
         file = experiment_at(tmp_path, server.url, "gpt-4.9", probe_mode="disable")
-        asked = len(server.asked)
+        requested = len(server.requested)
         done = await called(tmp_path, "probe", "--config", file)
-        assert (done.code, done.err, len(server.asked)) == (0, "no model was probed\n", asked)
+        assert (done.code, done.err, len(server.requested)) == (0, "no model was probed\n", requested)
         assert (await called(tmp_path, "probe", "--config", file, "--probe", "full")).code == 2
 
 

@@ -34,7 +34,7 @@ overrides:
 class Hosts(NamedTuple):
     """What each of the three was asked, by the name of its model, in the folder that they are asked from."""
 
-    asked: dict[str, list[Any]]
+    requested: dict[str, list[Any]]
     folder: Path
 
     async def call(self, *words: str) -> Ended:
@@ -43,12 +43,12 @@ class Hosts(NamedTuple):
 
 @asynccontextmanager
 async def three_hosts(
-    folder: Path, judge: str, interface: str = "openai", **told: float
+    folder: Path, judge: str, interface: str = "openai", **reported: float
 ) -> AsyncIterator[Hosts]:
     """A teacher at Gemini, a student at Anthropic, a judge at OpenAI or the like; each answer takes the same
-    tokens. ``told`` is what the judge's host says besides of what an answer took."""
+    tokens. ``reported`` is what the judge's host says besides of what an answer took."""
     usage = {
-        **told,
+        **reported,
         "prompt_tokens": 40_000,
         "completion_tokens": 2_000,
         "prompt_tokens_details": {"cached_tokens": 10_000},
@@ -84,7 +84,7 @@ async def three_hosts(
             YAML(typ="safe", pure=True).dump(config, file)
         (folder / "Config").mkdir()
         (folder / "Config" / "provider_pricing.yaml").write_text(OWN_PRICE)
-        yield Hosts({"tea": teacher.asked, "ann": student.asked, "ivy": grader.asked}, folder)
+        yield Hosts({"tea": teacher.requested, "ann": student.requested, "ivy": grader.requested}, folder)
 
 
 def library_usd(provider: str, model: str, **tokens: int) -> float:
@@ -118,7 +118,7 @@ async def test_costs_are_those_of_a_hand_made_sum_wherever_they_are_shown(tmp_pa
         shown = await hosts.call("results", "--run", "runs/e", "--json")
     assert done.code == 0, done.err
     one = by_hand()
-    costs = {name: len(asked) * one[name] for name, asked in hosts.asked.items()}
+    costs = {name: len(requested) * one[name] for name, requested in hosts.requested.items()}
     total = sum(costs.values())
     used = json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]
     assert {name: used[name]["cost_usd"] for name in used} == pytest.approx(costs, abs=1e-9)
@@ -142,8 +142,8 @@ async def test_costs_are_those_of_a_hand_made_sum_wherever_they_are_shown(tmp_pa
         assert f"genai-prices {genai_prices.__version__}, prices up to 20" in text
     progress = next(line for line in reversed(done.err.splitlines()) if "response_collection:" in line)
     assert f"${N * one['ann']:,.2f} cost" in progress
-    told = {cost["model"]: cost["cost_usd"] for cost in json.loads(shown.out)["costs"]}
-    assert told == pytest.approx(costs)
+    reported = {cost["model"]: cost["cost_usd"] for cost in json.loads(shown.out)["costs"]}
+    assert reported == pytest.approx(costs)
 
 
 async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> None:
@@ -152,11 +152,15 @@ async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> Non
         status = await hosts.call("status", "--run", "runs/e")
     assert done.code == 0, done.err
     used = json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]["ivy"]
-    assert (used["cost_usd"], used["unpriced"], used["priced_by"]) == (None, len(hosts.asked["ivy"]), None)
+    assert (used["cost_usd"], used["unpriced"], used["priced_by"]) == (
+        None,
+        len(hosts.requested["ivy"]),
+        None,
+    )
     judged = [record for record in records(tmp_path) if "judge_model_id" in record]
     assert len(judged) == N
     assert all(record["usage"].get("cost_usd") is None for record in judged)
-    known = sum(len(hosts.asked[name]) * usd for name, usd in by_hand().items() if name != "ivy")
+    known = sum(len(hosts.requested[name]) * usd for name, usd in by_hand().items() if name != "ivy")
     for text in (done.out, status.out):
         rows = {line.split()[0]: line.split()[-1] for line in text.splitlines() if len(line.split()) == 5}
         assert rows["ivy"] == "unknown"
@@ -186,7 +190,7 @@ async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices
         done = await hosts.call("run", "--config", "e.yaml")
     assert done.code == 0, done.err
     used = json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]["ivy"]
-    assert used["cost_usd"] == len(hosts.asked["ivy"]) * 0.03125
+    assert used["cost_usd"] == len(hosts.requested["ivy"]) * 0.03125
     assert "; what the host says an answer cost." in done.out
     judged = [record for record in records(tmp_path) if "judge_model_id" in record]
     assert [record["usage"]["cost_usd"] for record in judged] == [0.03125] * N
@@ -201,14 +205,14 @@ async def test_eval_framework_shows_what_was_paid(tmp_path: Path) -> None:
     async with openai_chat.fake(extra_fields=["top_k"]) as server:
         how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--model", "rented", "--base-url", server.url]
         done = await finish(await start(tmp_path, *how))
-        told = await finish(await start(tmp_path, *how, "--json"))
-        asked = len(server.asked)
-    assert done.code == told.code == 0, done.err
+        reported = await finish(await start(tmp_path, *how, "--json"))
+        requested = len(server.requested)
+    assert done.code == reported.code == 0, done.err
     one = (11 * 1000 + 3 * 2000) / 1e6
     summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
     assert summary["inference"]["cost_usd"] == pytest.approx(2 * one)
     row = next(line.split() for line in done.out.splitlines() if line.startswith("rented"))
-    assert row[-1] == f"${asked * one:.4f}", "the probe was paid for, too"
+    assert row[-1] == f"${requested * one:.4f}", "the probe was paid for, too"
     assert "Prices: Config/provider_pricing.yaml." in done.out
-    [cost] = json.loads(told.out)["costs"]
-    assert cost["cost_usd"] == pytest.approx(asked * one)
+    [cost] = json.loads(reported.out)["costs"]
+    assert cost["cost_usd"] == pytest.approx(requested * one)

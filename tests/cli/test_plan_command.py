@@ -83,9 +83,9 @@ def test_the_same_figures_stand_in_the_file_and_in_the_table(here: Path, coeval:
 def test_nothing_is_asked_without_samples(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, lab = listen(monkeypatch), Lab(here)
+    requested, lab = listen(monkeypatch), Lab(here)
     found = plan(coeval, lab.file)
-    assert asked.requests == []
+    assert requested.requests == []
     assert found["cost_usd"] == {"central": 0.0, "low": 0.0, "high": 0.0}
     assert sorted(path.name for path in lab.path.iterdir()) == ["cost_estimate.json"]
     assert lab.run().exit_code == 0  # a folder that holds only an estimate is not a run
@@ -132,10 +132,10 @@ def test_samples_are_asked_as_the_run_asks_and_counted(
 ) -> None:
     price(here, "ann", "ben")
     lab = Lab(here, [model("ann"), model("ben", "student")], [task("one"), task("two"), task("three")])
-    guessed, asked = plan(coeval, lab.file), listen(monkeypatch)
+    guessed, requested = plan(coeval, lab.file), listen(monkeypatch)
     ended = coeval("plan", "--config", lab.file, "--json")
     found = figures(ended)
-    assert asked.phases() == (0, 0, 1, 3, 0), "ann writes one and answers one; ben answers two"
+    assert requested.phases() == (0, 0, 1, 3, 0), "ann writes one and answers one; ben answers two"
     assert ended.err.count("sample of ann as student") == 1
     assert found["basis"] == {"ann": "2 samples", "ben": "2 samples"}
     accounts = json.loads((lab.path / "usage.json").read_text())["models"]
@@ -173,21 +173,21 @@ def test_samples_are_so_many_of_each_model_whatever_its_roles(
 ) -> None:
     """Without a sampled item nobody could be asked to answer, and without an answer nobody to judge."""
     lab = Lab(here, cast, [task("one", total=6), task("two", rubric={"plot": "It has one."}, total=6)])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert coeval("plan", "--config", lab.file, "--estimate-samples", str(samples)).code == 0
-    assert asked.phases() == each
-    assert all(sum(name == of for of, _ in asked.requests) <= samples for name in asked.models())
+    assert requested.phases() == each
+    assert all(sum(name == of for of, _ in requested.requests) <= samples for name in requested.models())
 
 
 def test_a_rubric_that_is_asked_for_is_one_of_a_models_samples(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(here, [model("ann")], [task("one", rubric="auto"), task("two", rubric="auto")])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     for samples, phases in ((1, (0, 0, 1, 0, 0)), (2, (0, 1, 1, 0, 0)), (4, (0, 2, 1, 1, 0))):
-        asked.clear()
+        requested.clear()
         assert coeval("plan", "--config", lab.file, "--estimate-samples", str(samples)).code == 0
-        assert asked.phases() == phases
+        assert requested.phases() == phases
 
 
 def width(found: dict[str, Any]) -> float:
@@ -228,12 +228,12 @@ def test_rows_of_a_table_are_sampled_before_they_lie_in_the_run(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch, how: list[str]
 ) -> None:
     lab = own_table(here, "quay", "rook", "sloe")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     ended = coeval(*how, "--config", lab.file)
     assert (ended.code, "warning" in ended.err) == (0, False), ended.err
     samples = 1 if "1" in how else 2
-    assert asked.phases() == (0, 0, 0, samples, samples)
-    shown = "".join(text(request) for _, request in asked.requests)
+    assert requested.phases() == (0, 0, 0, samples, samples)
+    shown = "".join(text(request) for _, request in requested.requests)
     assert [row for row in ("quay", "rook", "sloe") if row in shown] == ["quay", "rook", "sloe"][:samples]
     assert not list(lab.path.glob("phase*"))
 
@@ -256,10 +256,10 @@ def test_rows_of_a_changed_table_are_sampled_as_they_stand_now(
     """Longer rows than those in the run's folder: no offset of theirs is one of its lines'."""
     assert own_table(here, "one", "two", "three").run().exit_code == 0
     lab = own_table(here, "four and more", "five and much more", "six")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     ended = coeval("plan", "--config", lab.file, "--continue", "--redo-changed", "--estimate-samples", "5")
     assert (ended.code, "damaged" in ended.err) == (0, False), ended.err
-    about = [text(request) for _, request in asked.requests]
+    about = [text(request) for _, request in requested.requests]
     assert about
     assert all("four and more" in each or "five and much more" in each for each in about)
 
@@ -296,10 +296,10 @@ def test_a_ceiling_holds_for_samples_too(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(here, [model("ann")], [task()], {"quota": {"ann": {"max_calls": 3}}})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     ended = coeval("plan", "--config", lab.file, "--estimate-samples", "5")
     assert ended.code == 0
-    assert len(asked.requests) == 3
+    assert len(requested.requests) == 3
     assert ended.err.count("no more samples of ann: model ann has used 3 of the 3 requests") == 1
     assert "max_calls is 3, and leaves 0 requests for 9 calls: samples count towards it" in ended.err
     assert "--continue" not in ended.err
@@ -319,9 +319,9 @@ def test_no_more_samples_are_asked_than_calls_are_owed(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(here, [model("ann")], [task(total=1)])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert coeval("plan", "--config", lab.file, "--estimate-samples", "5").code == 0
-    assert asked.phases() == (0, 0, 1, 1, 1)
+    assert requested.phases() == (0, 0, 1, 1, 1)
 
 
 def test_records_stand_in_for_samples(here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,9 +329,9 @@ def test_records_stand_in_for_samples(here: Path, coeval: Command, monkeypatch: 
     lab.run()
     lab.tasks[0]["sampling"]["total"] = 5
     lab.models.append(model("new", "student"))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     found = figures(coeval("plan", "--config", lab.file, "--continue", "--json"))
-    assert asked.phases() == (0, 0, 0, 2, 0)  # of the new student alone
+    assert requested.phases() == (0, 0, 0, 2, 0)  # of the new student alone
     assert found["basis"]["new"] == "2 samples"
     assert found["basis"]["ben"] == "3 records"
 
@@ -400,8 +400,8 @@ def test_a_run_may_tell_its_cost_before_it_begins(here: Path, coeval: Command) -
     lab = Lab(here, [model("ann")], [task()], {"estimate_cost": True, "estimate_samples": 1})
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 0
-    told = ended.err.index("estimate of evaluation: 3 calls, $")
-    assert ended.err.index("sample of ann as teacher") < told
+    reported = ended.err.index("estimate of evaluation: 3 calls, $")
+    assert ended.err.index("sample of ann as teacher") < reported
     assert "estimate: 9 calls" in ended.err
     found = json.loads((lab.path / "cost_estimate.json").read_text())
     assert found["calls"]["total"]["central"] == sum(lab.counts())
@@ -429,12 +429,12 @@ def test_the_estimate_is_held_against_the_budget(here: Path, coeval: Command) ->
     bounded = model("ann", max_tokens=200)
     lab = Lab(here, [bounded], [task()])
     cost = plan(coeval, lab.file)["cost_usd"]
-    told = {
+    reported = {
         cost["low"] / 2: "warning: The estimate does not fit into the budget",
         cost["central"]: "warning: The estimate may not fit into the budget",
         cost["high"] * 20: "The estimate fits into the budget",
     }
-    for budget, sentence in told.items():
+    for budget, sentence in reported.items():
         lab.settings = {"budget_usd": budget}
         for command in (("plan",), ("run", "--estimate-only")):
             ended = coeval(*command, "--config", lab.file, "--estimate-samples", "0")

@@ -319,22 +319,22 @@ def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Com
     page = re.sub(r"<[^>]+>", "", (here / "page" / "report.html").read_text())
     assert page.count(KEPT.removeprefix("of")) == 2, "at the head, and below what is missing"
 
-    told = KEPT.removeprefix("of")
+    reported = KEPT.removeprefix("of")
     for name in ("all", "complete-report", "judge-report"):
         shown = coeval("analyze", name, *run, "--format", "excel", "--out", "book")
         assert (shown.code, words(shown.err).count(KEPT)) == (0, 1), name
         stem = "report" if name == "all" else name
-        assert any(told in line for line in summary(here / "book" / f"{stem}.xlsx")), name
+        assert any(reported in line for line in summary(here / "book" / f"{stem}.xlsx")), name
     assert coeval("compare", str(lab.path), "--excel", "both.xlsx").code == 0
-    assert any(told in line for line in summary(here / "both.xlsx"))
+    assert any(reported in line for line in summary(here / "both.xlsx"))
 
     lost = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
     lost.write_text("".join(lost.read_text().splitlines(keepends=True)[:-1]))
     shown = coeval("analyze", "judge-report", *run, "--format", "excel", "--out", "book")
     assert shown.code == 3
     [missing] = [line for line in summary(here / "book" / "judge-report.xlsx") if "is not there" in line]
-    told = missing.partition(";")[0]  # the files stand on lines of their own
-    assert told.casefold() in words(shown.err).casefold()
+    reported = missing.partition(";")[0]  # the files stand on lines of their own
+    assert reported.casefold() in words(shown.err).casefold()
     if CHROMIUM is not None:
         shown = coeval("analyze", "judge-report", *run, "--format", "pdf", "--out", "paper")
         assert shown.code == 3

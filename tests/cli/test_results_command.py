@@ -26,11 +26,11 @@ def lab(here: Path) -> Lab:
 
 def test_the_table_is_that_of_the_run(lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     anew = coeval("run", "--config", lab.file, "--overwrite")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     before = {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()}
     again = coeval("results", "--run", lab.path)
     assert (again.code, again.out, again.err) == (0, anew.out, "")
-    assert asked.requests == []
+    assert requested.requests == []
     assert {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()} == before
 
 
@@ -294,9 +294,9 @@ def test_hostile_text_is_escaped_and_cannot_pass_for_a_heading(judged: Lab, coev
     assert lines.count(shown) == 3
     assert lines.count("  answer of nobody") == 3
     assert "answer of nobody" not in lines
-    told = show(judged, coeval, "--id", key, "--json")
-    assert all(character.isprintable() for character in told.rstrip("\n"))
-    assert json.loads(told)["item"]["prompt"].startswith("safe\r\nstart \x1b[2J")
+    reported = show(judged, coeval, "--id", key, "--json")
+    assert all(character.isprintable() for character in reported.rstrip("\n"))
+    assert json.loads(reported)["item"]["prompt"].startswith("safe\r\nstart \x1b[2J")
 
 
 def test_failed_records_say_why(here: Path, coeval: Command) -> None:
@@ -309,7 +309,7 @@ def test_failed_records_say_why(here: Path, coeval: Command) -> None:
 
 
 def test_names_that_are_not_there_are_pointed_out(judged: Lab, coeval: Command) -> None:
-    for flags, told in (
+    for flags, reported in (
         (("--student", "bem"), "did you mean ben?"),
         (("--task", "haiku"), "there are quiz, story"),
         (("--id", "story__ann__99999"), "has this id"),
@@ -317,7 +317,7 @@ def test_names_that_are_not_there_are_pointed_out(judged: Lab, coeval: Command) 
     ):
         ended = coeval("show", "--run", judged.path, *flags)
         assert (ended.code, ended.out) == (1, "")
-        assert told in ended.err
+        assert reported in ended.err
 
 
 def test_nothing_that_judges_differ_about_is_no_error(here: Path, coeval: Command) -> None:

@@ -37,11 +37,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         checkpoint.mkdir(parents=True)
         (checkpoint / "config.json").write_text("{}")
         (checkpoint / "model.safetensors").write_text("")
-    asked = [
+    requested = [
         {"key": n, "prompt": f"Question {n}", "kwargs": [{}], "instruction_id_list": ["punctuation:no_comma"]}
         for n in range(N)
     ]
-    (place / "prompts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+    (place / "prompts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in requested))
     (place / "slurm.yaml").write_text("engine: slurm\nslurm: {cluster: local, timeout_min: 5}\n")
     return place
 
@@ -113,8 +113,8 @@ def test_what_a_killed_worker_of_ray_left_is_done_by_another(
         worker = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(worker, signal.SIGKILL)
         assert sweep.stderr is not None
-        told = sweep.stderr.read()
-    assert sweep.returncode == 0, told
+        reported = sweep.stderr.read()
+    assert sweep.returncode == 0, reported
     assert answered(out) == [[str(n) for n in range(N)]] * 4
     assert list(workers_of(out)) == []
 

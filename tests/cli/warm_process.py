@@ -72,17 +72,17 @@ class WarmProcess:
         self.returncode: int | None = None
         self._out, self._err = os.memfd_create("out"), os.memfd_create("err")
         self._waiting = Lock()
-        self._told, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._told.settimeout(LONG_S)
-        asked = {
+        self._reported, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._reported.settimeout(LONG_S)
+        requested = {
             "words": [module, *map(str, words)],
             "cwd": str(cwd or Path.cwd()),
             "env": {name: value for name, value in {**os.environ, **env}.items() if value is not None},
         }
         streams = streams or (self._out, self._out if err_to_out else self._err)
         with there:
-            socket.send_fds(_warm(), [json.dumps(asked).encode()], [there.fileno(), *streams])
-        self.pid = int(self._told.recv(20))
+            socket.send_fds(_warm(), [json.dumps(requested).encode()], [there.fileno(), *streams])
+        self.pid = int(self._reported.recv(20))
 
     def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -94,7 +94,7 @@ class WarmProcess:
     def poll(self) -> int | None:
         """Its exit code, once it has ended; a negative one is the signal that ended it."""
         if self.returncode is None and self._waiting.acquire(blocking=False):
-            if select([self._told], [], [], 0)[0]:
+            if select([self._reported], [], [], 0)[0]:
                 self._hear()
             self._waiting.release()
         return self.returncode
@@ -103,13 +103,13 @@ class WarmProcess:
         """Fails with a `TimeoutError` where it takes longer."""
         with self._waiting:
             if self.returncode is None:
-                self._told.settimeout(within_s)
+                self._reported.settimeout(within_s)
             return self._hear()
 
     def _hear(self) -> int:
         if self.returncode is None:
-            self.returncode = int(self._told.recv(20))
-            self._told.close()
+            self.returncode = int(self._reported.recv(20))
+            self._reported.close()
         return self.returncode
 
     def so_far(self) -> Output:
@@ -163,38 +163,38 @@ def _started() -> socket.socket:
     return here
 
 
-class _Asked(NamedTuple):
+class _Requested(NamedTuple):
     words: list[str]
     cwd: str
     env: dict[str, str]
 
 
-def _next_command(requests: socket.socket) -> _Asked:
+def _next_command(requests: socket.socket) -> _Requested:
     """Returns in the process of each command that is asked for; here it ends when nobody is left to ask."""
     while True:
         data, received, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, 4)
         if not received:
             raise SystemExit
-        told, *streams = received
+        reported, *streams = received
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             forked = os.fork()  # numpy's threads are at rest, and it looks after them
         if not forked:
             break
-        for descriptor in (told, *streams):
+        for descriptor in (reported, *streams):
             os.close(descriptor)
         with suppress(ChildProcessError):  # none is left
             while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
                 pass
     command = os.fork()
     if command:
-        os.write(told, b"%d" % command)
-        os.write(told, b"%d" % os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]))
+        os.write(reported, b"%d" % command)
+        os.write(reported, b"%d" % os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]))
         os._exit(0)
     for target, stream in zip((1, 2, 0), streams, strict=False):
         os.dup2(stream, target)
-    for descriptor in (told, *streams, requests.detach()):
+    for descriptor in (reported, *streams, requests.detach()):
         os.close(descriptor)
-    return _Asked(**json.loads(data))
+    return _Requested(**json.loads(data))
 
 
 def _open_streams() -> None:
@@ -217,14 +217,14 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
     """Run a command in each process that comes back from `_next_command`."""
     sys.path.pop(0)
     load()
-    asked = _next_command(requests)
-    os.chdir(asked.cwd)
+    requested = _next_command(requests)
+    os.chdir(requested.cwd)
     os.environ.clear()
-    os.environ.update(asked.env)
-    sys.path.insert(0, asked.cwd)
-    sys.argv = ["-m", *asked.words[1:]]
+    os.environ.update(requested.env)
+    sys.path.insert(0, requested.cwd)
+    sys.argv = ["-m", *requested.words[1:]]
     _open_streams()
-    return runpy.run_module(asked.words[0], run_name="__main__", alter_sys=True)
+    return runpy.run_module(requested.words[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ def output(
     """What eval-framework leaves of a task: scores of items by metric; an item's prompt is its id."""
     where = folder / task
     where.mkdir(parents=True, exist_ok=True)
-    asked = {key: (prompts or {}).get(key, key) for key in scores}
+    requested = {key: (prompts or {}).get(key, key) for key in scores}
     answers = [
-        {"id": key, "model": who, "response": "text", "input_hash": f"hash of {asked[key]}"} for key in scores
+        {"id": key, "model": who, "response": "text", "input_hash": f"hash of {requested[key]}"}
+        for key in scores
     ]
     lines = [{"id": key, "scores": found} for key, found in scores.items()]
     for name, records in (("responses", answers), ("scores", lines)):

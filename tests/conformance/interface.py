@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
-from fakes.openai_chat import Asked, Raw
+from fakes.openai_chat import Raw, Requested
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Usage
@@ -60,7 +60,7 @@ class Host(Protocol):
     url: str
 
     @property
-    def asked(self) -> Sequence[Asked]:
+    def requested(self) -> Sequence[Requested]:
         """The requests for an answer in order of arrival, refused ones included; not those for tokens."""
 
 
@@ -107,7 +107,7 @@ class Interface(ABC):
         """The fake on loopback, strict about the credential too; it acts by the script, then answers "ok"."""
 
     @abstractmethod
-    def heard(self, asked: Asked) -> Heard:
+    def heard(self, requested: Requested) -> Heard:
         """What a request says."""
 
     @abstractmethod

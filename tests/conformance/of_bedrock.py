@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
 from fakes.bedrock import Answer, BedrockHost, Fault, fake_bedrock
-from fakes.openai_chat import Asked
+from fakes.openai_chat import Requested
 
 __all__ = ["BedrockInterface"]
 
@@ -55,8 +55,8 @@ class BedrockInterface(Interface):
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[BedrockHost]:
         return fake_bedrock(*script, keys={ACCESS_KEY: SECRET})
 
-    def heard(self, asked: Asked) -> Heard:
-        body = asked.body
+    def heard(self, requested: Requested) -> Heard:
+        body = requested.body
         config = body.get("inferenceConfig", {})
         sampling = {ours: config[theirs] for theirs, ours in _NAMES.items() if theirs in config}
         extra, output = body.get("additionalModelRequestFields", {}), body.get("outputConfig", {})
@@ -68,7 +68,7 @@ class BedrockInterface(Interface):
             sampling["reasoning_effort"] = output["effort"]
         form = output.get("textFormat")
         return Heard(
-            model=unquote(asked.path.split("/")[2]),
+            model=unquote(requested.path.split("/")[2]),
             turns=[(turn["role"], _text(turn["content"])) for turn in body["messages"]],
             system=_text(body["system"]) if "system" in body else None,
             sampling=sampling,

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
-from fakes.openai_chat import CONTENT_FILTER, Answer, Asked, Fault
+from fakes.openai_chat import CONTENT_FILTER, Answer, Fault, Requested
 from fakes.openai_hosts import RULES, ShapedHost, shaped_host
 
 __all__ = ["SHAPED", "OpenAIInterface", "ShapedInterface"]
@@ -38,8 +38,8 @@ class OpenAIInterface(Interface):
         "'response_format' of type 'json_schema' is not supported with this model.",
     )
 
-    def heard(self, asked: Asked) -> Heard:
-        body = asked.body
+    def heard(self, requested: Requested) -> Heard:
+        body = requested.body
         system = [message["content"] for message in body["messages"] if message["role"] == "system"]
         turns = [(m["role"], m["content"]) for m in body["messages"] if m["role"] != "system"]
         form = body.get("response_format")
@@ -50,7 +50,7 @@ class OpenAIInterface(Interface):
             sampling={_NAMES[name]: value for name, value in body.items() if name in _NAMES},
             schema=form["json_schema"]["schema"] if form is not None else None,
             top_logprobs=body.get("top_logprobs"),
-            key=asked.headers.get("Authorization", "").removeprefix("Bearer "),
+            key=requested.headers.get("Authorization", "").removeprefix("Bearer "),
         )
 
     def says(self, said: Said) -> Behaviour:
@@ -102,8 +102,8 @@ class ShapedInterface(OpenAIInterface):
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[ShapedHost]:
         return shaped_host(self.rules or self.name, *script, keys=[SECRET])
 
-    def heard(self, asked: Asked) -> Heard:
-        body = dict(asked.body)
+    def heard(self, requested: Requested) -> Heard:
+        body = dict(requested.body)
         rules = RULES[self.rules or self.name]
         if "random_seed" in body:
             body["seed"] = body.pop("random_seed")
@@ -113,11 +113,11 @@ class ShapedInterface(OpenAIInterface):
         form = body.get("response_format")
         if form == {"type": "json_object"}:
             body["response_format"] = None
-        heard = super().heard(asked._replace(body=body))
+        heard = super().heard(requested._replace(body=body))
         sampling = dict(heard.sampling)
         if "max_tokens" in reasoning:
             sampling["thinking_budget"] = reasoning["max_tokens"]
-        key = asked.headers.get(rules.header, "").removeprefix(rules.before)
+        key = requested.headers.get(rules.header, "").removeprefix(rules.before)
         return msgspec.structs.replace(heard, sampling=sampling, key=key)
 
     def says(self, said: Said) -> Behaviour:
@@ -136,7 +136,7 @@ class ShapedInterface(OpenAIInterface):
     def counts(self, said: Said) -> dict[str, Any]:
         """The usage as the host writes it."""
         usage = said.usage
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "prompt_tokens": usage.input_tokens,
             "completion_tokens": usage.output_tokens,
             "total_tokens": usage.tokens,
@@ -147,10 +147,10 @@ class ShapedInterface(OpenAIInterface):
             if getattr(usage, name) is not msgspec.UNSET
         }
         if prompt:
-            told["prompt_tokens_details"] = prompt
+            reported["prompt_tokens_details"] = prompt
         if usage.reasoning_tokens is not msgspec.UNSET:
-            told["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-        return told
+            reported["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+        return reported
 
     def filters(self) -> Sequence[Behaviour]:
         withheld = Answer("", finish_reason="content_filter")
@@ -160,15 +160,15 @@ class ShapedInterface(OpenAIInterface):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DeepSeekInterface(ShapedInterface):
     def counts(self, said: Said) -> dict[str, Any]:
-        told = super().counts(said)
-        prompt = told.pop("prompt_tokens_details", None)
+        reported = super().counts(said)
+        prompt = reported.pop("prompt_tokens_details", None)
         if prompt is not None:
             hit = prompt["cached_tokens"]
-            told |= {
+            reported |= {
                 "prompt_cache_hit_tokens": hit,
                 "prompt_cache_miss_tokens": said.usage.input_tokens - hit,
             }
-        return told
+        return reported
 
     def filters(self) -> Sequence[Behaviour]:
         return [Fault(400, "Content Exists Risk"), *super().filters()]

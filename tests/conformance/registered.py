@@ -16,7 +16,7 @@ from conformance.of_openai import SHAPED
 from fakes.anthropic_messages import AnthropicServer, Error, Spoken, anthropic_fake
 from fakes.cohere_chat import CohereHost, Replied, Trouble, cohere_fake
 from fakes.gemini import Answer, Blocked, Fault, GeminiHost, fake
-from fakes.openai_chat import Asked
+from fakes.openai_chat import Requested
 from fakes.vertex import VertexHost, fake_vertex, key_file
 
 __all__ = ["NOT_ASKED_OVER_HTTP", "REGISTERED"]
@@ -47,8 +47,8 @@ class AnthropicInterface(Interface):
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[AnthropicServer]:
         return anthropic_fake(*script, keys=[SECRET])
 
-    def heard(self, asked: Asked) -> Heard:
-        body = asked.body
+    def heard(self, requested: Requested) -> Heard:
+        body = requested.body
         sampling = {_NAMES_OF_CLAUDE[name]: value for name, value in body.items() if name in _NAMES_OF_CLAUDE}
         output = body.get("output_config", {})
         if "effort" in output:
@@ -63,7 +63,7 @@ class AnthropicInterface(Interface):
             system=body.get("system"),
             sampling=sampling,
             schema=forms[0] if forms else None,
-            key=asked.headers.get("x-api-key"),
+            key=requested.headers.get("x-api-key"),
         )
 
     def says(self, said: Said) -> Behaviour:
@@ -119,8 +119,8 @@ class CohereInterface(Interface):
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[CohereHost]:
         return cohere_fake(*script, keys=[SECRET])
 
-    def heard(self, asked: Asked) -> Heard:
-        body = asked.body
+    def heard(self, requested: Requested) -> Heard:
+        body = requested.body
         sampling = {_NAMES_OF_COHERE[name]: value for name, value in body.items() if name in _NAMES_OF_COHERE}
         thinking = body.get("thinking", {})
         if thinking.get("type") == "disabled":
@@ -135,7 +135,7 @@ class CohereInterface(Interface):
             system="\n".join(system) if system else None,
             sampling=sampling,
             schema=form["json_schema"] if form is not None else None,
-            key=asked.headers.get("Authorization", "").removeprefix("Bearer "),
+            key=requested.headers.get("Authorization", "").removeprefix("Bearer "),
         )
 
     def says(self, said: Said) -> Behaviour:
@@ -189,23 +189,23 @@ class GeminiInterface(Interface):
     def serve(self, *script: Behaviour) -> AbstractAsyncContextManager[GeminiHost]:
         return fake(*script, keys=[SECRET])
 
-    def heard(self, asked: Asked) -> Heard:
-        config = asked.body.get("generationConfig", {})
+    def heard(self, requested: Requested) -> Heard:
+        config = requested.body.get("generationConfig", {})
         sampling = {ours: config[theirs] for theirs, ours in _NAMES.items() if theirs in config}
         thinking = config.get("thinkingConfig", {})
         if "thinkingBudget" in thinking:
             sampling["thinking_budget"] = thinking["thinkingBudget"]
         if "thinkingLevel" in thinking:
             sampling["reasoning_effort"] = thinking["thinkingLevel"].lower()
-        system = asked.body.get("systemInstruction")
+        system = requested.body.get("systemInstruction")
         return Heard(
-            model=asked.path.rpartition("/")[2].partition(":")[0],
-            turns=[(_ROLES[turn["role"]], _text(turn)) for turn in asked.body["contents"]],
+            model=requested.path.rpartition("/")[2].partition(":")[0],
+            turns=[(_ROLES[turn["role"]], _text(turn)) for turn in requested.body["contents"]],
             system=_text(system) if system is not None else None,
             sampling=sampling,
             schema=config.get("responseJsonSchema"),
             top_logprobs=config.get("logprobs"),
-            key=asked.headers.get("x-goog-api-key"),
+            key=requested.headers.get("x-goog-api-key"),
         )
 
     def says(self, said: Said) -> Behaviour:
@@ -244,9 +244,9 @@ class VertexInterface(GeminiInterface):
                 self.env["GOOGLE_APPLICATION_CREDENTIALS"] = str(key_file(Path(folder), host.token_url))
                 yield host
 
-    def heard(self, asked: Asked) -> Heard:
-        key = asked.headers["Authorization"].removeprefix("Bearer ")
-        return msgspec.structs.replace(super().heard(asked), key=key)
+    def heard(self, requested: Requested) -> Heard:
+        key = requested.headers["Authorization"].removeprefix("Bearer ")
+        return msgspec.structs.replace(super().heard(requested), key=key)
 
     def expire(self, host: Host) -> None:
         assert isinstance(host, VertexHost)

@@ -92,7 +92,7 @@ class Asking:
 
     @property
     def heard(self) -> list[Heard]:
-        return [self.interface.heard(asked) for asked in self.host.asked]
+        return [self.interface.heard(requested) for requested in self.host.requested]
 
 
 @asynccontextmanager
@@ -152,11 +152,11 @@ async def test_a_typed_parameter_is_translated_or_refused_by_name(interface: Int
         if name in interface.refuses | interface.hosts_refusal:
             with pytest.raises(BadRequest, match=name):
                 await it.complete(request)
-            assert len(it.host.asked) == (name in interface.hosts_refusal)
+            assert len(it.host.requested) == (name in interface.hosts_refusal)
             return
         await it.complete(request)
-    told = it.heard[0].sampling[name]
-    assert (tuple(told) if name == "stop" else told) == value
+    reported = it.heard[0].sampling[name]
+    assert (tuple(reported) if name == "stop" else reported) == value
 
 
 @every_interface
@@ -174,8 +174,8 @@ async def test_the_longest_prompts_and_every_character_pass_unchanged(interface:
 async def test_tokens_are_counted_and_those_of_cache_and_reasoning_apart(interface: Interface) -> None:
     whole = Usage(1000, 300, cached_tokens=400, cache_write_tokens=50, reasoning_tokens=200)
     names = ("cached_tokens", "cache_write_tokens", "reasoning_tokens")
-    told = {name: getattr(whole, name) for name in names if name in interface.tells}
-    usage = Usage(whole.input_tokens, whole.output_tokens, **told)
+    reported = {name: getattr(whole, name) for name in names if name in interface.tells}
+    usage = Usage(whole.input_tokens, whole.output_tokens, **reported)
     async with asking(interface, interface.says(Said(usage=usage))) as it:
         completion = await it.complete(ask())
     assert completion.usage == usage
@@ -238,7 +238,7 @@ async def test_log_probabilities_come_or_are_refused_in_words_that_name_them(int
         if not interface.logprobs:
             with pytest.raises(BadRequest, match="logprobs"):
                 await it.complete(ask(top_logprobs=5))
-            assert not it.host.asked
+            assert not it.host.requested
             return
         completion = await it.complete(ask(top_logprobs=5))
     assert it.heard[0].top_logprobs == 5
@@ -264,7 +264,7 @@ async def test_a_filtered_prompt_or_answer_is_an_error_of_its_own_and_not_asked_
         async with asking(interface, behaviour) as it:
             with pytest.raises(ContentFiltered):
                 await it.complete(ask())
-        assert len(it.host.asked) == 1
+        assert len(it.host.requested) == 1
 
 
 # What goes wrong
@@ -283,7 +283,7 @@ async def test_an_error_that_asking_again_cannot_mend_is_told_at_once(
         with pytest.raises(error, match="this cannot be done") as raised:
             await it.complete(ask())
     assert raised.value.status == status
-    assert len(it.host.asked) == times
+    assert len(it.host.requested) == times
 
 
 @every_interface
@@ -295,7 +295,7 @@ async def test_a_parameter_that_the_host_refuses_is_left_out_where_nobody_asked_
     async with asking(interface, refusal) as it:
         with pytest.raises(BadRequest, match="temperature"):
             await it.complete(request)
-        assert len(it.host.asked) == 1
+        assert len(it.host.requested) == 1
     async with asking(interface, refusal, interface.says(Said("without"))) as it:
         completion = await it.complete(msgspec.structs.replace(request, droppable=("temperature",)))
     assert (completion.text, completion.dropped) == ("without", ("temperature",))
@@ -338,7 +338,7 @@ async def test_trouble_of_the_host_passes(interface: Interface, status: int) -> 
     async with asking(interface, trouble, trouble, interface.says(Said("well again"))) as it:
         completion = await it.complete(ask())
     assert (completion.text, completion.attempts) == ("well again", 3)
-    assert it.host.asked[0].body == it.host.asked[2].body
+    assert it.host.requested[0].body == it.host.requested[2].body
 
 
 @every_interface
@@ -348,7 +348,7 @@ async def test_trouble_that_stays_is_told(interface: Interface) -> None:
         with pytest.raises(ServerFault, match="something broke") as raised:
             await it.complete(ask())
     assert raised.value.status == 503
-    assert 1 < len(it.host.asked) <= EVERY_ATTEMPT
+    assert 1 < len(it.host.requested) <= EVERY_ATTEMPT
 
 
 @every_interface
@@ -374,7 +374,7 @@ async def test_silence_ends_after_the_time_the_model_is_given(interface: Interfa
     async with asking(interface, *[Broken.HANG] * 3, timeout_s=0.2) as it:
         with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
             await it.complete(ask())
-    assert len(it.host.asked) == 2
+    assert len(it.host.requested) == 2
 
 
 @every_interface
@@ -383,7 +383,7 @@ async def test_what_is_no_answer_is_asked_for_once_more_and_then_told(interface:
         async with asking(interface, *[garbage] * 3) as it:
             with pytest.raises(Unreadable):
                 await it.complete(ask())
-        assert len(it.host.asked) == 2
+        assert len(it.host.requested) == 2
 
 
 @every_interface

@@ -102,7 +102,7 @@ def test_what_cannot_come_any_more_is_not_waited_for(board: Board, clock: Clock)
     board.left("answers", ModelStopped("no key"))
     board.cut_off("answers", 399)
     assert board.remaining_s("answers") == pytest.approx(10)
-    assert figures(board, board.phases["answers"]).not_asked == "400"
+    assert figures(board, board.phases["answers"]).not_requested == "400"
 
 
 def test_records_and_calls_are_both_told_by_name(board: Board, clock: Clock) -> None:
@@ -166,21 +166,21 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     nowhere: str,
 ) -> None:
     time = Seconds(end=TOLD_AFTER_S + AGAIN_AFTER_S + 10)
-    told, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
+    reported, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
     endpoint = Endpoint(nowhere, None, Limiter(4))
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
     await until(lambda: endpoint.trouble is not None)
     async with telling_of_hosts(
-        http, lambda line: told.append((time.now, line)), clock=time.clock, sleep=time.sleep
+        http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()
     for task in asking:
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
     await http.aclose()
-    assert [moment for moment, _ in told] == [TOLD_AFTER_S, TOLD_AFTER_S + AGAIN_AFTER_S]
+    assert [moment for moment, _ in reported] == [TOLD_AFTER_S, TOLD_AFTER_S + AGAIN_AFTER_S]
     host = nowhere.removeprefix("http://")
-    assert told[0][1] == (
+    assert reported[0][1] == (
         f"nothing but failures for 3 s, trying again: POST {host}/chat/completions: "
         "no connection (Connection refused)"
     )
@@ -200,10 +200,10 @@ async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again
 
 
 async def test_nothing_is_said_while_nothing_waits() -> None:
-    time, told, http = Seconds(end=200), list[str](), Http()
-    async with telling_of_hosts(http, told.append, clock=time.clock, sleep=time.sleep):
+    time, reported, http = Seconds(end=200), list[str](), Http()
+    async with telling_of_hosts(http, reported.append, clock=time.clock, sleep=time.sleep):
         await time.over.wait()
-    assert told == []
+    assert reported == []
 
 
 async def test_an_interruption_ends_a_wait() -> None:
@@ -227,7 +227,7 @@ async def test_what_ends_by_itself_is_given_as_it_is() -> None:
 async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     """One that takes requests and answers none: the time-out that ends them may be ten minutes away."""
     time = Seconds(end=SILENT_AFTER_S + AGAIN_AFTER_S + 10)
-    told, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
+    reported, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
     taken = asyncio.Event()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -242,7 +242,7 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     asking = asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL))
     await taken.wait()
     async with telling_of_hosts(
-        http, lambda line: told.append((time.now, line)), clock=time.clock, sleep=time.sleep
+        http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()
     asking.cancel()
@@ -250,8 +250,8 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     await http.aclose()
     server.close()
     await server.wait_closed()
-    assert [moment for moment, _ in told] == [SILENT_AFTER_S, SILENT_AFTER_S + AGAIN_AFTER_S]
-    assert told[0][1] == (
+    assert [moment for moment, _ in reported] == [SILENT_AFTER_S, SILENT_AFTER_S + AGAIN_AFTER_S]
+    assert reported[0][1] == (
         f"http://{host}/v1 has answered nothing for 30 s; 1 request waiting there, "
         "each given up after 5 s (parameters.timeout_s)"
     )

@@ -65,7 +65,7 @@ def test_where_and_as_whom_a_model_is_asked_is_no_part_of_its_recipe() -> None:
 
 
 def test_a_request_says_whom_it_is_asked_of_and_what_about() -> None:
-    asked = RoleModel(
+    requested = RoleModel(
         name="m",
         model="m-1",
         role="judge",
@@ -75,7 +75,7 @@ def test_a_request_says_whom_it_is_asked_of_and_what_about() -> None:
         seed=7,
         sample=2,
     )
-    request = asked.request(Request((Message("user", "Well?"),), top_logprobs=5), "evaluation", "k", 3)
+    request = requested.request(Request((Message("user", "Well?"),), top_logprobs=5), "evaluation", "k", 3)
     assert request.messages == (Message("system", "Be fair."), Message("user", "Well?"))
     assert (request.sampling, request.top_logprobs, request.purpose) == (SAMPLING, 5, "evaluation")
     assert (request.call, request.seed) == (CallId("k", 2, 3), CallId("k", 2, 3).seed(7))

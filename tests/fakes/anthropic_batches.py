@@ -100,15 +100,15 @@ class BatchServer(GivesResults, AnthropicServer):
         if isinstance(body, Error):
             return error_answer(body)
         self.creations.append(body)
-        asked = self.denial(request) or self._requests(body)
-        if isinstance(asked, Error):
-            return error_answer(asked)
+        requested = self.denial(request) or self._requests(body)
+        if isinstance(requested, Error):
+            return error_answer(requested)
         loss = self.losses.popleft() if self.losses else None
         if loss == "before":
             return cut(request)
         made = Batch(
             f"msgbatch_{len(self.batches) + 1:05d}",
-            asked,
+            requested,
             self._now(),
             request.headers["anthropic-version"],
             self.polls,
@@ -117,7 +117,7 @@ class BatchServer(GivesResults, AnthropicServer):
         self._lists_left[made.id] = self.hidden
         if loss == "belied":
             return error_answer(Error(400, "The request could not be read."))
-        return cut(request) if loss == "after" else self._told(made)
+        return cut(request) if loss == "after" else self._reported(made)
 
     async def retrieve(self, request: web.Request) -> web.Response:
         found = self._found(request)
@@ -127,7 +127,7 @@ class BatchServer(GivesResults, AnthropicServer):
             found.polls -= 1
             if found.polls < 0:
                 self.end(found.id)
-        return self._told(found)
+        return self._reported(found)
 
     async def list_batches(self, request: web.Request) -> web.Response:
         """Those created last come first."""
@@ -160,7 +160,7 @@ class BatchServer(GivesResults, AnthropicServer):
             return error_answer(Error(400, f"Batch {found.id} has already ended and cannot be canceled."))
         found.cancelled = self._now()
         found.polls = found.polls or 1
-        return self._told(found)
+        return self._reported(found)
 
     async def delete(self, request: web.Request) -> web.Response:
         found = self._found(request)
@@ -184,8 +184,8 @@ class BatchServer(GivesResults, AnthropicServer):
         with those that would have been answered in its second half."""
         batch = self.batches[name]
         results = [
-            {"custom_id": asked["custom_id"], "result": self._result(batch, n)}
-            for n, asked in enumerate(batch.requests)
+            {"custom_id": requested["custom_id"], "result": self._result(batch, n)}
+            for n, requested in enumerate(batch.requests)
         ]
         self._order.shuffle(results)
         batch.results, batch.ended = results, self._now()
@@ -231,25 +231,25 @@ class BatchServer(GivesResults, AnthropicServer):
             return Error(400, "The request body is not valid JSON.")
         if not isinstance(whole, dict) or set(whole) != {"requests"}:
             return Error(400, "requests: Field required, and no other")
-        asked = whole["requests"]
-        if not isinstance(asked, list) or not 1 <= len(asked) <= self.most_requests:
+        requested = whole["requests"]
+        if not isinstance(requested, list) or not 1 <= len(requested) <= self.most_requests:
             return Error(400, f"requests: List should have at least 1 and at most {self.most_requests} items")
-        for number, one in enumerate(asked):
+        for number, one in enumerate(requested):
             if not isinstance(one, dict) or set(one) != {"custom_id", "params"}:
                 return Error(400, f"requests.{number}: custom_id and params are wanted, and no more")
             if not isinstance(one["custom_id"], str) or not _CUSTOM_ID.fullmatch(one["custom_id"]):
                 return Error(400, f"requests.{number}.custom_id: String should match '{_CUSTOM_ID.pattern}'")
             if not isinstance(one["params"], dict):
                 return Error(400, f"requests.{number}.params: Input should be an object")
-        if len({one["custom_id"] for one in asked}) < len(asked):
+        if len({one["custom_id"] for one in requested}) < len(requested):
             return Error(400, "requests: custom_id must be unique within the batch")
-        return asked
+        return requested
 
     def _found(self, request: web.Request) -> Batch | Error:
         name = request.match_info["id"]
         return self.denial(request) or self.batches.get(name) or Error(404, f"Batch {name} not found.")
 
-    def _told(self, batch: Batch) -> web.Response:
+    def _reported(self, batch: Batch) -> web.Response:
         return web.json_response(self._described(batch))
 
     def _described(self, batch: Batch) -> dict[str, Any]:

@@ -141,16 +141,16 @@ class _MessagesRequest(Struct, forbid_unknown_fields=True):
 def misfit_of(body: Mapping[str, Any], version: str) -> str | None:
     """The message of the 400 that a request's body is answered with, or None."""
     try:
-        asked = msgspec.convert(body, _MessagesRequest)
+        requested = msgspec.convert(body, _MessagesRequest)
     except msgspec.ValidationError as error:
         reason = str(error)
         if "unknown field" in reason:
             return f"{reason.split('`')[1]}: Extra inputs are not permitted"
         return f"Invalid request: {reason}"
     rules = (_of_messages, _of_drawing, _of_thinking, _of_output, _of_tools)
-    if version != VERSIONS[0] and (name := next(iter(_drawn(asked)), None)) is not None:
+    if version != VERSIONS[0] and (name := next(iter(_drawn(requested)), None)) is not None:
         return f"{name}: Extra inputs are not permitted"
-    return next((misfit for rule in rules if (misfit := rule(asked)) is not None), None)
+    return next((misfit for rule in rules if (misfit := rule(requested)) is not None), None)
 
 
 def cache_floor(model: str) -> int:
@@ -169,44 +169,44 @@ def passages(body: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
             yield block["text"], "cache_control" in block
 
 
-def _drawn(asked: _MessagesRequest) -> dict[str, float]:
-    named = {"temperature": asked.temperature, "top_p": asked.top_p, "top_k": asked.top_k}
+def _drawn(requested: _MessagesRequest) -> dict[str, float]:
+    named = {"temperature": requested.temperature, "top_p": requested.top_p, "top_k": requested.top_k}
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _of_messages(asked: _MessagesRequest) -> str | None:
-    if asked.messages[0].role != "user":
+def _of_messages(requested: _MessagesRequest) -> str | None:
+    if requested.messages[0].role != "user":
         return 'messages: first message must use the "user" role'
     marks = 0
-    contents = [message.content for message in asked.messages]
-    for content in (*contents, *([asked.system] if asked.system is not None else [])):
+    contents = [message.content for message in requested.messages]
+    for content in (*contents, *([requested.system] if requested.system is not None else [])):
         for block in [_Text("text", content)] if isinstance(content, str) else content:
             marks += block.cache_control is not None
             if not block.text.strip():
                 return "messages: text content blocks must contain non-whitespace text"
     if marks > 4:
         return f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
-    if any(message.role == "system" for message in asked.messages):
+    if any(message.role == "system" for message in requested.messages):
         return "messages: role 'system' is not supported on this model"
-    last = asked.messages[-1]
+    last = requested.messages[-1]
     if last.role == "assistant":
-        if not asked.model.startswith(_PREFILLED):
+        if not requested.model.startswith(_PREFILLED):
             return "This model does not support assistant message prefill."
         text = last.content if isinstance(last.content, str) else last.content[-1].text
         if text != text.rstrip():
             return "messages: final assistant content cannot end with trailing whitespace"
-    if any(not text.strip() for text in asked.stop_sequences or ()):
+    if any(not text.strip() for text in requested.stop_sequences or ()):
         return "stop_sequences: each stop sequence must contain non-whitespace"
     return None
 
 
-def _of_drawing(asked: _MessagesRequest) -> str | None:
-    drawn = _drawn(asked)
-    if drawn and not asked.model.startswith(_SAMPLED):
+def _of_drawing(requested: _MessagesRequest) -> str | None:
+    drawn = _drawn(requested)
+    if drawn and not requested.model.startswith(_SAMPLED):
         return f"`{next(iter(drawn))}` is deprecated for this model."
-    if {"temperature", "top_p"} <= drawn.keys() and asked.model.startswith(_NOT_BOTH):
+    if {"temperature", "top_p"} <= drawn.keys() and requested.model.startswith(_NOT_BOTH):
         return "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
-    if asked.thinking is not None and asked.thinking.type in ("enabled", "adaptive"):
+    if requested.thinking is not None and requested.thinking.type in ("enabled", "adaptive"):
         if drawn.get("temperature", 1) != 1:
             return "`temperature` may only be set to 1 when thinking is enabled."
         if "top_k" in drawn:
@@ -216,8 +216,8 @@ def _of_drawing(asked: _MessagesRequest) -> str | None:
     return None
 
 
-def _of_thinking(asked: _MessagesRequest) -> str | None:
-    thinking, model = asked.thinking, asked.model
+def _of_thinking(requested: _MessagesRequest) -> str | None:
+    thinking, model = requested.thinking, requested.model
     if thinking is None:
         return None
     untaken = f'"thinking.type.{thinking.type}" is not supported for this model.'
@@ -228,7 +228,7 @@ def _of_thinking(asked: _MessagesRequest) -> str | None:
                 return untaken
             if thinking.budget_tokens is None or thinking.budget_tokens < 1024:
                 return "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
-            if thinking.budget_tokens >= asked.max_tokens:
+            if thinking.budget_tokens >= requested.max_tokens:
                 return "`max_tokens` must be greater than `thinking.budget_tokens`."
             return None
         case "adaptive":
@@ -240,15 +240,15 @@ def _of_thinking(asked: _MessagesRequest) -> str | None:
             return None if model.startswith("claude-sonnet-5-5") else untaken
 
 
-def _of_output(asked: _MessagesRequest) -> str | None:
-    output = asked.output_config
+def _of_output(requested: _MessagesRequest) -> str | None:
+    output = requested.output_config
     if output is None:
         return None
-    if output.effort is not None and asked.model.startswith(_NO_EFFORT):
+    if output.effort is not None and requested.model.startswith(_NO_EFFORT):
         return "This model does not support the effort parameter."
     if output.format is None:
         return None
-    if asked.model.startswith(_NO_SCHEMA):
+    if requested.model.startswith(_NO_SCHEMA):
         return "output_config.format: this model does not support structured outputs."
     if not _is_closed(output.format.schema):
         return (
@@ -268,21 +268,21 @@ def _is_closed(schema: Any) -> bool:
     return all(map(_is_closed, schema.values()))
 
 
-def _of_tools(asked: _MessagesRequest) -> str | None:
-    for tool in asked.tools or ():
+def _of_tools(requested: _MessagesRequest) -> str | None:
+    for tool in requested.tools or ():
         if tool.input_schema.get("type") != "object":
             return "tools.0.custom.input_schema.type: Field required"
-    choice = asked.tool_choice
+    choice = requested.tool_choice
     if choice is None:
         return None
-    if not asked.tools:
+    if not requested.tools:
         return "tool_choice may only be specified while providing tools."
     if choice.type in ("any", "tool"):
-        if asked.thinking is not None and asked.thinking.type in ("enabled", "adaptive"):
+        if requested.thinking is not None and requested.thinking.type in ("enabled", "adaptive"):
             return "Thinking may not be enabled when tool_choice forces tool use."
-        if asked.model.startswith(_NOT_FORCED):
+        if requested.model.startswith(_NOT_FORCED):
             return "tool_choice forces tool use is not supported on this model."
-    if choice.type == "tool" and choice.name not in {tool.name for tool in asked.tools}:
+    if choice.type == "tool" and choice.name not in {tool.name for tool in requested.tools}:
         return f"Tool '{choice.name}' not found in provided tools"
     return None
 

@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from fakes.scripted import Asked, Behaviour, Broken, Refusal, ScriptedHost
+from fakes.scripted import Behaviour, Broken, Refusal, Requested, ScriptedHost
 
 __all__ = [
     "DAMAGES",
@@ -84,14 +84,14 @@ class GivesResults:
     """A host whose results are as ``gives`` makes them; None: whole."""
 
     gives: Gives | None = None
-    asked_for_results: Counter[str] = field(default_factory=Counter)
+    requested_for_results: Counter[str] = field(default_factory=Counter)
 
     def given(self, job_id: str, lines: Sequence[bytes]) -> list[bytes] | None:
         """The results of a job as they go out this time."""
         if self.gives is None:
             return list(lines)
-        self.asked_for_results[job_id] += 1
-        return self.gives(self.asked_for_results[job_id], list(lines))
+        self.requested_for_results[job_id] += 1
+        return self.gives(self.requested_for_results[job_id], list(lines))
 
     def given_file(self, job_id: str, content: bytes) -> web.Response:
         """A file of results, likewise."""
@@ -218,7 +218,7 @@ class BatchingHost(GivesResults, ScriptedHost):
         self, path: str, body: dict[str, Any], misfit: Behaviour | None
     ) -> tuple[int, dict[str, Any]]:
         """What an item gets: what is wrong with it, else the next of the script."""
-        self.asked.append(Asked(CIMultiDictProxy(CIMultiDict()), body, path))
+        self.requested.append(Requested(CIMultiDictProxy(CIMultiDict()), body, path))
         self._arrival.set()
         behaviour = misfit
         if behaviour is None and self.script:

@@ -99,8 +99,8 @@ class BedrockHost(ScriptedHost):
         if (why := self._stranger(request, b"")) is not None:
             return _error(why)
         self.listed.append(request.raw_path)
-        wanted = {"byOutputModality": ("TEXT", "IMAGE"), "byInferenceType": ("ON_DEMAND", "PROVISIONED")}
-        if any(value not in wanted.get(name, ()) for name, value in request.query.items()):
+        needed = {"byOutputModality": ("TEXT", "IMAGE"), "byInferenceType": ("ON_DEMAND", "PROVISIONED")}
+        if any(value not in needed.get(name, ()) for name, value in request.query.items()):
             return _error(Fault(400, "Validation errors detected."))
         return web.json_response({"modelSummaries": [{"modelId": model} for model in self.models]})
 
@@ -172,8 +172,8 @@ class BedrockHost(ScriptedHost):
         key = re.search(r"Credential=(\w+)/", request.headers["Authorization"])
         assert key is not None
         auth = SigV4Auth(Credentials(key[1], self.keys[key[1]]), "bedrock", self.region)
-        told: str = auth.signature(auth.string_to_sign(arrived, auth.canonical_request(arrived)), arrived)
-        return told
+        reported: str = auth.signature(auth.string_to_sign(arrived, auth.canonical_request(arrived)), arrived)
+        return reported
 
     def behave(self, behaviour: Behaviour, body: dict[str, Any]) -> web.Response:
         match behaviour:
@@ -233,8 +233,8 @@ def _answer(answer: Answer) -> dict[str, Any]:
     read, write = answer.cache_read or 0, answer.cache_write or 0
     content: list[Any] = []
     if answer.reasoning is not None:
-        told = {"text": answer.reasoning, "signature": "c2lnbmVk"}
-        content.append({"reasoningContent": {"reasoningText": told}})
+        reported = {"text": answer.reasoning, "signature": "c2lnbmVk"}
+        content.append({"reasoningContent": {"reasoningText": reported}})
     content += [{"text": answer.text}] if answer.content is None else answer.content
     usage = {"inputTokens": prompt, "outputTokens": output, "totalTokens": prompt + output + read + write}
     if answer.cache_read is not None:

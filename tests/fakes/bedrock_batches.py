@@ -55,13 +55,13 @@ class S3Host:
     most_bytes: int = 5 << 30
     lost: int = 0
     completes: str = ""
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     async def handle(self, request: web.Request) -> web.Response:
         content = await request.read()
         bucket, key = request.match_info["bucket"], request.match_info.get("key", "")
-        self.asked.append(f"{request.method} {request.rel_url.path}")
+        self.requested.append(f"{request.method} {request.rel_url.path}")
         why = self._stranger(request, content)
         if why is not None:
             return _s3_error(403, *why)
@@ -85,8 +85,8 @@ class S3Host:
             case "POST" if "uploads" in query:
                 upload = f"upload-{next(self.numbers)}"
                 self.uploads[upload] = {}
-                told = f"<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
-                return _xml("InitiateMultipartUploadResult", told)
+                reported = f"<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
+                return _xml("InitiateMultipartUploadResult", reported)
             case "POST" if "uploadId" in query:
                 return self._complete(bucket, key, query["uploadId"], content)
             case "DELETE" if "uploadId" in query:
@@ -141,8 +141,8 @@ class S3Host:
         )
         more = start + _PAGE < len(keys)
         token = f"<NextContinuationToken>{start + _PAGE}</NextContinuationToken>" if more else ""
-        told = f"<Name>{bucket}</Name><IsTruncated>{str(more).lower()}</IsTruncated>{token}{shown}"
-        return _xml("ListBucketResult", told)
+        reported = f"<Name>{bucket}</Name><IsTruncated>{str(more).lower()}</IsTruncated>{token}{shown}"
+        return _xml("ListBucketResult", reported)
 
     def _stranger(self, request: web.Request, content: bytes) -> tuple[str, str] | None:
         """Why whoever signed may not ask."""
@@ -175,16 +175,16 @@ class S3Host:
         arrived = AWSRequest(method=request.method, url=url, headers=headers)
         arrived.context["timestamp"] = request.headers["X-Amz-Date"]
         auth = S3SigV4Auth(Credentials(key, self.keys[key]), "s3", self.region)
-        told: Any = auth.signature(auth.string_to_sign(arrived, auth.canonical_request(arrived)), arrived)
-        return str(told)
+        reported: Any = auth.signature(auth.string_to_sign(arrived, auth.canonical_request(arrived)), arrived)
+        return str(reported)
 
 
 def _etag(content: bytes) -> str:
     return f'"{md5(content).hexdigest()}"'  # noqa: S324  as S3 makes them
 
 
-def _xml(root: str, told: str) -> web.Response:
-    text = f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} {_XMLNS}>{told}</{root}>'
+def _xml(root: str, reported: str) -> web.Response:
+    text = f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} {_XMLNS}>{reported}</{root}>'
     return web.Response(text=text, content_type="application/xml")
 
 
@@ -251,22 +251,22 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
         return await self.called("create", request, self._create)
 
     def _create(self, content: bytes) -> web.Response:
-        asked = json.loads(content)
-        report = ParamValidator().validate(asked, _shape("CreateModelInvocationJob"))
+        requested = json.loads(content)
+        report = ParamValidator().validate(requested, _shape("CreateModelInvocationJob"))
         if report.has_errors():
             raise Refusal(Fault(400, report.generate_report()))
         patterns = _shape("CreateModelInvocationJob").members
         for name in ("jobName", "roleArn", "clientRequestToken", "modelId"):
             pattern = patterns[name].metadata["pattern"]
-            if name in asked and re.fullmatch(pattern, asked[name]) is None:
+            if name in requested and re.fullmatch(pattern, requested[name]) is None:
                 raise Refusal(Fault(400, f"Value at '{name}' failed to satisfy constraint: {pattern}"))
-        token = asked.get("clientRequestToken", "")
+        token = requested.get("clientRequestToken", "")
         if token in self.tokens:
             return web.json_response({"jobArn": self.tokens[token]})
-        if asked["roleArn"] not in self.roles:
+        if requested["roleArn"] not in self.roles:
             raise Refusal(Fault(403, "Could not assume the provided IAM role.", "AccessDeniedException"))
         number = len(self.jobs) + 1
-        job = FakeJob(f"{number:012d}", asked["jobName"], number, asked)
+        job = FakeJob(f"{number:012d}", requested["jobName"], number, requested)
         self._carry_out(job)
         self.jobs[job.id] = job
         arn = self._arn(job)
@@ -309,9 +309,9 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
             jobs: Sequence[FakeJob] = [
                 job for job in self.newest_first() if query.get("nameContains", "") in job.name
             ]
-            jobs, told = self.page(jobs, query, 10, ("nextToken", "maxResults"))
-            told["invocationJobSummaries"] = [self._summary(job, self.shown(job)) for job in jobs]
-            return web.json_response(told)
+            jobs, reported = self.page(jobs, query, 10, ("nextToken", "maxResults"))
+            reported["invocationJobSummaries"] = [self._summary(job, self.shown(job)) for job in jobs]
+            return web.json_response(reported)
 
         return await self.called("list", request, page)
 
@@ -332,7 +332,7 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
         return f"arn:aws:bedrock:{self.region}:{_ACCOUNT}:model-invocation-job/{job.id}"
 
     def _summary(self, job: FakeJob, state: str) -> dict[str, Any]:
-        told = {
+        reported = {
             "jobArn": self._arn(job),
             "status": state,
             "submitTime": f"2026-11-22T16:00:{job.made % 60:02d}.123Z",
@@ -340,15 +340,15 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
         }
         if state in self.ended:
             failed = sum(status != 200 for _, status, _ in job.items)
-            told |= {
+            reported |= {
                 "totalRecordCount": job.total,
                 "processedRecordCount": len(job.items),
                 "successRecordCount": len(job.items) - failed,
                 "errorRecordCount": failed,
             }
         if state == "Failed":
-            told["message"] = self.failed_with
-        return told
+            reported["message"] = self.failed_with
+        return reported
 
     def _write(self, job: FakeJob) -> None:
         source = _URI.fullmatch(job.body["inputDataConfig"]["s3InputDataConfig"]["s3Uri"])
@@ -367,11 +367,11 @@ class BedrockBatchHost(BatchingHost, BedrockHost):
 
 
 def _outcome(record: str, status: int, body: Mapping[str, Any]) -> dict[str, Any]:
-    record_id, asked = json.loads(record)
-    told = {"recordId": record_id, "modelInput": asked}
+    record_id, requested = json.loads(record)
+    reported = {"recordId": record_id, "modelInput": requested}
     if status == 200:
-        return {**told, "modelOutput": body}
-    return {**told, "error": {"errorCode": status, "errorMessage": body["message"]}}
+        return {**reported, "modelOutput": body}
+    return {**reported, "error": {"errorCode": status, "errorMessage": body["message"]}}
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import BodyPartReader, web
 
 from fakes.batch_jobs import BatchingHost, FakeJob
-from fakes.openai_hosts import ShapedHost, Told
+from fakes.openai_hosts import Reported, ShapedHost
 from fakes.scripted import Refusal
 
 __all__ = ["Ending", "FakeFile", "FileBatchHost"]
@@ -76,14 +76,14 @@ class FileBatchHost(BatchingHost, ShapedHost):
         """Where jobs are made, listed, looked at and cancelled."""
 
     @abstractmethod
-    def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
+    def reported_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         """A file as the host describes it."""
 
     def admit(self, request: web.Request, content: bytes) -> None:
         if (fault := self.no_access(request)) is not None:
             raise Refusal(fault)
         if not (self.rules.query or {}).items() <= dict(request.query).items():
-            raise Refusal(Told(404, "Resource not found"))
+            raise Refusal(Reported(404, "Resource not found"))
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
         fields: dict[str, bytes] = {}
@@ -102,11 +102,11 @@ class FileBatchHost(BatchingHost, ShapedHost):
     def _upload(self, fields: Mapping[str, bytes], name: str) -> web.Response:
         odd = fields.keys() - {"purpose", "file"} - self.form_fields
         if odd or fields.get("purpose") != b"batch" or not name:
-            raise Refusal(Told(400, f"purpose and file are wanted, and no {', '.join(odd) or 'more'}"))
+            raise Refusal(Reported(400, f"purpose and file are wanted, and no {', '.join(odd) or 'more'}"))
         if len(fields["file"]) > self.most_bytes:
-            raise Refusal(Told(413, "The file is too large"))
+            raise Refusal(Reported(413, "The file is too large"))
         file = self.keep(name, "batch", fields["file"])
-        return web.json_response(self.told_file(file, ready=not self.unready))
+        return web.json_response(self.reported_file(file, ready=not self.unready))
 
     def keep(self, name: str, purpose: str, content: bytes) -> FakeFile:
         """A file of the host's, ours or its own."""
@@ -115,11 +115,11 @@ class FileBatchHost(BatchingHost, ShapedHost):
         return file
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        def told(_: bytes) -> web.Response:
+        def reported(_: bytes) -> web.Response:
             self.unready = max(0, self.unready - 1)
-            return web.json_response(self.told_file(self.found_file(request), ready=not self.unready))
+            return web.json_response(self.reported_file(self.found_file(request), ready=not self.unready))
 
-        return await self.called("file", request, told)
+        return await self.called("file", request, reported)
 
     async def content(self, request: web.Request) -> web.StreamResponse:
         def downloaded(_: bytes) -> web.Response:
@@ -132,31 +132,33 @@ class FileBatchHost(BatchingHost, ShapedHost):
     def found_file(self, request: web.Request) -> FakeFile:
         name = request.match_info["id"]
         if name not in self.files:
-            raise Refusal(Told(404, f"No such File object: {name}"))
+            raise Refusal(Reported(404, f"No such File object: {name}"))
         return self.files[name]
 
     def job_of(self, request: web.Request) -> FakeJob:
         name = request.match_info["id"]
         if name not in self.jobs:
-            raise Refusal(Told(404, f"No batch found with id '{name}'."))
+            raise Refusal(Reported(404, f"No batch found with id '{name}'."))
         return self.jobs[name]
 
     @abstractmethod
-    def told(self, job: FakeJob, state: str) -> dict[str, Any]:
+    def reported(self, job: FakeJob, state: str) -> dict[str, Any]:
         """A job as the host describes it in a state."""
 
     def seen(self, job: FakeJob, state: str) -> web.Response:
-        return web.json_response(self.told(job, state))
+        return web.json_response(self.reported(job, state))
 
     def made(self, body: Mapping[str, Any], file: FakeFile) -> FakeJob:
         """A new job, its requests carried out at once; when that shows is another matter."""
         requests = [msgspec.json.decode(line) for line in file.content.splitlines()]
         number = len(self.jobs) + 1
-        told = {**body, "created_at": int(time.time())}
-        job = FakeJob(f"batch_{number:04d}", file.filename, number, told, total=len(requests))
-        for asked in requests[: self.done]:
-            misfit = self.misfit(asked["body"])
-            job.items.append((asked["custom_id"], *self.carry_out(self.rules.path, asked["body"], misfit)))
+        reported = {**body, "created_at": int(time.time())}
+        job = FakeJob(f"batch_{number:04d}", file.filename, number, reported, total=len(requests))
+        for requested in requests[: self.done]:
+            misfit = self.misfit(requested["body"])
+            job.items.append(
+                (requested["custom_id"], *self.carry_out(self.rules.path, requested["body"], misfit))
+            )
         self.jobs[job.id] = job
         self.endings[job.id] = self._ending(job, requests)
         return job
@@ -171,8 +173,8 @@ class FileBatchHost(BatchingHost, ShapedHost):
         if self.states[-1] in ("expired", "TIMEOUT_EXCEEDED"):
             why = {"code": "batch_expired", "message": "This request could not be executed in time."}
             errors += [
-                {"id": "", "custom_id": asked["custom_id"], "response": None, "error": why}
-                for asked in requests[len(job.items) :]
+                {"id": "", "custom_id": requested["custom_id"], "response": None, "error": why}
+                for requested in requests[len(job.items) :]
             ]
         self.order.shuffle(results)
         return Ending(results, errors)

@@ -111,28 +111,28 @@ def in_camel_case(value: Any) -> Any:
 def misfit_of(body: dict[str, Any], model: str) -> str | None:
     """The first thing that is wrong with a request for a model, or None."""
     try:
-        asked = msgspec.convert(in_camel_case(body), _Request)
+        requested = msgspec.convert(in_camel_case(body), _Request)
     except msgspec.ValidationError as error:
         unknown = re.search(r"unknown field `(\w+)`(?: - at `\$\.?([^`]*)`)?", str(error))
         if unknown is not None:
             at = f" at '{unknown[2]}'" if unknown[2] else ""
             return f'Invalid JSON payload received. Unknown name "{unknown[1]}"{at}: Cannot find field.'
         return f"Invalid value: {error}"
-    return next(_misfits(asked, model), None)
+    return next(_misfits(requested, model), None)
 
 
-def _misfits(asked: _Request, model: str) -> Iterator[str]:
-    if not asked.contents:
+def _misfits(requested: _Request, model: str) -> Iterator[str]:
+    if not requested.contents:
         yield "* GenerateContentRequest.contents: contents is not specified\n"
-    if any(content.role not in ("user", "model", None) for content in asked.contents):
+    if any(content.role not in ("user", "model", None) for content in requested.contents):
         yield "Please use a valid role: user, model."
-    for content in asked.contents:
+    for content in requested.contents:
         if any(part.text is None and part.inline_data is None for part in content.parts):
             yield "required oneof field 'data' must have one initialized field"
-    if asked.system_instruction is not None and model.startswith("gemma-3"):
+    if requested.system_instruction is not None and model.startswith("gemma-3"):
         yield f"Developer instruction is not enabled for models/{model}"
-    if asked.generation_config is not None:
-        yield from _misfits_of_config(asked.generation_config, model)
+    if requested.generation_config is not None:
+        yield from _misfits_of_config(requested.generation_config, model)
 
 
 def _misfits_of_config(config: _Config, model: str) -> Iterator[str]:

@@ -68,8 +68,8 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
     def _create(self, model: str, content: bytes) -> web.Response:
         if len(content) > _LARGEST_BODY:
             raise Refusal(Fault(400, f"Request payload size exceeds the limit: {_LARGEST_BODY} bytes."))
-        asked: Any = in_camel_case(json.loads(content))
-        batch = _only(asked, {"batch"}, "").get("batch", {})
+        requested: Any = in_camel_case(json.loads(content))
+        batch = _only(requested, {"batch"}, "").get("batch", {})
         _only(batch, {"displayName", "inputConfig", "priority", "model"}, "batch")
         if not batch.get("displayName"):
             raise Refusal(Fault(400, "* BatchGenerateContentRequest.batch.display_name: required"))
@@ -112,11 +112,11 @@ class GeminiBatchHost(BatchingHost, GeminiHost):
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         def page(_: bytes) -> web.Response:
-            jobs, told = self.page(self.newest_first(), request.query, 50, ("pageToken", "pageSize"))
+            jobs, reported = self.page(self.newest_first(), request.query, 50, ("pageToken", "pageSize"))
             if jobs:
-                told["operations"] = [self._operation(job, self.shown(job)) for job in jobs]
+                reported["operations"] = [self._operation(job, self.shown(job)) for job in jobs]
             return web.Response(
-                body=json.dumps(told).encode().replace(_INLINED, b"[]"), content_type="application/json"
+                body=json.dumps(reported).encode().replace(_INLINED, b"[]"), content_type="application/json"
             )
 
         return await self.called("list", request, page)
@@ -246,8 +246,8 @@ def _outcome(item: Item) -> dict[str, Any]:
     if status == 200:
         return {"response": body}
     error = body["error"]
-    told = {"code": RPC_CODES[status], "message": error["message"]}
-    return {"error": told | ({"details": error["details"]} if "details" in error else {})}
+    reported = {"code": RPC_CODES[status], "message": error["message"]}
+    return {"error": reported | ({"details": error["details"]} if "details" in error else {})}
 
 
 @asynccontextmanager

@@ -23,12 +23,12 @@ class HubFile(NamedTuple):
 
 
 class FakeHub:
-    """``asked`` are the paths in the order of the requests. ``cut`` ends each file in its middle; ``leads``
-    is where a file lies, in place of this machine; ``sha`` the revision that it says."""
+    """``requested`` are the paths in the order of the requests. ``cut`` ends each file in its middle;
+    ``leads`` is where a file lies, in place of this machine; ``sha`` the revision that it says."""
 
     def __init__(self, files: list[HubFile]) -> None:
         self.files = files
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.cut = False
         self.leads = ""
         self.sha = "c0ffee"
@@ -71,7 +71,7 @@ def serving_hub(files: list[HubFile]) -> Iterator[FakeHub]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            hub.asked.append(self.path)
+            hub.requested.append(self.path)
             status, body = hub.answer(self.path)
             self.send_response(status)
             if isinstance(body, str):

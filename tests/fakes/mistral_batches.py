@@ -15,7 +15,7 @@ from aiohttp import web
 
 from fakes.batch_jobs import FakeJob
 from fakes.file_batches import FakeFile, FileBatchHost
-from fakes.openai_hosts import RULES, Told
+from fakes.openai_hosts import RULES, Reported
 from fakes.scripted import Behaviour, Refusal, serving
 
 __all__ = ["MistralBatchHost", "mistral_batches"]
@@ -51,59 +51,59 @@ class MistralBatchHost(FileBatchHost):
 
     def _create(self, body: dict[str, Any]) -> web.Response:
         if (odd := next(iter(body.keys() - _FIELDS), None)) is not None:
-            raise Refusal(Told(422, "Extra inputs are not permitted", param=odd))
+            raise Refusal(Reported(422, "Extra inputs are not permitted", param=odd))
         if body.get("endpoint") != "/v1/chat/completions" or not isinstance(body.get("model"), str):
-            raise Refusal(Told(422, "Input should be an endpoint and a model", param="endpoint"))
+            raise Refusal(Reported(422, "Input should be an endpoint and a model", param="endpoint"))
         if not all(isinstance(value, str) for value in (body.get("metadata") or {}).values()):
-            raise Refusal(Told(422, "Input should be a valid string", param="metadata"))
+            raise Refusal(Reported(422, "Input should be a valid string", param="metadata"))
         if not 1 <= body.get("timeout_hours", 24) <= 168:
-            raise Refusal(Told(422, "timeout_hours is from 1 to 168", param="timeout_hours"))
+            raise Refusal(Reported(422, "timeout_hours is from 1 to 168", param="timeout_hours"))
         (name,) = body["input_files"]
         if name not in self.files:
-            raise Refusal(Told(404, f"No file matches the given query: {name}"))
+            raise Refusal(Reported(404, f"No file matches the given query: {name}"))
         file = self.files[name]
         pending = sum(job.total for job in self.jobs.values() if self.shown(job) not in self.ended)
         if pending + len(file.content.splitlines()) > self.most_requests:
-            raise Refusal(Told(400, f"More than {self.most_requests} requests would be pending."))
+            raise Refusal(Reported(400, f"More than {self.most_requests} requests would be pending."))
         job = self.made({**body, "created_at": int(time.time())}, self._with_model(file, body["model"]))
-        return web.json_response(self.told(job, self.states[0]))
+        return web.json_response(self.reported(job, self.states[0]))
 
     def _with_model(self, file: FakeFile, model: str) -> FakeFile:
         """The file as if each line were a request: the model of the job belongs to each."""
         lines = []
         for number, line in enumerate(file.content.splitlines(), 1):
-            asked = msgspec.json.decode(line)
-            if not {"custom_id", "body"} >= set(asked) or "model" in asked["body"]:
-                raise Refusal(Told(422, f"line {number}: custom_id and a body without model are wanted"))
-            lines.append(msgspec.json.encode({**asked, "body": {**asked["body"], "model": model}}))
+            requested = msgspec.json.decode(line)
+            if not {"custom_id", "body"} >= set(requested) or "model" in requested["body"]:
+                raise Refusal(Reported(422, f"line {number}: custom_id and a body without model are wanted"))
+            lines.append(msgspec.json.encode({**requested, "body": {**requested["body"], "model": model}}))
         return file._replace(content=b"\n".join(lines))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        def told(_: bytes) -> web.Response:
+        def reported(_: bytes) -> web.Response:
             query = dict(request.query)
-            wanted = {name: query.pop(name) for name in list(query) if name not in _FILTERS}
+            needed = {name: query.pop(name) for name in list(query) if name not in _FILTERS}
             since = query.get("created_after")
             from_s = datetime.fromisoformat(since).timestamp() if since is not None else 0.0
             jobs = [
                 job
                 for job in self.newest_first()
-                if wanted.items() <= (job.body.get("metadata") or {}).items()
+                if needed.items() <= (job.body.get("metadata") or {}).items()
                 and job.body["created_at"] >= from_s
             ]
             size, page = int(query.get("page_size", "100")), int(query.get("page", "0"))
             shown = jobs[page * size : (page + 1) * size]
-            data = [self.told(job, self.shown(job)) for job in shown]
+            data = [self.reported(job, self.shown(job)) for job in shown]
             return web.json_response({"object": "list", "total": len(jobs), "data": data})
 
-        return await self.called("list", request, told)
+        return await self.called("list", request, reported)
 
     def over(self, job: FakeJob) -> Behaviour:
-        return Told(400, f"Job {job.id} is not running.")
+        return Reported(400, f"Job {job.id} is not running.")
 
     def cancelling(self, job: FakeJob) -> web.Response:
         return self.seen(job, "CANCELLATION_REQUESTED")
 
-    def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
+    def reported_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         return {
             "id": file.id,
             "object": "file",
@@ -116,7 +116,7 @@ class MistralBatchHost(FileBatchHost):
             "num_lines": file.content.count(b"\n"),
         }
 
-    def told(self, job: FakeJob, state: str) -> dict[str, Any]:
+    def reported(self, job: FakeJob, state: str) -> dict[str, Any]:
         ending = self.endings[job.id]
         ended = state in self.ended and (state != "FAILED" or self.failed_on_the_way)
         results, errors = ending if ended else ([], [])

@@ -41,14 +41,14 @@ class Forks:
         """``program``: ``coeval`` or ``eval-framework``; ``at`` 0: it is not disturbed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        wanted = {
+        needed = {
             "program": program,
             "words": [*map(str, words)],
             "below": str(below),
             "at": at,
             "by": int(by),
         }
-        self._process.stdin.write(json.dumps(wanted) + "\n")
+        self._process.stdin.write(json.dumps(needed) + "\n")
         self._process.stdin.flush()
         return Ended(*json.loads(self._process.stdout.readline()))
 
@@ -110,14 +110,14 @@ class _Counting:
         return str(Path(f"/proc/self/fd/{file}").readlink()).startswith(self._below)
 
 
-def _carry_out(wanted: dict[str, Any], report: int) -> None:
+def _carry_out(needed: dict[str, Any], report: int) -> None:
     from coeval.cli.eval_framework.command import main as eval_framework
     from coeval.cli.main import main as coeval
 
-    sys.argv = [wanted["program"], *wanted["words"]]
-    counting = _Counting(wanted["below"], wanted["at"], wanted["by"])
+    sys.argv = [needed["program"], *needed["words"]]
+    counting = _Counting(needed["below"], needed["at"], needed["by"])
     try:
-        (coeval if wanted["program"] == "coeval" else eval_framework)()
+        (coeval if needed["program"] == "coeval" else eval_framework)()
     except SystemExit as end:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -136,14 +136,14 @@ def _serve() -> None:
         vars(coeval.benchmarks.assets.library)["read_manifest"] = lambda: MANIFEST
         vars(coeval.benchmarks.assets.index)["pip_command"] = lambda: None
     for line in sys.stdin:
-        wanted = json.loads(line)
+        needed = json.loads(line)
         report = os.memfd_create("moments")
         output = os.memfd_create("output")
         child = os.fork()
         if not child:
             os.dup2(output, 1)
             os.dup2(output, 2)
-            _carry_out(wanted, report)
+            _carry_out(needed, report)
             os._exit(70)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         count = int(os.pread(report, 20, 0) or b"0")

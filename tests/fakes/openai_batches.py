@@ -15,7 +15,7 @@ from aiohttp import web
 
 from fakes.batch_jobs import FakeJob
 from fakes.file_batches import FakeFile, FileBatchHost
-from fakes.openai_hosts import RULES, Told
+from fakes.openai_hosts import RULES, Reported
 from fakes.scripted import Behaviour, Refusal, serving
 
 __all__ = ["OpenAiBatchHost", "openai_batches"]
@@ -50,7 +50,7 @@ class OpenAiBatchHost(FileBatchHost):
         super().check(request, content, body)
         if self.batches_only:
             raise Refusal(
-                Told(400, "The operation does not work with this deployment.", "OperationNotSupported")
+                Reported(400, "The operation does not work with this deployment.", "OperationNotSupported")
             )
 
     def job_routes(self) -> list[web.RouteDef]:
@@ -68,27 +68,27 @@ class OpenAiBatchHost(FileBatchHost):
     def _create(self, body: dict[str, Any]) -> web.Response:
         known = {"input_file_id", "endpoint", "completion_window", "metadata", "output_expires_after"}
         if (odd := next(iter(body.keys() - known), None)) is not None:
-            raise Refusal(Told(400, f"Unknown parameter: '{odd}'."))
+            raise Refusal(Reported(400, f"Unknown parameter: '{odd}'."))
         if body.get("completion_window") != "24h" or body.get("endpoint") != self.request_url:
-            raise Refusal(Told(400, "Invalid value for completion_window or endpoint"))
+            raise Refusal(Reported(400, "Invalid value for completion_window or endpoint"))
         if not all(
             isinstance(value, str) and len(value) <= 512 for value in body.get("metadata", {}).values()
         ):
-            raise Refusal(Told(400, "metadata: values are strings of at most 512 characters"))
+            raise Refusal(Reported(400, "metadata: values are strings of at most 512 characters"))
         file = self.files.get(body["input_file_id"])
         if file is None:
-            raise Refusal(Told(404, f"No such File object: {body['input_file_id']}"))
+            raise Refusal(Reported(404, f"No such File object: {body['input_file_id']}"))
         if self.unready:
-            raise Refusal(Told(400, f"The file {file.id} is not processed yet."))
+            raise Refusal(Reported(400, f"The file {file.id} is not processed yet."))
         trouble = self._trouble_of(file)
         if trouble is not None:
-            number, told = len(self.jobs) + 1, {**body, "created_at": file.created_at}
-            job = FakeJob(f"batch_{number:04d}", file.filename, number, told)
+            number, reported = len(self.jobs) + 1, {**body, "created_at": file.created_at}
+            job = FakeJob(f"batch_{number:04d}", file.filename, number, reported)
             self.jobs[job.id] = job
             job.body, job.ended_by = {**job.body, "trouble": trouble}, "failed"
         else:
             job = self.made(body, file)
-        return web.json_response(self.told(job, self.states[0]))
+        return web.json_response(self.reported(job, self.states[0]))
 
     def _trouble_of(self, file: FakeFile) -> dict[str, Any] | None:
         """Why a file is refused whole, by the first of its lines that is wrong."""
@@ -101,26 +101,26 @@ class OpenAiBatchHost(FileBatchHost):
         for number, line in enumerate(lines, 1):
             where = {"line": number, "param": None}
             try:
-                asked = msgspec.json.decode(line, type=dict[str, Any])
+                requested = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError:
                 return {"code": "invalid_json_line", "message": "This line is not JSON.", **where}
-            if set(asked) != {"custom_id", "method", "url", "body"} or asked["method"] != "POST":
+            if set(requested) != {"custom_id", "method", "url", "body"} or requested["method"] != "POST":
                 return {"code": "invalid_request", "message": "Unknown or missing fields.", **where}
-            if asked["url"] != self.request_url:
+            if requested["url"] != self.request_url:
                 return {"code": "url_mismatch", "message": "The URL does not match the endpoint.", **where}
-            if asked["custom_id"] in seen or not re.fullmatch(r"[\w-]{1,64}", asked["custom_id"]):
+            if requested["custom_id"] in seen or not re.fullmatch(r"[\w-]{1,64}", requested["custom_id"]):
                 return {"code": "duplicate_custom_id", "message": "custom_id must be unique.", **where}
-            seen.add(asked["custom_id"])
-            models.add(str(asked["body"].get("model")))
+            seen.add(requested["custom_id"])
+            models.add(str(requested["body"].get("model")))
         if len(models) > 1:
             return {"code": "mismatched_model", "message": "All requests are to name one model.", "line": 2}
         return None
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        def told(_: bytes) -> web.Response:
+        def reported(_: bytes) -> web.Response:
             limit = int(request.query.get("limit", "20"))
             if not 1 <= limit <= 100:
-                raise Refusal(Told(400, "limit is from 1 to 100"))
+                raise Refusal(Reported(400, "limit is from 1 to 100"))
             jobs = self.newest_first()
             ids = [job.id for job in jobs]
             start = ids.index(request.query["after"]) + 1 if "after" in request.query else 0
@@ -128,22 +128,22 @@ class OpenAiBatchHost(FileBatchHost):
             return web.json_response(
                 {
                     "object": "list",
-                    "data": [self.told(job, self.shown(job)) for job in shown],
+                    "data": [self.reported(job, self.shown(job)) for job in shown],
                     "first_id": shown[0].id if shown else None,
                     "last_id": shown[-1].id if shown else None,
                     "has_more": start + len(shown) < len(jobs),
                 }
             )
 
-        return await self.called("list", request, told)
+        return await self.called("list", request, reported)
 
     def over(self, job: FakeJob) -> Behaviour:
-        return Told(409, f"Cannot cancel a batch with status '{self.shown(job)}'.")
+        return Reported(409, f"Cannot cancel a batch with status '{self.shown(job)}'.")
 
     def cancelling(self, job: FakeJob) -> web.Response:
         return self.seen(job, "cancelling")
 
-    def told_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
+    def reported_file(self, file: FakeFile, *, ready: bool) -> dict[str, Any]:
         return {
             "id": file.id,
             "object": "file",
@@ -154,7 +154,7 @@ class OpenAiBatchHost(FileBatchHost):
             "status": "processed" if ready else "pending",
         }
 
-    def told(self, job: FakeJob, state: str) -> dict[str, Any]:
+    def reported(self, job: FakeJob, state: str) -> dict[str, Any]:
         ending = self.endings.get(job.id)
         counts = {"total": job.total, "completed": 0, "failed": 0}
         files: dict[str, str | None] = {"output_file_id": None, "error_file_id": None}
@@ -169,7 +169,7 @@ class OpenAiBatchHost(FileBatchHost):
             code, message = self.failed_with
             errors = {"object": "list", "data": [job.body.get("trouble", {"code": code, "message": message})]}
         made = job.body["created_at"]
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "id": job.id,
             "object": "batch",
             "endpoint": job.body["endpoint"],
@@ -183,16 +183,16 @@ class OpenAiBatchHost(FileBatchHost):
             "request_counts": counts,
             "metadata": job.body.get("metadata") if self.remembers else None,
         }
-        return _as_rest(told) if self.restful else told
+        return _as_rest(reported) if self.restful else reported
 
 
-def _as_rest(told: Mapping[str, Any]) -> dict[str, Any]:
+def _as_rest(reported: Mapping[str, Any]) -> dict[str, Any]:
     """As the guide to Azure's REST interface shows one: words with a capital, times as text, counts that are
     null at first."""
-    changed = dict(told)
-    changed["created_at"] = datetime.fromtimestamp(told["created_at"], UTC).isoformat()
-    changed["status"] = told["status"].capitalize()
-    if told["status"] == "validating":
+    changed = dict(reported)
+    changed["created_at"] = datetime.fromtimestamp(reported["created_at"], UTC).isoformat()
+    changed["status"] = reported["status"].capitalize()
+    if reported["status"] == "validating":
         changed["request_counts"] = dict.fromkeys(("total", "completed", "failed"))
     return changed
 

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, TypeAlias
 from aiohttp import web
 
 from fakes.openai_request import misfit_of
-from fakes.scripted import Asked, Broken, Raw, Refusal, ScriptedHost, serving
+from fakes.scripted import Broken, Raw, Refusal, Requested, ScriptedHost, serving
 
-__all__ = ["Answer", "Asked", "Broken", "Fault", "Raw", "Server", "completion_of", "fake"]
+__all__ = ["Answer", "Broken", "Fault", "Raw", "Requested", "Server", "completion_of", "fake"]
 
 
 @dataclass(frozen=True)

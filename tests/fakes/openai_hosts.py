@@ -20,11 +20,11 @@ from fakes.openai_chat import Answer, Fault, completion_of
 from fakes.openai_request import Misfit, misfit_of
 from fakes.scripted import Behaviour, Refusal, ScriptedHost, serving
 
-__all__ = ["RULES", "Rules", "ShapedHost", "Told", "shaped_host"]
+__all__ = ["RULES", "Reported", "Rules", "ShapedHost", "shaped_host"]
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """An error before it has a host's shape."""
 
     status: int
@@ -55,72 +55,95 @@ _OPENAI = _SHARED | {
 }
 
 
-def openai_error(told: Told) -> dict[str, Any]:
-    problem = {"message": told.message, "type": told.kind, "param": told.param, "code": told.code}
+def openai_error(reported: Reported) -> dict[str, Any]:
+    problem = {
+        "message": reported.message,
+        "type": reported.kind,
+        "param": reported.param,
+        "code": reported.code,
+    }
     return {"error": problem}
 
 
-def azure_error(told: Told) -> dict[str, Any]:
+def azure_error(reported: Reported) -> dict[str, Any]:
     """Azure has a code where OpenAI has none: the status, or a word of its own."""
-    error: dict[str, Any] = {"code": told.code or str(told.status), "message": told.message}
-    if told.code == "content_filter":
+    error: dict[str, Any] = {"code": reported.code or str(reported.status), "message": reported.message}
+    if reported.code == "content_filter":
         verdicts = {"violence": {"filtered": True, "severity": "high"}, "hate": {"filtered": False}}
         inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": verdicts}
         error |= {"param": "prompt", "type": None, "status": 400, "innererror": inner}
     return {"error": error}
 
 
-def openrouter_error(told: Told) -> dict[str, Any]:
-    return {"error": {"code": told.status, "message": told.message}, "user_id": "user_1"}
+def openrouter_error(reported: Reported) -> dict[str, Any]:
+    return {"error": {"code": reported.status, "message": reported.message}, "user_id": "user_1"}
 
 
-def mistral_error(told: Told) -> dict[str, Any]:
+def mistral_error(reported: Reported) -> dict[str, Any]:
     """Lists of places for what is not of the right form; a bare message for the rest."""
-    if told.status == 422:
-        place = {"type": "extra_forbidden", "loc": ["body", told.param], "msg": told.message, "input": 1}
+    if reported.status == 422:
+        place = {
+            "type": "extra_forbidden",
+            "loc": ["body", reported.param],
+            "msg": reported.message,
+            "input": 1,
+        }
         return {"detail": [place]}
-    return {"object": "error", "message": told.message, "type": told.kind, "param": told.param, "code": None}
-
-
-def flat_error(told: Told) -> dict[str, Any]:
     return {
-        "message": told.message,
-        "type": told.kind,
-        "param": told.param,
-        "code": told.code or "wrong_api_format",
+        "object": "error",
+        "message": reported.message,
+        "type": reported.kind,
+        "param": reported.param,
+        "code": None,
     }
 
 
-def text_error(told: Told) -> dict[str, Any]:
-    return {"error": told.message, "error_type": "validation"}
+def flat_error(reported: Reported) -> dict[str, Any]:
+    return {
+        "message": reported.message,
+        "type": reported.kind,
+        "param": reported.param,
+        "code": reported.code or "wrong_api_format",
+    }
 
 
-def detail_error(told: Told) -> dict[str, Any]:
-    return {"detail": {"error": told.message}}
+def text_error(reported: Reported) -> dict[str, Any]:
+    return {"error": reported.message, "error_type": "validation"}
 
 
-def vllm_error(told: Told) -> dict[str, Any]:
-    return {"error": {"message": told.message, "type": "BadRequestError", "param": None, "code": told.status}}
+def detail_error(reported: Reported) -> dict[str, Any]:
+    return {"detail": {"error": reported.message}}
 
 
-def _as_openai(name: str) -> Told:
-    return Told(400, f"Unrecognized request argument supplied: {name}", param=None)
+def vllm_error(reported: Reported) -> dict[str, Any]:
+    return {
+        "error": {
+            "message": reported.message,
+            "type": "BadRequestError",
+            "param": None,
+            "code": reported.status,
+        }
+    }
 
 
-def _as_groq(name: str) -> Told:
-    return Told(400, f"property '{name}' is unsupported")
+def _as_openai(name: str) -> Reported:
+    return Reported(400, f"Unrecognized request argument supplied: {name}", param=None)
 
 
-def _as_fastapi(name: str) -> Told:
-    return Told(422, "Extra inputs are not permitted", param=name)
+def _as_groq(name: str) -> Reported:
+    return Reported(400, f"property '{name}' is unsupported")
 
 
-def _as_cerebras(name: str) -> Told:
-    return Told(400, f"property '{name}' is unsupported", param=name)
+def _as_fastapi(name: str) -> Reported:
+    return Reported(422, "Extra inputs are not permitted", param=name)
 
 
-def _as_deepseek(name: str) -> Told:
-    return Told(422, f"Failed to deserialize the JSON body into the target type: unknown field `{name}`")
+def _as_cerebras(name: str) -> Reported:
+    return Reported(400, f"property '{name}' is unsupported", param=name)
+
+
+def _as_deepseek(name: str) -> Reported:
+    return Reported(422, f"Failed to deserialize the JSON body into the target type: unknown field `{name}`")
 
 
 def _most_stops(body: Mapping[str, Any], most: int) -> Misfit | None:
@@ -190,8 +213,8 @@ class Rules:
     fields: frozenset[str]
     own: frozenset[str] = frozenset()
     check: Callable[[Mapping[str, Any]], Misfit | None] = _any_stops
-    unknown: Callable[[str], Told] = _as_openai
-    error: Callable[[Told], dict[str, Any]] = openai_error
+    unknown: Callable[[str], Reported] = _as_openai
+    error: Callable[[Reported], dict[str, Any]] = openai_error
     passes_extra: bool = False
 
 
@@ -328,24 +351,24 @@ class ShapedHost(ScriptedHost):
         if fault is not None:
             raise Refusal(fault)
 
-    def no_access(self, request: web.Request) -> Told | None:
+    def no_access(self, request: web.Request) -> Reported | None:
         """Why a request is turned away for its key."""
         key = request.headers.get(self.rules.header, "")
         if not key.startswith(self.rules.before):
-            return Told(401, f"no {self.rules.header} with a key")
+            return Reported(401, f"no {self.rules.header} with a key")
         if self.keys is not None and key.removeprefix(self.rules.before) not in self.keys:
-            return Told(401, "Incorrect API key provided.", "invalid_api_key")
+            return Reported(401, "Incorrect API key provided.", "invalid_api_key")
         return None
 
-    def _misplaced(self, request: web.Request, body: dict[str, Any]) -> Told | None:
+    def _misplaced(self, request: web.Request, body: dict[str, Any]) -> Reported | None:
         model = str(body.get("model"))
         if request.path != self.rules.path.replace("{model}", model):
-            return Told(404, "Resource not found")
+            return Reported(404, "Resource not found")
         if self.rules.query is not None and dict(request.query) != self.rules.query:
-            return Told(404, "Resource not found")
+            return Reported(404, "Resource not found")
         return None
 
-    def misfit(self, body: dict[str, Any], *, passes: bool = False) -> Told | None:
+    def misfit(self, body: dict[str, Any], *, passes: bool = False) -> Reported | None:
         """What is wrong with the fields of a request; ``passes``: it asks to have unknown ones passed on."""
         rules = self.rules
         extra = rules.passes_extra and passes
@@ -354,28 +377,28 @@ class ShapedHost(ScriptedHost):
             return rules.unknown(unknown)
         plain = {name: value for name, value in body.items() if name in rules.fields - rules.own - {"stop"}}
         misfit = misfit_of(plain) or rules.check(body)
-        return misfit and Told(400, misfit.message, misfit.code, misfit.param)
+        return misfit and Reported(400, misfit.message, misfit.code, misfit.param)
 
     def no_json(self) -> Behaviour:
-        return Told(400, "We could not parse the JSON body of your request.")
+        return Reported(400, "We could not parse the JSON body of your request.")
 
     def behave(self, behaviour: Behaviour, body: dict[str, Any]) -> web.Response:
         match behaviour:
             case Answer():
                 return web.json_response(completion_of(body, behaviour), headers=behaviour.headers)
             case Fault():
-                told = Told(
+                reported = Reported(
                     behaviour.status, behaviour.message, behaviour.code, behaviour.param, behaviour.kind
                 )
-                return self._error(told, behaviour)
-            case Told():
+                return self._error(reported, behaviour)
+            case Reported():
                 return self._error(behaviour)
             case _:
                 raise TypeError(f"no behaviour of an OpenAI-shaped host: {behaviour!r}")
 
-    def _error(self, told: Told, fault: Fault | None = None) -> web.Response:
+    def _error(self, reported: Reported, fault: Fault | None = None) -> web.Response:
         headers = fault.headers if fault is not None else {}
-        return web.json_response(self.rules.error(told), status=told.status, headers=headers)
+        return web.json_response(self.rules.error(reported), status=reported.status, headers=headers)
 
 
 @asynccontextmanager

@@ -82,22 +82,22 @@ class _ChatRequest(Struct, forbid_unknown_fields=True):
 def misfit_of(body: dict[str, Any]) -> Misfit | None:
     """The first thing that is wrong with a request's body, or None."""
     try:
-        asked = msgspec.convert(body, _ChatRequest)
+        requested = msgspec.convert(body, _ChatRequest)
     except msgspec.ValidationError as error:
         return Misfit(f"Invalid request: {error}")
-    if asked.top_logprobs is not None and not asked.logprobs:
+    if requested.top_logprobs is not None and not requested.logprobs:
         return Misfit("top_logprobs needs logprobs to be true.", param="top_logprobs")
-    if asked.max_tokens is not None and re.match(r"o\d|gpt-5", asked.model):
+    if requested.max_tokens is not None and re.match(r"o\d|gpt-5", requested.model):
         message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
         return Misfit(message, "unsupported_parameter", "max_tokens")
-    return _misfit_of_format(asked)
+    return _misfit_of_format(requested)
 
 
-def _misfit_of_format(asked: _ChatRequest) -> Misfit | None:
-    form = asked.response_format
+def _misfit_of_format(requested: _ChatRequest) -> Misfit | None:
+    form = requested.response_format
     if form is None:
         return None
-    said = " ".join(message.content for message in asked.messages if isinstance(message.content, str))
+    said = " ".join(message.content for message in requested.messages if isinstance(message.content, str))
     if form.type == "json_object" and "json" not in said.lower():
         return Misfit("A message must contain the word 'json' for json_object.", param="messages")
     schema = form.json_schema

@@ -43,7 +43,7 @@ class PackageIndex:
     cut_off: int = 0
     """Bytes that every file lacks at its end, whatever its length says."""
     redirect_to: str = ""
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     authorizations: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -59,10 +59,10 @@ class PackageIndex:
 def running(index: PackageIndex) -> Iterator[PackageIndex]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            index.asked.append(self.path)
+            index.requested.append(self.path)
             index.authorizations.append(self.headers.get("Authorization", ""))
-            wanted = f"Basic {base64.b64encode(index.credentials.encode()).decode()}"
-            if index.credentials and self.headers.get("Authorization") != wanted:
+            needed = f"Basic {base64.b64encode(index.credentials.encode()).decode()}"
+            if index.credentials and self.headers.get("Authorization") != needed:
                 self.answer(401, "text/plain", b"")
             elif self.path.startswith("/simple/"):
                 self.answer(200, *index.page(self.path.split("/")[2]))

@@ -14,7 +14,17 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import msgspec
 from aiohttp import web
 
-__all__ = ["Asked", "Behaviour", "Broken", "Raw", "Refusal", "ScriptedHost", "cut", "listening", "serving"]
+__all__ = [
+    "Behaviour",
+    "Broken",
+    "Raw",
+    "Refusal",
+    "Requested",
+    "ScriptedHost",
+    "cut",
+    "listening",
+    "serving",
+]
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ Behaviour: TypeAlias = Any
 """`Raw`, `Broken`, or what the host itself calls an answer and an error."""
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """A request as it arrived; ``body`` is the parsed JSON."""
 
     headers: Mapping[str, str]
@@ -53,14 +63,15 @@ class Refusal(Exception):
 
 @dataclass
 class ScriptedHost(ABC):
-    """A running fake; ``asked`` holds every request for an answer in order of arrival, refused ones included.
+    """A running fake; ``requested`` holds every request for an answer in order of arrival, refused ones
+    included.
 
     ``url`` is what a ``base_url`` is set to. Requests are answered by the script first, then by `usual`.
     """
 
     script: deque[Behaviour]
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    requested: list[Requested] = field(default_factory=list)
     _released: asyncio.Event = field(default_factory=asyncio.Event)
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -84,7 +95,7 @@ class ScriptedHost(ABC):
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        return [asked.body for asked in self.asked]
+        return [requested.body for requested in self.requested]
 
     def release(self) -> None:
         """Let every request that hangs go on to a good answer."""
@@ -92,7 +103,7 @@ class ScriptedHost(ABC):
 
     async def arrived(self, count: int) -> None:
         """Wait until so many requests have come in."""
-        while len(self.asked) < count:
+        while len(self.requested) < count:
             self._arrival.clear()
             await self._arrival.wait()
 
@@ -106,7 +117,7 @@ class ScriptedHost(ABC):
             body = msgspec.json.decode(content, type=dict[str, Any])
         except msgspec.DecodeError:
             return self.behave(self.no_json(), {})
-        self.asked.append(Asked(request.headers, body, request.raw_path))
+        self.requested.append(Requested(request.headers, body, request.raw_path))
         self._arrival.set()
         try:
             self.check(request, content, body)

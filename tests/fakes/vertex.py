@@ -73,16 +73,16 @@ class VertexHost(GeminiHost):
     """``issued`` are the tokens handed out, oldest first; those that ``good`` holds are taken.
 
     A token says that it is good for ``lifetime_s``. Requests for one are answered by ``token_script`` first,
-    statuses with a body. They wait while ``token_gate`` is closed; ``token_wanted`` is set when one comes.
+    statuses with a body. They wait while ``token_gate`` is closed; ``token_needed`` is set when one comes.
     """
 
     lifetime_s: int = 3600
     issued: list[str] = field(default_factory=list)
     good: set[str] = field(default_factory=set)
     token_script: deque[tuple[int, Mapping[str, Any]]] = field(default_factory=deque)
-    token_asked: int = 0
+    token_requested: int = 0
     token_gate: asyncio.Event = field(default_factory=asyncio.Event)
-    token_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    token_needed: asyncio.Event = field(default_factory=asyncio.Event)
     tokens: Iterator[str] = field(default_factory=lambda: map(_token, count(1)))
 
     paths: ClassVar[str] = (
@@ -108,8 +108,8 @@ class VertexHost(GeminiHost):
 
     async def hand_out(self, request: web.Request) -> web.Response:
         form = await request.post()
-        self.token_asked += 1
-        self.token_wanted.set()
+        self.token_requested += 1
+        self.token_needed.set()
         await self.token_gate.wait()
         if self.token_script:
             status, body = self.token_script.popleft()
@@ -120,8 +120,8 @@ class VertexHost(GeminiHost):
         token = next(self.tokens)
         self.issued.append(token)
         self.good.add(token)
-        told = {"access_token": token, "expires_in": self.lifetime_s, "token_type": "Bearer"}
-        return web.json_response(told)
+        reported = {"access_token": token, "expires_in": self.lifetime_s, "token_type": "Bearer"}
+        return web.json_response(reported)
 
 
 def _token(number: int) -> str:

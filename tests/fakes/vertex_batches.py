@@ -187,19 +187,21 @@ class VertexBatchHost(BatchingHost, VertexHost):
             "create", request, lambda content: self._create(request, json.loads(content))
         )
 
-    def _create(self, request: web.Request, asked: dict[str, Any]) -> web.Response:
-        unknown = set(asked) - _FIELDS
+    def _create(self, request: web.Request, requested: dict[str, Any]) -> web.Response:
+        unknown = set(requested) - _FIELDS
         if unknown:
             raise Refusal(Fault(400, f'Invalid JSON payload received. Unknown name "{min(unknown)}"'))
-        if not asked.get("displayName"):
+        if not requested.get("displayName"):
             raise Refusal(Fault(400, "Required field is not set: batch_prediction_job.display_name"))
-        model = _MODEL.fullmatch(asked.get("model", ""))
+        model = _MODEL.fullmatch(requested.get("model", ""))
         if model is None:
-            raise Refusal(Fault(400, f"The model {asked.get('model')} cannot be used for batch prediction."))
-        source, target = asked.get("inputConfig", {}), asked.get("outputConfig", {})
+            raise Refusal(
+                Fault(400, f"The model {requested.get('model')} cannot be used for batch prediction.")
+            )
+        source, target = requested.get("inputConfig", {}), requested.get("outputConfig", {})
         if (source.get("instancesFormat"), target.get("predictionsFormat")) != ("jsonl", "jsonl"):
             raise Refusal(Fault(400, "Required field is not set: instances_format, predictions_format"))
-        if any(_LABEL.fullmatch(value) is None for value in asked.get("labels", {}).values()):
+        if any(_LABEL.fullmatch(value) is None for value in requested.get("labels", {}).values()):
             raise Refusal(Fault(400, "A label's value holds what it cannot."))
         [uri] = source["gcsSource"]["uris"]
         place, target_place = _GCS.fullmatch(uri), _GCS.fullmatch(target["gcsDestination"]["outputUriPrefix"])
@@ -210,7 +212,9 @@ class VertexBatchHost(BatchingHost, VertexHost):
             raise Refusal(Fault(400, f"There are no files under {uri}."))
         number = len(self.jobs) + 1
         at = request.match_info
-        job = FakeJob(str(800 + number), asked["displayName"], number, {**asked, "at": at["location"]})
+        job = FakeJob(
+            str(800 + number), requested["displayName"], number, {**requested, "at": at["location"]}
+        )
         lines = [json.loads(line) for line in found.splitlines()]
         job.total = len(lines)
         for line in lines[: self.done]:
@@ -225,8 +229,8 @@ class VertexBatchHost(BatchingHost, VertexHost):
         ):
             misfit = "Invalid value at 'labels'"
         fault = None if misfit is None else Fault(400, misfit)
-        told = self.carry_out(f"/{job.body['model']}", body, fault)
-        job.items.append((json.dumps(body, sort_keys=True), *told))
+        reported = self.carry_out(f"/{job.body['model']}", body, fault)
+        job.items.append((json.dumps(body, sort_keys=True), *reported))
 
     def seen(self, job: FakeJob, state: str) -> web.Response:
         if state in self.ended and state != "FAILED":
@@ -235,14 +239,14 @@ class VertexBatchHost(BatchingHost, VertexHost):
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         def page(_: bytes) -> web.Response:
-            wanted = re.fullmatch(r'display_name="([^"]*)"', request.query.get("filter", 'display_name=""'))
-            if wanted is None:
+            needed = re.fullmatch(r'display_name="([^"]*)"', request.query.get("filter", 'display_name=""'))
+            if needed is None:
                 raise Refusal(Fault(400, "Invalid filter."))
-            jobs: Sequence[FakeJob] = [job for job in self.newest_first() if wanted[1] in ("", job.name)]
-            jobs, told = self.page(jobs, request.query, 100, ("pageToken", "pageSize"))
+            jobs: Sequence[FakeJob] = [job for job in self.newest_first() if needed[1] in ("", job.name)]
+            jobs, reported = self.page(jobs, request.query, 100, ("pageToken", "pageSize"))
             if jobs:
-                told["batchPredictionJobs"] = [self._resource(job, self.shown(job)) for job in jobs]
-            return web.json_response(told)
+                reported["batchPredictionJobs"] = [self._resource(job, self.shown(job)) for job in jobs]
+            return web.json_response(reported)
 
         return await self.called("list", request, page)
 
@@ -257,7 +261,7 @@ class VertexBatchHost(BatchingHost, VertexHost):
 
     def _resource(self, job: FakeJob, state: str) -> dict[str, Any]:
         """By the project's number, as Google's answers name it."""
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "name": f"projects/417000417/locations/{job.body['at']}/batchPredictionJobs/{job.id}",
             "displayName": job.name,
             "model": job.body["model"],
@@ -269,16 +273,16 @@ class VertexBatchHost(BatchingHost, VertexHost):
         }
         if state in self.ended:
             failed = sum(status != 200 for _, status, _ in job.items)
-            told["completionStats"] = {
+            reported["completionStats"] = {
                 "successfulCount": str(len(job.items) - failed),
                 "failedCount": str(failed),
                 "incompleteCount": str(job.total - len(job.items)),
             }
         if state == "FAILED":
-            told["error"] = {"code": RPC_CODES[400], "message": self.failed_with}
+            reported["error"] = {"code": RPC_CODES[400], "message": self.failed_with}
         if job.id in self.written:
-            told["outputInfo"] = {"gcsOutputDirectory": self.written[job.id]}
-        return told
+            reported["outputInfo"] = {"gcsOutputDirectory": self.written[job.id]}
+        return reported
 
     def _write(self, job: FakeJob) -> None:
         place = _GCS.fullmatch(job.body["outputConfig"]["gcsDestination"]["outputUriPrefix"])
@@ -293,9 +297,9 @@ class VertexBatchHost(BatchingHost, VertexHost):
 
 def _outcome(request: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
     """A line of the output; why there is no answer stands in its status, in words and as JSON."""
-    told = "" if status == 200 else f"{HTTPStatus(status).phrase}: {json.dumps(body)}"
+    reported = "" if status == 200 else f"{HTTPStatus(status).phrase}: {json.dumps(body)}"
     return {
-        "status": told,
+        "status": reported,
         "processed_time": "2026-11-22T16:04:00.123+00:00",
         "request": json.loads(request),
         "response": body if status == 200 else {},

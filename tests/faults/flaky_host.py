@@ -28,7 +28,7 @@ PHASE_OF = {
 }
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """A request as it arrived: the number ``n`` counts from 1, ``text`` is its last message.
 
     ``times`` is how often exactly this was asked, this time included.
@@ -42,11 +42,11 @@ class Asked(NamedTuple):
     web: web.Request
 
 
-Fault: TypeAlias = Callable[[Asked], Awaitable[web.StreamResponse | None]]
+Fault: TypeAlias = Callable[[Requested], Awaitable[web.StreamResponse | None]]
 """What happens instead of an answer; None: the model answers."""
 
 
-Billed: TypeAlias = Callable[[Asked, int, int], bool]
+Billed: TypeAlias = Callable[[Requested, int, int], bool]
 """A request, and the tokens of its prompt and its answer."""
 
 
@@ -73,18 +73,18 @@ class Host:
     fault: Fault | None = None
     billed: Billed | None = None
     tells: Tells | None = None
-    asked: list[Asked] = field(default_factory=list)
+    requested: list[Requested] = field(default_factory=list)
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
     _times: Counter[str] = field(default_factory=Counter)
 
     async def arrived(self, count: int) -> None:
         """Wait until so many requests have come in all."""
-        while len(self.asked) < count:
+        while len(self.requested) < count:
             self._arrival.clear()
             await self._arrival.wait()
 
     def count(self, model: str) -> int:
-        return sum(asked.model == model for asked in self.asked)
+        return sum(requested.model == model for requested in self.requested)
 
     @web.middleware
     async def take(
@@ -95,17 +95,17 @@ class Host:
         digest = hashlib.blake2b(content).hexdigest()
         self._times[digest] += 1
         text = body.messages[-1]["content"]
-        asked = Asked(len(self.asked) + 1, body.model, text, digest, self._times[digest], request)
-        self.asked.append(asked)
+        requested = Requested(len(self.requested) + 1, body.model, text, digest, self._times[digest], request)
+        self.requested.append(requested)
         self._arrival.set()
-        reply = await self.fault(asked) if self.fault is not None else None
+        reply = await self.fault(requested) if self.fault is not None else None
         if reply is not None:
             return reply
         reply = await handler(request)
         if self.billed is not None and isinstance(reply, web.Response) and reply.status == 200:
             usage = msgspec.json.decode(reply.text or "", type=_Answer).usage
-            if self.billed(asked, usage["prompt_tokens"], usage["completion_tokens"]):
-                return cut(asked)
+            if self.billed(requested, usage["prompt_tokens"], usage["completion_tokens"]):
+                return cut(requested)
             if self.tells is not None:
                 answer = msgspec.json.decode(reply.text or "")
                 return web.json_response(answer | {"usage": self.tells(dict(usage))})
@@ -143,23 +143,23 @@ def error(status: int, message: str = "out of order", **headers: str) -> web.Res
     )
 
 
-def cut(asked: Asked) -> web.Response:
+def cut(requested: Requested) -> web.Response:
     """The connection breaks before an answer."""
-    assert isinstance(asked.web.transport, asyncio.Transport)
-    asked.web.transport.abort()
+    assert isinstance(requested.web.transport, asyncio.Transport)
+    requested.web.transport.abort()
     return web.Response()
 
 
-async def torn(asked: Asked) -> web.StreamResponse:
+async def torn(requested: Requested) -> web.StreamResponse:
     """The connection breaks in the middle of the body."""
     reply = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
-    await reply.prepare(asked.web)
+    await reply.prepare(requested.web)
     await reply.write(b'{"choices": [{"message": {"content": "The answ')
-    cut(asked)
+    cut(requested)
     return reply
 
 
-def said(asked: Asked, text: str) -> web.Response:
+def said(requested: Requested, text: str) -> web.Response:
     """Another answer than the model's own."""
     message = {"role": "assistant", "content": text}
     return web.json_response(
@@ -167,7 +167,7 @@ def said(asked: Asked, text: str) -> web.Response:
             "id": "x",
             "object": "chat.completion",
             "created": 0,
-            "model": asked.model,
+            "model": requested.model,
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         }

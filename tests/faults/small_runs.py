@@ -56,7 +56,7 @@ def experiment(
         }
         for name in MODELS
     ]
-    asked = {
+    requested = {
         "name": "triage",
         "description": "Decide which team a message belongs to.",
         "output_description": "One word.",
@@ -68,7 +68,7 @@ def experiment(
     }
     config = {
         "models": models,
-        "tasks": [asked],
+        "tasks": [requested],
         "experiment": {
             "id": "run",
             "storage_folder": str(folder / "runs"),

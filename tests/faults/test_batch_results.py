@@ -18,7 +18,7 @@ from fakes.anthropic_batches import BatchServer
 from fakes.batch_jobs import DAMAGES, LOST, Belied, Gives
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer, Fault, Raw
-from fakes.openai_hosts import Told
+from fakes.openai_hosts import Reported
 from fakes.scripted import Refusal
 from pipeline.batched_clouds import CLOUDS, FILES, VERDICT, Cloud, lab, sent
 from pipeline.experiments import Lab, model, task
@@ -94,8 +94,8 @@ async def test_what_the_provider_counts_and_does_not_give_is_perhaps_spent(
         before = account(exp)
         assert before["requests"] == place.least
         assert before["uncertain_usd"] > 0
-        [told] = errors(exp)
-        assert f"{missing} requests without a result" in told["message"]
+        [reported] = errors(exp)
+        assert f"{missing} requests without a result" in reported["message"]
         host.gives = None
         again = await exp.arun(continue_run=True)
         assert again.exit_code == 0, again.summary
@@ -144,8 +144,8 @@ async def test_a_damaged_result_costs_that_result_alone(
         before = account(exp)
         assert before["requests"] == place.least
         assert before["uncertain_usd"] > 0
-        [told] = errors(exp)
-        assert "1 request without a result (1 result cannot be read" in told["message"]
+        [reported] = errors(exp)
+        assert "1 request without a result (1 result cannot be read" in reported["message"]
         host.gives = None
         again = await exp.arun(continue_run=True)
         assert again.exit_code == 0, again.summary
@@ -273,7 +273,7 @@ async def test_a_job_that_fills_the_providers_queue_by_itself_is_split(tmp_path:
             newest = list(host.files.values())[-1] if host.files else None
             if kind == "create" and not done and newest is not None and newest.content.count(b"\n") > 2:
                 raise Refusal(
-                    Told(400, "The number of enqueued tokens is too large.", "token_limit_exceeded")
+                    Reported(400, "The number of enqueued tokens is too large.", "token_limit_exceeded")
                 )
 
         host.watch = watch

@@ -27,12 +27,12 @@ def good(_: list[dict[str, Any]]) -> Behaviour:
 @pytest.mark.slow
 async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, tmp_path: Path) -> None:
     """What was answered stays; the failures are listed; with the key mended the same command goes on."""
-    broken, asked = True, 0
+    broken, requested = True, 0
 
     def reply(_: list[dict[str, Any]]) -> Behaviour:
-        nonlocal asked
-        asked += 1
-        return Fault(401, "no longer valid") if broken and asked > 20 else Answer("one")
+        nonlocal requested
+        requested += 1
+        return Fault(401, "no longer valid") if broken and requested > 20 else Answer("one")
 
     async with fake(reply=reply, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
@@ -43,7 +43,7 @@ async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, t
         assert {error["model"] for error in program.errors()} == {"m"}
         assert "401" in (program.output / "run.log").read_text()
         assert "What failed, and why: " in done.err
-        assert len(server.asked) < N, "it was given up"
+        assert len(server.requested) < N, "it was given up"
         broken = False
         again = await in_thread(program.run)
     assert (again.code, len(program.answers())) == (0, N)
@@ -57,10 +57,10 @@ async def test_a_ceiling_is_never_passed_and_is_told(product: str, tmp_path: Pat
         assert done.code == 3
         assert "25 of the 25 requests" in done.out + done.err
         assert "max-calls" in (done.out + done.err).replace("max_calls", "max-calls")
-        assert len(server.asked) == program.sent() == 25
+        assert len(server.requested) == program.sent() == 25
         assert len(program.answers()) == 24
         again = await in_thread(program.run, max_calls=25)
-        assert (again.code, len(server.asked)) == (3, 25)
+        assert (again.code, len(server.requested)) == (3, 25)
         last = await in_thread(program.run, max_calls=2 * N)
         assert (last.code, len(program.answers())) == (0, N)
 
@@ -80,10 +80,10 @@ async def test_ctrl_c_keeps_what_is_finished(product: str, tmp_path: Path) -> No
         assert done.code == 130
         kept = len(program.answers())
         assert 10 <= kept < N
-        asked = len(server.asked)
+        requested = len(server.requested)
         again = await in_thread(program.run)
         assert (again.code, len(program.answers())) == (0, N)
-        assert len(server.asked) - asked <= N - kept + 1, "what was finished is not asked again"
+        assert len(server.requested) - requested <= N - kept + 1, "what was finished is not asked again"
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_a_log_that_is_no_file_is_named(product: str, tmp_path: Path) -> N
         done = await in_thread(program.run)
         assert done.code == 1
         assert "run.log: it is a folder, not a file" in done.err
-        assert server.asked == []
+        assert server.requested == []
 
 
 # Models are tried before anything is asked of them, in both programs by the same flags, to the same end.
@@ -158,7 +158,7 @@ async def test_who_has_work_is_asked_once_and_every_answer_is_kept_and_booked(
         assert "probing 1 model" in done.err
         assert found(program) == [("m", True)]
         for _ in range(2):
-            assert (probes(server), len(server.asked), program.sent()) == (1, N + 1, N + 1)
+            assert (probes(server), len(server.requested), program.sent()) == (1, N + 1, N + 1)
             assert taken(program) == of(N + 1), "the probe counts"
             assert program.used()["cost_usd"] == 0.0, "a server of one's own costs nothing"
             assert (await in_thread(program.run, "--probe", mode)).code == 0, "nothing is owed"
@@ -168,7 +168,7 @@ async def test_nobody_is_asked_where_that_is_turned_off(product: str, tmp_path: 
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
         done = await in_thread(program.run, "--probe", "disable")
-        assert (done.code, probes(server), len(server.asked)) == (0, 0, N)
+        assert (done.code, probes(server), len(server.requested)) == (0, 0, N)
         assert not (program.output / "probe_results.json").exists()
 
 
@@ -181,7 +181,7 @@ async def test_one_that_does_not_answer_ends_the_start(product: str, tmp_path: P
         assert "1 of 1 models does not answer:\n  m: " in done.err
         assert "401" in done.err
         assert "go on all the same with --probe-on-fail warn." in done.err
-        assert (len(server.asked), program.sent(), found(program)) == (1, 1, [("m", False)])
+        assert (len(server.requested), program.sent(), found(program)) == (1, 1, [("m", False)])
         assert program.answers() == {}
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         mended = Product(product, tmp_path, server.url)
@@ -233,10 +233,10 @@ async def test_answers_that_cannot_be_used_are_booked_with_what_they_took(
 
     def reply(_: list[dict[str, Any]]) -> Behaviour:
         nonlocal answered
-        if len(server.asked) == 10:
+        if len(server.requested) == 10:
             return Fault(503, headers=AT_ONCE)
         answered += 1
-        return Answer("one", finish_reason=special.get(len(server.asked), "stop"), headers=AT_ONCE)
+        return Answer("one", finish_reason=special.get(len(server.requested), "stop"), headers=AT_ONCE)
 
     async with fake(reply=reply, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
@@ -244,7 +244,7 @@ async def test_answers_that_cannot_be_used_are_booked_with_what_they_took(
         assert done.code == 3
         assert {error["kind"] for error in program.errors()} == {"content_filter"}
         assert [record["usage"]["input_tokens"] for record in program.failures()] == [TOLD[0]] * 2
-        assert (taken(program), program.sent()) == (of(answered), len(server.asked))
+        assert (taken(program), program.sent()) == (of(answered), len(server.requested))
 
 
 async def test_what_was_answered_before_a_record_was_given_up_is_booked(product: str, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_what_was_answered_before_a_record_was_given_up_is_booked(product:
         done = await in_thread(ended, process)
     assert done.code == 130
     assert program.answers() == {}
-    assert (taken(program), program.sent()) == (of(9), len(server.asked))
+    assert (taken(program), program.sent()) == (of(9), len(server.requested))
 
 
 @pytest.mark.slow
@@ -270,16 +270,16 @@ async def test_no_kill_lets_a_ceiling_be_passed(product: str, tmp_path: Path) ->
         program = Product(product, tmp_path, server.url)
         for more in (1, 9, 5, 2, 14):
             process = program.start(max_calls=ceiling)
-            await server.arrived(min(len(server.asked) + more, ceiling))
+            await server.arrived(min(len(server.requested) + more, ceiling))
             process.kill()
             await asyncio.to_thread(process.communicate)
             used = program.used()
-            assert len(server.asked) <= used["requests"] + used["reserved"] <= ceiling
+            assert len(server.requested) <= used["requests"] + used["reserved"] <= ceiling
             if used["requests"] + used["reserved"] == ceiling:
                 break
         done = await in_thread(program.run, max_calls=ceiling)
-        assert len(server.asked) <= program.sent() <= ceiling
-        assert taken(program) <= of(len(server.asked))
+        assert len(server.requested) <= program.sent() <= ceiling
+        assert taken(program) <= of(len(server.requested))
         assert done.code == 3
         done = await in_thread(program.run, max_calls=3 * N)
     assert (done.code, len(program.answers())) == (0, N)

@@ -18,7 +18,7 @@ from fakes.moments import Ended, Forks, forks
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer
 from fakes.threaded import in_a_thread
-from flaky_host import MODELS, Asked, Host, error, hosted
+from flaky_host import MODELS, Host, Requested, error, hosted
 from pipeline.experiments import Lab, model, task
 from small_runs import experiment, folder_of, run
 
@@ -34,7 +34,7 @@ MOST_KILLS = 3
 NO_COUNT = (None, "400", -1, 399.5, [40], True, 1 << 40)
 
 
-def half_told(usage: dict[str, Any], draw: random.Random) -> Any:
+def half_reported(usage: dict[str, Any], draw: random.Random) -> Any:
     """The usage as a careless host reports it: left out, or a count of it left out or impossible."""
     how = draw.choice(("none", "absent", "wrong"))
     name = draw.choice(("prompt_tokens", "completion_tokens"))
@@ -70,11 +70,11 @@ class Experiment:
 
     def about(self) -> float:
         """What an item costs with all that follows from it, more or less."""
-        asked = {"teacher": 1, "student-1": 1, "student-2": 1, "judge-1": 2, "judge-2": 2}
+        requested = {"teacher": 1, "student-1": 1, "student-2": 1, "judge-1": 2, "judge-2": 2}
         return (
             sum(
                 times * (350 * self.rates[name][0] + 40 * self.rates[name][1])
-                for name, times in asked.items()
+                for name, times in requested.items()
             )
             / 1e6
         )
@@ -97,20 +97,20 @@ class Experiment:
             | ({} if budget is None else {"budget_usd": budget}),
         )
 
-    async def fault(self, _: Asked) -> Any:
+    async def fault(self, _: Requested) -> Any:
         if self.draw.random() >= self.bad:
             return None
         return error(self.draw.choice((400, 429, 503)))
 
-    def billed(self, asked: Asked, prompt: int, answer: int) -> bool:
-        into, out = self.rates[asked.model]
+    def billed(self, requested: Requested, prompt: int, answer: int) -> bool:
+        into, out = self.rates[requested.model]
         usd = (prompt * into + answer * out) / 1e6
-        self.spent[asked.model] += usd
-        self.bills.setdefault(asked.digest, []).append(usd)
+        self.spent[requested.model] += usd
+        self.bills.setdefault(requested.digest, []).append(usd)
         return self.draw.random() < self.bad
 
     def tells(self, usage: dict[str, Any]) -> Any:
-        return half_told(usage, self.draw) if self.draw.random() < self.careless else usage
+        return half_reported(usage, self.draw) if self.draw.random() < self.careless else usage
 
     async def start(self, commands: Forks, *, at: int = 0) -> Ended:
         return await asyncio.to_thread(
@@ -193,11 +193,11 @@ def budgeted(folder: Path, url: str, budget: float, **parameters: Any) -> Path:
 
 
 async def refused(file: Path, host: Host) -> str:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         await run(file)
-    assert not host.asked, "something was asked all the same"
+    assert not host.requested, "something was asked all the same"
     assert not folder_of(file).meta.exists()
-    return str(told.value)
+    return str(reported.value)
 
 
 async def test_a_budget_needs_prices_and_bounds(priced: Path) -> None:
@@ -230,7 +230,7 @@ async def test_requests_wait_for_money_that_others_turn_out_not_to_need(priced: 
 
 async def test_what_nobody_can_know_of_stays_spent_and_is_told(priced: Path) -> None:
     async with hosted() as host:
-        host.billed = lambda asked, _prompt, _answer: asked.model == "student-1"
+        host.billed = lambda requested, _prompt, _answer: requested.model == "student-1"
         summary = await run(budgeted(priced, host.url, 1.0, max_tokens=300))
         assert summary.exit_code == 3
     account = read_accounts(folder_of(priced / "x.yaml").usage)["student-1"]
@@ -259,7 +259,7 @@ async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_s
         assert first.exit_code == 3
         assert "$0.0401 of that perhaps" in folder.log.read_text()
         assert "or settle what is perhaps spent (coeval status RUN --settle)" in folder.log.read_text()
-        before = len(host.asked)
+        before = len(host.requested)
         assert before > 28
         settled = await called(priced, "status", "--run", folder.path, "--settle", "student-1=0.001")
         assert "where $0.0401 was perhaps spent" in " ".join(settled.err.split())
@@ -273,7 +273,7 @@ async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_s
         assert settlement.at
         second = await run(file, continue_run=True)
         assert second.exit_code == 3
-        assert len(host.asked) > before + 28
+        assert len(host.requested) > before + 28
     assert sum(each.spent_usd for each in read_accounts(folder.usage).values()) <= 0.06
 
 
@@ -303,7 +303,7 @@ async def test_a_killed_run_without_a_budget_keeps_its_account(bounded: bool, pr
     write_prices(dict.fromkeys(MODELS, (1.0, 4.0)))
     spent = 0.0
 
-    def billed(_: Asked, prompt: int, answer: int) -> bool:
+    def billed(_: Requested, prompt: int, answer: int) -> bool:
         nonlocal spent
         spent += (prompt * 1.0 + answer * 4.0) / 1e6
         return False
@@ -352,7 +352,7 @@ class BatchedExperiment:
         self.careless = draw.choice((0.0, 0.0, 0.2))
         self.damage = draw.choice(("none", "none", "late", "short", "empty", *DAMAGES))
         self.damaged: dict[int, list[bytes]] = {}
-        for known in (host.jobs, host.files, host.asked, host.endings, host.asked_for_results):
+        for known in (host.jobs, host.files, host.requested, host.endings, host.requested_for_results):
             known.clear()
         host.states = ("validating", "in_progress", "completed")
         host.says, host.gives = self.says, self.gives
@@ -379,8 +379,8 @@ class BatchedExperiment:
         question = json.dumps(body, sort_keys=True)
         self.bills.setdefault(question, []).append(tokens * self.OUTPUT_USD)
         usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-        told = half_told(usage, self.draw) if self.draw.random() < self.careless else usage
-        return Answer(self.VERDICT, body={"usage": told})
+        reported = half_reported(usage, self.draw) if self.draw.random() < self.careless else usage
+        return Answer(self.VERDICT, body={"usage": reported})
 
     def gives(self, times: int, lines: list[bytes]) -> list[bytes] | None:
         hurt = self.draw.sample(range(len(lines)), max(1, len(lines) // 3)) if lines else []

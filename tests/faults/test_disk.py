@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from cli.warm_process import WarmProcess
-from flaky_host import Asked, hosted
+from flaky_host import Requested, hosted
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, run
 
 from coeval.core.errors import StoreError, UsageError
@@ -177,16 +177,16 @@ async def test_last_lines_that_lack_only_their_newline_are_records(tmp_path: Pat
     async with hosted() as host:
         file = experiment(tmp_path, host.url, total=TOTAL)
         await run(file)
-        folder, asked = folder_of(file), len(host.asked)
+        folder, requested = folder_of(file), len(host.requested)
         before = content(folder)
         paths = [path for phase in PHASES for path in folder.files(phase)]
         for path in paths:
             path.write_bytes(path.read_bytes().removesuffix(b"\n"))
         assert (await run(file, continue_run=True)).exit_code == 0
-        assert len(host.asked) == asked
+        assert len(host.requested) == requested
         assert content(folder) == before
         assert (await run(experiment(tmp_path, host.url, total=TOTAL + 1), continue_run=True)).exit_code == 0
-        assert len(host.asked) == asked + 7
+        assert len(host.requested) == requested + 7
     assert every_line_is_whole(folder) == len(before) // TOTAL * (TOTAL + 1)
     assert errors(folder) == []
 
@@ -209,9 +209,9 @@ async def test_a_torn_proposal_is_asked_for_again_and_no_other(tmp_path: Path) -
             path.unlink()
         proposals = folder.folder("attribute_mapping") / "proposals.jsonl"
         proposals.write_bytes(proposals.read_bytes()[:-20])
-        asked_before = len(host.asked)
+        requested_before = len(host.requested)
         assert (await run(file, continue_run=True)).exit_code == 0
-        assert len(host.asked) - asked_before == 1
+        assert len(host.requested) - requested_before == 1
     assert {path: path.read_bytes() for path in artifacts} == artifacts
     assert content(folder) == before
 
@@ -230,7 +230,7 @@ async def test_a_read_only_folder_is_named_and_nothing_is_asked(sealed: Path, un
         assert started.returncode == 0
         path = folder_of(file).files("evaluation")[-1]
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-        asked_before = len(host.asked)
+        requested_before = len(host.requested)
         remount(sealed, "ro")
         refused = await asyncio.to_thread(coeval, "run", "--config", file, "--continue")
         assert refused.returncode == 1
@@ -241,9 +241,9 @@ async def test_a_read_only_folder_is_named_and_nothing_is_asked(sealed: Path, un
         shown = await asyncio.to_thread(coeval, "status", "--run", sealed / "runs" / "run")
         assert shown.returncode == 0, shown.stderr
         remount(sealed, "rw")
-        assert len(host.asked) == asked_before
+        assert len(host.requested) == requested_before
         await asyncio.to_thread(goes_on, file)
-        assert len(host.asked) == asked_before + 1
+        assert len(host.requested) == requested_before + 1
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 
 
@@ -268,8 +268,8 @@ async def test_a_second_process_on_a_run_is_sent_away_by_name(
 ) -> None:
     released = asyncio.Event()
 
-    async def waits(asked: Asked) -> None:
-        if asked.n > 20:
+    async def waits(requested: Requested) -> None:
+        if requested.n > 20:
             await released.wait()
 
     async with hosted(fault=waits) as host:
@@ -282,7 +282,7 @@ async def test_a_second_process_on_a_run_is_sent_away_by_name(
         assert f"is in use by process {first.pid} on " in second.stderr
         shown = await first.output()
         assert first.returncode == 0, shown
-        assert len(host.asked) == TOTAL * 7, "the second asked nothing"
+        assert len(host.requested) == TOTAL * 7, "the second asked nothing"
     assert not (folder_of(file).path / "replaced").exists()
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 

@@ -55,7 +55,7 @@ class Killed:
     async def start_and_kill(self, requests: int, instant_s: float) -> None:
         """Kill once so many more requests have come in or, for a start, so much time has passed."""
         process = self.start()
-        moment = asyncio.ensure_future(self.host.arrived(len(self.host.asked) + requests))
+        moment = asyncio.ensure_future(self.host.arrived(len(self.host.requested) + requests))
         end = asyncio.ensure_future(process.ended())
         await asyncio.wait((moment, end), timeout=instant_s, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(self.draw.uniform(0, LATENCY_S))  # so that answers are under way too
@@ -64,7 +64,7 @@ class Killed:
         await output(process)
         moment.cancel()
         self.kills += 1
-        self.phases[PHASE_OF[self.host.asked[-1].model] if self.host.asked else "before"] += 1
+        self.phases[PHASE_OF[self.host.requested[-1].model] if self.host.requested else "before"] += 1
 
     async def kill(self) -> None:
         """At a moment drawn from what is left of the run; each fifth time, while it starts."""
@@ -85,7 +85,7 @@ class Killed:
                 lines = path.read_bytes()
                 self.whole[path] = lines[: lines.rfind(b"\n") + 1]
                 self.made += 0 if ".exact_match." in path.name else lines.count(b"\n")
-        assert 0 <= len(self.host.asked) - self.made <= IN_FLIGHT * self.kills
+        assert 0 <= len(self.host.requested) - self.made <= IN_FLIGHT * self.kills
 
 
 async def output(process: WarmProcess) -> str:
@@ -102,8 +102,8 @@ async def test_kills_change_nothing(tmp_path: Path, seed: int, flags: tuple[str,
         process = WarmProcess("run", "--config", undisturbed, err_to_out=True)
         shown = await output(process)
         assert process.returncode == 0, shown
-        assert len(host.asked) == CALLS
-        host.asked.clear()
+        assert len(host.requested) == CALLS
+        host.requested.clear()
 
         killed = Killed(experiment(tmp_path / "killed", host.url, total=ITEMS), host, seed, *flags)
         while killed.kills < KILLS:
@@ -115,7 +115,7 @@ async def test_kills_change_nothing(tmp_path: Path, seed: int, flags: tuple[str,
     assert set(killed.phases) >= set(PHASES), killed.phases
     assert set(good_lines(killed.folder).values()) == {1}
     assert content(killed.folder) == content(folder_of(undisturbed))
-    assert len(host.asked) - CALLS <= IN_FLIGHT * KILLS
+    assert len(host.requested) - CALLS <= IN_FLIGHT * KILLS
 
 
 # `kill -9` at what a provider sees of a batch job, at each interface: each request is sent and booked once.

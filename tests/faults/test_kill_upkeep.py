@@ -190,10 +190,10 @@ def shown_state(coeval: Command, path: Path) -> str:
     if ended.code:
         assert "no meta.json" in ended.err
         return "not started"
-    told = json.loads(ended.out)["state"]["status"]
+    reported = json.loads(ended.out)["state"]["status"]
     text = coeval("status", "--run", path).out
-    assert (told == "replacing") == ("exp: being replaced" in text)
-    return str(told)
+    assert (reported == "replacing") == ("exp: being replaced" in text)
+    return str(reported)
 
 
 def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: Forks) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from flaky_host import Asked, Fault, cut, error, hosted, said, torn
+from flaky_host import Fault, Requested, cut, error, hosted, said, torn
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, records, run
 
 from coeval.pipeline.run_session import RunSummary
@@ -21,47 +21,47 @@ RECORDS = {**CALLS, "evaluation": 6 * TOTAL}  # labels are compared without a ca
 def every(n: int, fault: Fault) -> Fault:
     """Each n-th request meets with ``fault``."""
 
-    async def faulty(asked: Asked) -> web.StreamResponse | None:
-        return await fault(asked) if not asked.n % n else None
+    async def faulty(requested: Requested) -> web.StreamResponse | None:
+        return await fault(requested) if not requested.n % n else None
 
     return faulty
 
 
-async def rate_limited(_: Asked) -> web.StreamResponse:
+async def rate_limited(_: Requested) -> web.StreamResponse:
     return error(429, "slow down", retry_after="0")
 
 
-async def broken_down(_: Asked) -> web.StreamResponse:
+async def broken_down(_: Requested) -> web.StreamResponse:
     return error(500)
 
 
-async def reset(asked: Asked) -> web.StreamResponse:
-    return cut(asked)
+async def reset(requested: Requested) -> web.StreamResponse:
+    return cut(requested)
 
 
-async def hung(_: Asked) -> web.StreamResponse:
+async def hung(_: Requested) -> web.StreamResponse:
     await asyncio.sleep(60)
     raise AssertionError("nobody waits so long")
 
 
-async def half_a_body(_: Asked) -> web.StreamResponse:
+async def half_a_body(_: Requested) -> web.StreamResponse:
     return web.Response(body=b'{"choices": [{"mess', content_type="application/json")
 
 
-async def a_web_page(_: Asked) -> web.StreamResponse:
+async def a_web_page(_: Requested) -> web.StreamResponse:
     return web.Response(text="<html>Welcome to the captive portal</html>", content_type="text/html")
 
 
 def once(fault: Fault) -> Fault:
     """``fault``, unless the very same was asked before: what cannot be read is asked for only once more."""
 
-    async def faulty(asked: Asked) -> web.StreamResponse | None:
-        return await fault(asked) if asked.times == 1 else None
+    async def faulty(requested: Requested) -> web.StreamResponse | None:
+        return await fault(requested) if requested.times == 1 else None
 
     return faulty
 
 
-async def all_at_once(asked: Asked) -> web.StreamResponse | None:
+async def all_at_once(requested: Requested) -> web.StreamResponse | None:
     ways: tuple[Fault, ...] = (
         rate_limited,
         broken_down,
@@ -69,7 +69,7 @@ async def all_at_once(asked: Asked) -> web.StreamResponse | None:
         torn,
         once(half_a_body),
     )
-    return await ways[asked.n // 3 % len(ways)](asked) if not asked.n % 3 else None
+    return await ways[requested.n // 3 % len(ways)](requested) if not requested.n % 3 else None
 
 
 def assert_whole(summary: RunSummary, file: Path) -> None:
@@ -97,7 +97,7 @@ async def test_faults_that_pass_cost_attempts_and_nothing_else(tmp_path: Path, f
     async with hosted(fault=fault) as host:
         file = experiment(tmp_path, host.url, total=TOTAL, parameters={"timeout_s": 0.3})
         assert_whole(await run(file), file)
-        assert len(host.asked) > sum(CALLS.values()), "no fault was met with"
+        assert len(host.requested) > sum(CALLS.values()), "no fault was met with"
     assert errors(folder_of(file)) == []
 
 
@@ -116,11 +116,11 @@ async def test_what_passing_faults_leave_is_what_a_healthy_host_leaves(tmp_path:
 async def test_one_prompt_that_is_always_400_fails_alone(tmp_path: Path) -> None:
     doomed = ""
 
-    async def refuses_one(asked: Asked) -> web.StreamResponse | None:
+    async def refuses_one(requested: Requested) -> web.StreamResponse | None:
         nonlocal doomed
-        if asked.model == "student-1" and not doomed:
-            doomed = asked.text
-        return error(400, "this prompt is not accepted") if asked.text == doomed else None
+        if requested.model == "student-1" and not doomed:
+            doomed = requested.text
+        return error(400, "this prompt is not accepted") if requested.text == doomed else None
 
     async with hosted(fault=refuses_one) as host:
         file = experiment(tmp_path, host.url, total=TOTAL)
@@ -138,10 +138,10 @@ async def test_one_prompt_that_is_always_400_fails_alone(tmp_path: Path) -> None
         assert summary.phases["response_collection"].failed == {"bad_request": 2}
         assert len(records(folder, "evaluation")) == RECORDS["evaluation"] - 6
         assert summary.phases["evaluation"].waiting == 6
-        asked_before = len(host.asked)
+        requested_before = len(host.requested)
         host.fault = None
         assert_whole(await run(file, continue_run=True), file)
-        assert len(host.asked) - asked_before == 2 + 4, "only what was owed is asked for"
+        assert len(host.requested) - requested_before == 2 + 4, "only what was owed is asked for"
 
 
 async def test_a_host_of_web_pages_costs_two_requests_a_record(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_a_host_of_web_pages_costs_two_requests_a_record(tmp_path: Path) -
         file = experiment(tmp_path, host.url, total=TOTAL, urls={"student-2": portal.url})
         summary = await run(file)
         assert summary.phases["response_collection"].failed == {"unreadable": TOTAL}
-        assert len(portal.asked) == 2 * TOTAL
+        assert len(portal.requested) == 2 * TOTAL
         failed = [r for r in records(folder_of(file), "response_collection").values() if r.get("status")]
         assert all("captive portal" in record["error"]["message"] for record in failed)
 
@@ -168,7 +168,7 @@ async def test_an_outage_of_one_model_leaves_the_others_whole(tmp_path: Path, ba
         assert summary.phases["response_collection"].failed == {"server": TOTAL}
         assert len(records(folder, "evaluation")) == RECORDS["evaluation"] // 2
         assert not any(r.get("status") for r in records(folder, "evaluation").values())
-        assert len(down.asked) <= TOTAL * 8 * 3, "no more than all attempts of all askings"
+        assert len(down.requested) <= TOTAL * 8 * 3, "no more than all attempts of all askings"
         down.fault = None
         assert_whole(await run(file, continue_run=True), file)
 
@@ -182,7 +182,7 @@ async def test_an_outage_ends_soon_for_what_is_left(tmp_path: Path) -> None:
         first, last = records(folder_of(file), "data_generation").values(), errors(folder_of(file))
         assert any("nothing but errors for" in record["error"]["message"] for record in first)
         assert len(last) == 40
-        assert len(host.asked) < 40 * 8
+        assert len(host.requested) < 40 * 8
         host.fault = None
         assert (await run(file, continue_run=True)).exit_code == 0
 
@@ -206,8 +206,8 @@ async def test_a_host_that_is_not_there_fails_each_item_with_its_reason_and_uses
 
 
 async def test_probes_and_retries_count_against_max_calls(tmp_path: Path) -> None:
-    async def every_third_fails(asked: Asked) -> web.StreamResponse | None:
-        return error(500) if asked.model == "student-1" and not asked.n % 3 else None
+    async def every_third_fails(requested: Requested) -> web.StreamResponse | None:
+        return error(500) if requested.model == "student-1" and not requested.n % 3 else None
 
     settings = {
         "quota": {"student-1": {"max_calls": TOTAL}}, "probe_mode": "full", "probe_on_fail": "warn"
@@ -229,8 +229,8 @@ async def test_lower_case_and_wrapped_verdicts_are_read(tmp_path: Path) -> None:
         '{"scores": [{"factor": "accuracy", "score": "High"}, {"factor": "brevity", "score": "medium "}]}',
     )
 
-    async def oddly_spelt(asked: Asked) -> web.StreamResponse | None:
-        return said(asked, replies[asked.n % 3]) if asked.model.startswith("judge") else None
+    async def oddly_spelt(requested: Requested) -> web.StreamResponse | None:
+        return said(requested, replies[requested.n % 3]) if requested.model.startswith("judge") else None
 
     async with hosted(fault=oddly_spelt) as host:
         file = experiment(tmp_path, host.url, total=TOTAL)
@@ -244,8 +244,10 @@ async def test_lower_case_and_wrapped_verdicts_are_read(tmp_path: Path) -> None:
 
 
 async def test_verdicts_that_cannot_be_read_are_failures_never_scores(tmp_path: Path) -> None:
-    async def talks(asked: Asked) -> web.StreamResponse | None:
-        return said(asked, "Much depends on what one looks for.") if asked.model == "judge-1" else None
+    async def talks(requested: Requested) -> web.StreamResponse | None:
+        return (
+            said(requested, "Much depends on what one looks for.") if requested.model == "judge-1" else None
+        )
 
     async with hosted(fault=talks) as host:
         file = experiment(tmp_path, host.url, total=TOTAL)
@@ -265,8 +267,8 @@ async def test_verdicts_that_cannot_be_read_are_failures_never_scores(tmp_path: 
 
 
 async def test_a_verdict_that_lacks_a_factor_is_kept_and_only_the_rest_is_asked_for(tmp_path: Path) -> None:
-    async def forgets(asked: Asked) -> web.StreamResponse | None:
-        return said(asked, '{"accuracy": "High"}') if asked.model == "judge-2" else None
+    async def forgets(requested: Requested) -> web.StreamResponse | None:
+        return said(requested, '{"accuracy": "High"}') if requested.model == "judge-2" else None
 
     async with hosted(fault=forgets) as host:
         file = experiment(tmp_path, host.url, total=TOTAL)
@@ -280,11 +282,11 @@ async def test_a_verdict_that_lacks_a_factor_is_kept_and_only_the_rest_is_asked_
         assert all(r["scores"] == {"accuracy": "High"} and r["missing"] == ["brevity"] for r in lacking)
         assert summary.phases["evaluation"].incomplete == 2 * TOTAL
         host.fault = None
-        asked_before = len(host.asked)
+        requested_before = len(host.requested)
         assert (await run(file, continue_run=True)).exit_code == 0
-        again = host.asked[asked_before:]
+        again = host.requested[requested_before:]
         assert len(again) == 2 * TOTAL
-        assert not any("The team is right." in asked.text for asked in again)
+        assert not any("The team is right." in requested.text for requested in again)
     completed = records(folder_of(file), "evaluation")
     for record in lacking:
         assert completed[record["id"]]["scores"]["accuracy"] == "High"
@@ -292,8 +294,8 @@ async def test_a_verdict_that_lacks_a_factor_is_kept_and_only_the_rest_is_asked_
 
 
 async def test_a_teacher_that_writes_no_item_fails_alone_and_nothing_follows(tmp_path: Path) -> None:
-    async def silent(asked: Asked) -> web.StreamResponse | None:
-        return said(asked, "") if asked.model == "teacher" and asked.n % 2 else None
+    async def silent(requested: Requested) -> web.StreamResponse | None:
+        return said(requested, "") if requested.model == "teacher" and requested.n % 2 else None
 
     async with hosted(fault=silent) as host:
         file = experiment(tmp_path, host.url, total=TOTAL, settings={"generation_retries": 0})

@@ -76,17 +76,17 @@ async def test_a_file_that_cannot_be_shared_is_told_and_an_interval_that_is_none
             words = program.words(None)
             process = WarmProcess(*words, module=module, cwd=tmp_path, env=surroundings(tmp_path) | env)
             done = ended(process)
-            return done.code, done.out + done.err, len(server.asked)
+            return done.code, done.out + done.err, len(server.requested)
 
-        code, told, asked = await asyncio.to_thread(run, MIN_INTERVAL_S="often")
-        assert (code, asked) == (1, 0)
-        assert "MIN_INTERVAL_S in the environment is no number of seconds" in told
+        code, reported, requested = await asyncio.to_thread(run, MIN_INTERVAL_S="often")
+        assert (code, requested) == (1, 0)
+        assert "MIN_INTERVAL_S in the environment is no number of seconds" in reported
         nowhere = str(tmp_path / "nowhere" / "state")
-        code, told, asked = await asyncio.to_thread(
+        code, reported, requested = await asyncio.to_thread(
             run, MIN_INTERVAL_S="0.0001", EVAL_THROTTLE_STATE_PATH=nowhere
         )
-        assert (code, asked) == (0, N + 1)
-        assert told.count("requests are kept 0.0001 s apart in this process alone") == 1
+        assert (code, requested) == (0, N + 1)
+        assert reported.count("requests are kept 0.0001 s apart in this process alone") == 1
 
 
 async def test_servers_of_ones_own_are_not_throttled_unless_it_is_asked_for(tmp_path: Path) -> None:
@@ -105,8 +105,10 @@ async def test_servers_of_ones_own_are_not_throttled_unless_it_is_asked_for(tmp_
             folder, state = tmp_path / f"{number}", tmp_path / f"{number}.state"
             program = evaluation(folder, url, 3, EVAL_THROTTLE_STATE_PATH=str(state), **env)
             assert await program.ended() == 0, program.so_far()
-            told = f"at most one request each {env.get('MIN_INTERVAL_S', '0.005')} s of all that use {state}"
+            reported = (
+                f"at most one request each {env.get('MIN_INTERVAL_S', '0.005')} s of all that use {state}"
+            )
             assert state.exists() is used
             log = folder / "outputs" / "run.log"
-            assert (log.exists() and told in log.read_text()) is used
-        assert len(server.asked) == 4 * 4
+            assert (log.exists() and reported in log.read_text()) is used
+        assert len(server.requested) == 4 * 4

@@ -25,7 +25,7 @@ KEY = "sk-very-secret-1234567890"
 
 
 @dataclass
-class Asked:
+class Requested:
     line: str
     headers: dict[str, str]
     body: bytes
@@ -40,7 +40,7 @@ class Server:
     """Answers each request with the next of ``answers``; the last one again and again."""
 
     answers: list[bytes | Script]
-    asked: list[Asked] = field(default_factory=list)
+    requested: list[Requested] = field(default_factory=list)
     connections: int = 0
     serving: set[asyncio.Task[None]] = field(default_factory=set)
     port: int = 0
@@ -64,7 +64,7 @@ class Server:
                     name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                self.asked.append(Asked(head[0], headers, body, connection))
+                self.requested.append(Requested(head[0], headers, body, connection))
                 answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 if isinstance(answer, bytes):
                     writer.write(answer)

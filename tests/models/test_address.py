@@ -40,7 +40,7 @@ def place(interface: str, env: dict[str, str] | None = None, **fields: Any) -> s
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "version", "asked"),
+    ("endpoint", "version", "requested"),
     [
         (RESOURCE, "2024-10-21", RESOURCE + DATED),
         (RESOURCE + "/", "2024-10-21", RESOURCE + DATED),
@@ -65,11 +65,11 @@ def place(interface: str, env: dict[str, str] | None = None, **fields: Any) -> s
     ],
 )
 def test_a_deployment_of_azure_is_asked_where_its_endpoint_and_version_say(
-    endpoint: str, version: str, asked: str
+    endpoint: str, version: str, requested: str
 ) -> None:
     env = {"AZURE_OPENAI_ENDPOINT": endpoint, "AZURE_OPENAI_API_VERSION": version}
-    assert place("azure_openai", env) == asked
-    assert place("azure_openai", {"OPENAI_API_VERSION": version}, base_url=endpoint) == asked
+    assert place("azure_openai", env) == requested
+    assert place("azure_openai", {"OPENAI_API_VERSION": version}, base_url=endpoint) == requested
 
 
 def test_a_version_that_is_set_goes_before_that_of_a_target_uri() -> None:
@@ -84,7 +84,7 @@ def test_the_name_of_a_deployment_is_quoted_in_the_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "asked"),
+    ("endpoint", "requested"),
     [
         (
             "https://r.services.ai.azure.com",
@@ -112,9 +112,9 @@ def test_the_name_of_a_deployment_is_quoted_in_the_path() -> None:
         ),
     ],
 )
-def test_a_model_of_azure_ai_is_asked_where_its_endpoint_says(endpoint: str, asked: str) -> None:
-    assert place("azure_ai", {"AZURE_AI_ENDPOINT": endpoint}) == asked
-    assert place("azure_ai", base_url=endpoint) == asked
+def test_a_model_of_azure_ai_is_asked_where_its_endpoint_says(endpoint: str, requested: str) -> None:
+    assert place("azure_ai", {"AZURE_AI_ENDPOINT": endpoint}) == requested
+    assert place("azure_ai", base_url=endpoint) == requested
 
 
 def test_azure_is_shown_the_key_as_its_own_clients_show_it() -> None:
@@ -153,7 +153,7 @@ def test_ollamas_address_is_read_as_ollama_reads_it(host: str, url: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("interface", "base_url", "asked"),
+    ("interface", "base_url", "requested"),
     [
         ("mistral", "http://h:1", "http://h:1/v1/chat/completions"),
         ("mistral", "http://h:1/v1/", "http://h:1/v1/chat/completions"),
@@ -184,9 +184,9 @@ def test_ollamas_address_is_read_as_ollama_reads_it(host: str, url: str) -> None
     ],
 )
 def test_an_address_may_be_that_which_the_hosts_own_client_is_given(
-    interface: str, base_url: str, asked: str
+    interface: str, base_url: str, requested: str
 ) -> None:
-    assert place(interface, {"GOOGLE_CLOUD_PROJECT": "p"}, base_url=base_url) == asked
+    assert place(interface, {"GOOGLE_CLOUD_PROJECT": "p"}, base_url=base_url) == requested
 
 
 @pytest.mark.parametrize(
@@ -287,13 +287,13 @@ def test_the_limit_on_output_has_the_name_that_the_model_takes(
 
 
 def test_every_dialect_that_hosts_speak_is_measured_on_an_answer_that_it_reads() -> None:
-    asked_over_http = {
+    requested_over_http = {
         type(dialect_of(host)).__name__
         for host in HOSTS.values()
         if host.dialect not in ("simulated", "benchmark", "local")
     }
     measured = {type(dialect_of(HOSTS[interface])).__name__ for interface in TYPICAL}
-    assert measured == asked_over_http, "add what a host of it answers to perf/dialects.py"
+    assert measured == requested_over_http, "add what a host of it answers to perf/dialects.py"
 
 
 @pytest.mark.parametrize("interface", TYPICAL)

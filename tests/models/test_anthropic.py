@@ -69,8 +69,8 @@ def sent(request: Request, model: str = "claude-haiku-4-5", **fields: Any) -> di
 
 def opened(server: AnthropicServer, **fields: Any) -> AbstractAsyncContextManager[Model]:
     ledger = fields.pop("ledger", None)
-    asked = spec(**{"base_url": server.url, **fields})
-    return open_model(asked, {"ANTHROPIC_API_KEY": KEY}, ledger=ledger)
+    requested = spec(**{"base_url": server.url, **fields})
+    return open_model(requested, {"ANTHROPIC_API_KEY": KEY}, ledger=ledger)
 
 
 async def complete(server: AnthropicServer, request: Request, **fields: Any) -> Completion:
@@ -146,10 +146,10 @@ async def test_a_parameter_that_nobody_asked_for_is_left_out_where_the_model_tak
     async with anthropic_fake(keys=[KEY]) as server, opened(server, model=model) as claude:
         with pytest.raises(BadRequest, match=field):
             await claude.complete(ask(sampling=sampling))
-        assert not server.asked
+        assert not server.requested
         completion = await claude.complete(ask(sampling=sampling, droppable=(field,)))
     assert completion.dropped == (field,)
-    assert field not in server.asked[0].body
+    assert field not in server.requested[0].body
 
 
 def test_of_two_that_go_not_together_the_one_goes_that_nobody_asked_for() -> None:
@@ -244,7 +244,7 @@ def test_what_is_named_as_the_provider_names_it_goes_over_what_is_ours() -> None
 async def test_a_model_without_schemas_is_made_to_call_a_tool_of_that_form() -> None:
     async with anthropic_fake(Spoken('{"tone": "High"}'), keys=[KEY]) as server:
         completion = await complete(server, ask(schema=LEVELS), model="claude-sonnet-4-0")
-    body = server.asked[0].body
+    body = server.requested[0].body
     assert body["tools"][0]["input_schema"] == LEVELS.body
     assert (body["tool_choice"]["name"], "output_config" in body) == ("scores", False)
     assert json.loads(completion.text) == {"tone": "High"}
@@ -293,7 +293,7 @@ def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, trunca
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("reported", "usage"),
     [
         ({"input_tokens": 5, "output_tokens": 2}, Usage(5, 2)),
         (
@@ -318,8 +318,10 @@ def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, trunca
         ([], UNCOUNTED),
     ],
 )
-def test_tokens_are_those_of_the_whole_prompt_and_no_answer_is_lost_for_them(told: Any, usage: Usage) -> None:
-    body = {"content": [{"type": "text", "text": "x"}], "usage": told}
+def test_tokens_are_those_of_the_whole_prompt_and_no_answer_is_lost_for_them(
+    reported: Any, usage: Usage
+) -> None:
+    body = {"content": [{"type": "text", "text": "x"}], "usage": reported}
     assert decode(json.dumps(body).encode(), Redactor()).usage == usage
 
 
@@ -365,7 +367,7 @@ async def test_an_error_that_asking_again_cannot_mend_is_asked_once(
     async with anthropic_fake(*[error] * 8, keys=[KEY]) as server:
         with pytest.raises(kind, match=error.message[:20]) as raised:
             await complete(server, ask())
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
     assert raised.value.status == error.status
 
 
@@ -378,7 +380,7 @@ async def test_an_error_behind_a_200_is_what_its_type_says(kind: str, expected: 
     async with anthropic_fake(always=Raw(json.dumps(body).encode()), keys=[KEY]) as server:
         with pytest.raises(expected, match="Overloaded"):
             await complete(server, ask())
-        assert len(server.asked) > 1
+        assert len(server.requested) > 1
 
 
 @pytest.mark.parametrize("limit", ["requests", "tokens", "input-tokens", "output-tokens"])
@@ -389,7 +391,7 @@ async def test_a_limit_that_is_used_up_holds_the_model_back(limit: str) -> None:
         await claude.complete(ask())
         held = asyncio.create_task(claude.complete(ask()))
         await asyncio.sleep(0.05)
-        assert len(server.asked) == 1
+        assert len(server.requested) == 1
         held.cancel()
 
 

@@ -179,11 +179,11 @@ async def test_the_request_is_what_boto3_sends_for_the_same_call(
         client = boto(host)
         said = {"modelId": model, "messages": SAID, "system": [{"text": "Be brief."}]}
         theirs = await asyncio.to_thread(client.converse, **said, **call)
-        mine, other = host.asked
+        mine, other = host.requested
     assert theirs["output"]["message"]["content"] == [{"text": "ok"}]
     assert mine.body == other.body
     assert mine.path == other.path
-    named = [asked.headers["Authorization"].split(", ")[0] for asked in (mine, other)]
+    named = [requested.headers["Authorization"].split(", ")[0] for requested in (mine, other)]
     assert named[0][:60] == named[1][:60]
     assert mine.headers["Content-Type"] == other.headers["Content-Type"]
 
@@ -270,14 +270,14 @@ async def test_what_a_family_has_nothing_for_is_refused_by_name_and_not_sent(
     async with fake_bedrock(keys={ID: SECRET}) as host:
         with pytest.raises(BadRequest, match=said):
             await answer(spec(host.url, model), IAM, ask(sampling))
-    assert not host.asked
+    assert not host.requested
 
 
 async def test_an_empty_message_of_the_users_is_refused_before_it_is_sent() -> None:
     async with fake_bedrock(keys={ID: SECRET}) as host:
         with pytest.raises(BadRequest, match="takes no empty message"):
             await answer(spec(host.url), IAM, Request(messages=(Message("user", " \n"),)))
-    assert not host.asked
+    assert not host.requested
 
 
 # Where, and as whom
@@ -326,14 +326,14 @@ async def test_an_api_key_goes_before_iam_and_is_shown_as_botocore_shows_it() ->
         assert (await answer(spec(host.url), env, ask())).text == "ok"
     theirs = AWSRequest(method="POST", url="https://127.0.0.1/")  # they show such a key to https only
     BearerAuth(FrozenAuthToken(API_KEY)).add_auth(theirs)
-    assert host.asked[0].headers["Authorization"] == theirs.headers["Authorization"]
+    assert host.requested[0].headers["Authorization"] == theirs.headers["Authorization"]
 
 
 async def test_a_session_token_is_sent_and_signed() -> None:
     async with fake_bedrock(keys={ID: SECRET}, session_token="made-up-session-token-0123456789") as host:
         env = IAM | {"AWS_SESSION_TOKEN": "made-up-session-token-0123456789"}
         assert (await answer(spec(host.url, PROFILE), env, ask())).text == "ok"
-    assert "x-amz-security-token" in host.asked[0].headers["Authorization"]
+    assert "x-amz-security-token" in host.requested[0].headers["Authorization"]
 
 
 WITHOUT = """
@@ -401,7 +401,7 @@ async def test_an_answer_that_the_host_could_not_make_is_asked_for_once_more() -
     async with fake_bedrock(*[Answer(stop_reason="malformed_model_output")] * 3, keys={ID: SECRET}) as host:
         with pytest.raises(Unreadable, match="malformed_model_output"):
             await answer(spec(host.url), IAM, ask())
-    assert len(host.asked) == 2
+    assert len(host.requested) == 2
 
 
 # What goes wrong
@@ -441,7 +441,7 @@ async def test_an_error_is_what_it_means_whatever_its_status(
     async with fake_bedrock(fault, keys={ID: SECRET}) as host:
         with pytest.raises(error, match=words):
             await answer(spec(host.url), IAM, ask())
-    assert len(host.asked) == 1
+    assert len(host.requested) == 1
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ async def test_a_models_own_refusal_is_not_asked_again() -> None:
     async with fake_bedrock(fault, keys={ID: SECRET}) as host:
         with pytest.raises(BadRequest, match="prompt is too long"):
             await answer(spec(host.url), IAM, ask())
-    assert len(host.asked) == 1
+    assert len(host.requested) == 1
 
 
 async def test_a_model_that_is_always_busy_is_told_as_such() -> None:

@@ -75,7 +75,7 @@ async def test_what_was_chosen_comes_with_its_log_probability() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("reported", "usage"),
     [
         ({"tokens": {"input_tokens": 7.0, "output_tokens": 2.0}}, Usage(7, 2)),
         (
@@ -94,11 +94,11 @@ async def test_what_was_chosen_comes_with_its_log_probability() -> None:
         ),
     ],
 )
-def test_tokens_are_those_that_are_billed_where_that_is_told(told: Any, usage: Usage) -> None:
+def test_tokens_are_those_that_are_billed_where_that_is_told(reported: Any, usage: Usage) -> None:
     body = {
         "message": {"content": [{"type": "text", "text": "x"}]},
         "finish_reason": "COMPLETE",
-        "usage": told,
+        "usage": reported,
     }
     assert COHERE.decode(json.dumps(body).encode(), Redactor()).usage == usage
 

@@ -102,7 +102,10 @@ def test_a_host_of_the_catalogue_is_named_whatever_a_key_holds() -> None:
     key = "sk-anthropic-planted-4f8Kq2Zr7Lw9"
     ours = Endpoint("https://api.anthropic.com/v1", None, Limiter(), [key])
     assert (
-        ours.told(f"GET api.anthropic.com/v1/models: {key}") == "GET api.anthropic.com/v1/models: [redacted]"
+        ours.reported(f"GET api.anthropic.com/v1/models: {key}")
+        == "GET api.anthropic.com/v1/models: [redacted]"
     )
     users = Endpoint("https://my-anthropic-planted.example/v1", None, Limiter(), [key])
-    assert "anthropic-planted" not in users.told("GET my-anthropic-planted.example/v1/models: no connection")
+    assert "anthropic-planted" not in users.reported(
+        "GET my-anthropic-planted.example/v1/models: no connection"
+    )

@@ -159,11 +159,11 @@ def test_each_foreign_exception_has_its_class_and_a_clean_message(
     error: Exception, ours: type[ModelError]
 ) -> None:
     assert isinstance(error, foreign())
-    told = from_exception(error, WHERE, 60)
-    assert type(told) is ours
-    assert str(told).startswith(f"{WHERE}: ")
-    assert "hidden" not in str(told)
-    assert "\n" not in str(told)
+    reported = from_exception(error, WHERE, 60)
+    assert type(reported) is ours
+    assert str(reported).startswith(f"{WHERE}: ")
+    assert "hidden" not in str(reported)
+    assert "\n" not in str(reported)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_what_another_attempt_cannot_mend_is_not_advised(
 ) -> None:
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    told = from_exception(error, WHERE, 60)
-    assert told.retry_advised is advised
-    assert words in str(told)
+    reported = from_exception(error, WHERE, 60)
+    assert reported.retry_advised is advised
+    assert words in str(reported)
 
 
 def test_a_proxy_that_wants_credentials_says_so() -> None:

@@ -120,7 +120,7 @@ async def test_what_a_family_has_nothing_for_is_refused_by_name_and_not_sent(
     async with fake(keys=[KEY]) as host:
         with pytest.raises(BadRequest, match=said):
             await answer(spec(host.url, model), ENV, ask(sampling))
-    assert not host.asked
+    assert not host.requested
 
 
 async def test_a_family_without_system_prompts_is_told_in_its_first_turn_and_sent_no_schema() -> None:
@@ -200,7 +200,7 @@ async def test_an_answer_that_the_host_broke_off_is_asked_for_once_more() -> Non
     async with fake(broken, broken, broken) as host:
         with pytest.raises(Unreadable, match=r"finish reason MALFORMED_FUNCTION_CALL: print\(x\)"):
             await answer(spec(host.url), ENV, ask())
-    assert len(host.asked) == 2
+    assert len(host.requested) == 2
 
 
 # What goes wrong
@@ -211,7 +211,7 @@ async def test_a_key_that_is_not_valid_is_no_access_though_google_calls_it_a_bad
     async with fake(keys=[KEY]) as host:
         with pytest.raises(AccessDenied):
             await answer(spec(host.url), {"GEMINI_API_KEY": key}, ask())
-    assert len(host.asked) == 1
+    assert len(host.requested) == 1
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_an_error_is_what_it_means_whatever_its_status(fault: Fault, error
     async with fake(fault) as host:
         with pytest.raises(error, match=fault.message.partition("(")[0]):
             await answer(spec(host.url), ENV, ask())
-    assert len(host.asked) == 1
+    assert len(host.requested) == 1
 
 
 async def test_a_busy_host_is_given_the_time_that_it_asks_for_in_the_error() -> None:
@@ -252,7 +252,7 @@ async def test_a_quota_that_waiting_does_not_help_ends_at_once(violation: Any, r
     async with fake(spent, spent) as host:
         with pytest.raises(RateLimited, match=reason):
             await answer(spec(host.url), ENV, ask())
-    assert len(host.asked) == 1
+    assert len(host.requested) == 1
 
 
 async def test_details_that_cannot_be_read_leave_the_message() -> None:

@@ -54,15 +54,15 @@ async def test_an_answer_carries_its_value_and_the_request_was_as_asked() -> Non
     async with server(OK) as fake, client(fake) as asking:
         answered = await asking.post(b'{"model": "m"}')
         assert answered == ("fine", 0.0, 1)
-        request = fake.asked[0]
+        request = fake.requested[0]
         assert request.line == "POST /v1/chat HTTP/1.1"
         assert request.body == b'{"model": "m"}'
         assert request.headers["authorization"] == f"Bearer {KEY}"
         assert request.headers["content-type"] == "application/json"
         assert request.headers["user-agent"].startswith("coeval/")
         await asking.get()
-        assert fake.asked[1].line == "GET /v1/models HTTP/1.1"
-        assert fake.asked[1].body == b""
+        assert fake.requested[1].line == "GET /v1/models HTTP/1.1"
+        assert fake.requested[1].body == b""
 
 
 async def test_one_connection_serves_all_that_follows_errors_included() -> None:
@@ -71,7 +71,7 @@ async def test_one_connection_serves_all_that_follows_errors_included() -> None:
             await asking.post()
             assert isinstance(await asking.error(), NotFound)
             await asking.post()
-        assert {request.connection for request in fake.asked} == {1}
+        assert {request.connection for request in fake.requested} == {1}
         await until(lambda: not fake.serving)
 
 
@@ -80,7 +80,7 @@ async def test_a_body_over_a_mebibyte_arrives_whole() -> None:
         body = b"x" * ((1 << 20) + 17)
         await asking.post(body)
         await asking.post(body)  # a retry sends it again from its beginning
-        assert [request.body for request in fake.asked] == [body] * 3
+        assert [request.body for request in fake.requested] == [body] * 3
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_what_may_pass_is_tried_again(fault: bytes | Script) -> None:
     async with server(fault, fault, OK) as fake, client(fake) as asking:
         answered = await asking.post(decode=decode_strictly)
         assert answered.value == "fine"
-        assert answered.attempts == asking.permits == len(fake.asked) == 3
+        assert answered.attempts == asking.permits == len(fake.requested) == 3
         assert 0.25 <= asking.time.slept[0] <= 0.5
         assert 0.5 <= asking.time.slept[1] <= 1.0
         assert asking.limiter.in_flight == 0
@@ -117,13 +117,13 @@ async def test_what_cannot_be_read_is_asked_for_once_more_at_most(answer: bytes)
         error = await asking.error(decode=decode_strictly)
         assert isinstance(error, Unreadable)
         assert (error.attempts, error.retry_advised) == (2, False)
-        assert asking.permits == len(fake.asked) == 2
+        assert asking.permits == len(fake.requested) == 2
 
 
 async def test_other_faults_between_do_not_add_to_what_cannot_be_read() -> None:
     page, busy = UNREADABLE["a web page"], reply(503)
     async with server(busy, page, busy, busy, page) as fake, client(fake) as asking:
-        assert (await asking.error(decode=decode_strictly)).attempts == len(fake.asked) == 5
+        assert (await asking.error(decode=decode_strictly)).attempts == len(fake.requested) == 5
 
 
 def decode_strictly(body: bytes, redactor: Redactor) -> str:
@@ -140,7 +140,7 @@ async def test_a_hanging_or_trickling_server_ends_in_a_timeout_at_the_second_att
             assert isinstance(error, RequestTimeout)
             assert "no answer within 0.02 s; raise parameters.timeout_s" in str(error)
             assert (error.attempts, error.retry_advised) == (2, False)
-            assert len(fake.asked) == 2
+            assert len(fake.requested) == 2
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ async def test_a_certificate_that_is_not_trusted_names_the_variable_in_force(
     assert isinstance(error, ConnectionFailed)
     assert "the server's certificate was refused" in str(error)
     assert f"certificates are held against {name}={bundle}" in str(error)
-    assert (error.attempts, fake.asked) == (1, [])
+    assert (error.attempts, fake.requested) == (1, [])
 
 
 async def test_an_answer_in_pieces_or_packed_is_an_answer() -> None:
@@ -223,7 +223,7 @@ async def test_an_answer_in_pieces_or_packed_is_an_answer() -> None:
     packed = reply(200, gzip.compress(body), Content_Encoding="gzip")
     async with server(chunked, packed, OK + OK, OK) as fake, client(fake) as asking:
         assert [(await asking.post()).value for _ in range(4)] == ["fine"] * 4
-        assert [asked.connection for asked in fake.asked] == [1, 1, 1, 2]
+        assert [requested.connection for requested in fake.requested] == [1, 1, 1, 2]
 
 
 async def test_a_coding_that_nobody_asked_for_is_named() -> None:
@@ -259,7 +259,7 @@ async def test_an_error_found_in_a_good_body_is_taken_as_it_is() -> None:
 
     async with server(reply(200, {"error": "upstream is busy"}), OK) as fake, client(fake) as asking:
         assert (await asking.post(decode=decode_envelope)).attempts == 2
-        assert len(fake.asked) == 2
+        assert len(fake.requested) == 2
 
 
 async def test_no_message_repeats_a_key_a_query_or_a_header() -> None:
@@ -296,8 +296,8 @@ async def test_credentials_in_the_url_become_a_header() -> None:
         endpoint = Endpoint(fake.url.replace("//", "//user:pass@"), None, Limiter())
         await http.post(endpoint, "/chat", b"{}", call())
         await http.aclose()
-        assert fake.asked[0].headers["authorization"] == "Basic dXNlcjpwYXNz"
-        assert "pass" not in fake.asked[0].line
+        assert fake.requested[0].headers["authorization"] == "Basic dXNlcjpwYXNz"
+        assert "pass" not in fake.requested[0].line
 
 
 async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPa
         endpoint = Endpoint("http://api.invalid/v1", Signer({"Authorization": f"Bearer {KEY}"}), Limiter())
         await http.post(endpoint, "/chat", b"{}", call())
         await http.aclose()
-        assert fake.asked[0].line == "POST http://api.invalid/v1/chat HTTP/1.1"
-        assert fake.asked[0].headers["proxy-authorization"] == "Basic d2hvOnNlY3JldA=="
-        assert fake.asked[0].headers["authorization"] == f"Bearer {KEY}"
+        assert fake.requested[0].line == "POST http://api.invalid/v1/chat HTTP/1.1"
+        assert fake.requested[0].headers["proxy-authorization"] == "Basic d2hvOnNlY3JldA=="
+        assert fake.requested[0].headers["authorization"] == f"Bearer {KEY}"
         assert Endpoint("http://other.invalid/v1", None, Limiter()).proxy is None

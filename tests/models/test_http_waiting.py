@@ -36,7 +36,7 @@ async def test_eight_attempts_and_at_most_a_minute_of_waiting() -> None:
         error = await asking.error()
         assert isinstance(error, RateLimited)
         assert (error.attempts, error.status, error.retry_advised) == (8, 429, True)
-        assert len(fake.asked) == asking.permits == 8
+        assert len(fake.requested) == asking.permits == 8
         assert sum(asking.time.slept) <= 60
 
 
@@ -77,7 +77,7 @@ async def test_a_waiting_retry_holds_no_slot() -> None:
     async with server(reply(500), OK) as fake, client(fake, ceiling=1) as asking:
         asking.time.gate.clear()
         first = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
         assert (await asking.post()).attempts == 1
         asking.time.gate.set()
         assert (await first).attempts == 2
@@ -101,7 +101,7 @@ async def test_a_limit_with_nothing_left_holds_new_requests_until_its_reset() ->
         await asking.post()
         second = asyncio.create_task(asking.post())
         await until(lambda: asking.limiter.waiting == 1)
-        assert len(fake.asked) == 1
+        assert len(fake.requested) == 1
         asking.time.now += 0.02
         assert (await second).value == "fine"
 
@@ -113,7 +113,7 @@ async def test_a_spent_limit_of_one_model_holds_that_model_and_no_other(status: 
         spent, other = (asking.endpoint.lane(model) for model in ("spent", "other"))
         asking.time.gate.clear()
         first = asyncio.create_task(asking.post(lane=spent))
-        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
         held = asyncio.create_task(asking.post(lane=spent))
         await until(lambda: asking.limiter.waiting == 1)
         asking.time.now += 0.015  # a host that refused is not sent the next request at once
@@ -128,13 +128,13 @@ async def test_a_server_away_for_a_while_is_left_alone_by_all() -> None:
     async with server(reply(503, Retry_After="120"), OK) as fake, client(fake) as asking:
         asking.time.gate.clear()
         first = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
         second = asyncio.create_task(asking.post(lane=asking.endpoint.lane("another model")))
         await until(lambda: asking.limiter.waiting == 1)
         asking.time.now = 121.0
         asking.time.gate.set()
         await asking.while_time_passes(first, second)
-        assert len(fake.asked) == 3
+        assert len(fake.requested) == 3
 
 
 async def test_tokens_of_answers_are_counted_against_the_pace() -> None:
@@ -144,7 +144,7 @@ async def test_tokens_of_answers_are_counted_against_the_pace() -> None:
         await until(lambda: asking.limiter.waiting == 1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert len(fake.asked) == 1
+        assert len(fake.requested) == 1
 
 
 async def fail_for(asking: Client, seconds: float) -> ModelError:
@@ -181,13 +181,13 @@ async def test_a_time_out_while_others_succeed_is_no_outage_and_lowers_concurren
 
 
 async def test_a_request_that_breaks_connections_itself_fails_while_others_succeed() -> None:
-    async def by_what_is_asked(writer: asyncio.StreamWriter) -> None:
-        if fake.asked[-1].body == b"poison":
+    async def by_what_is_requested(writer: asyncio.StreamWriter) -> None:
+        if fake.requested[-1].body == b"poison":
             await reset(writer)
         else:
             writer.write(OK)
 
-    async with server(by_what_is_asked) as fake, client(fake) as asking:
+    async with server(by_what_is_requested) as fake, client(fake) as asking:
         poison = asyncio.create_task(asking.post(b"poison"))
         while not poison.done():
             await asking.while_time_passes(asyncio.create_task(asking.post()))
@@ -204,10 +204,10 @@ async def test_after_30_s_of_nothing_but_faults_one_attempt_each_until_one_succe
         last = await fail_for(asking, 30)
         assert (last.attempts, last.retry_advised) == (1, False)
         assert "nothing but errors for" in str(last)
-        before = len(fake.asked)
+        before = len(fake.requested)
         results = await asyncio.gather(*(asking.post() for _ in range(5)), return_exceptions=True)
         assert [getattr(result, "attempts", None) for result in results] == [1] * 5
-        assert len(fake.asked) == before + 5
+        assert len(fake.requested) == before + 5
         fake.answers = [OK, fault]
         assert (await asking.post()).value == "fine"
         assert (await asking.error()).attempts > 1
@@ -228,27 +228,27 @@ async def test_an_outage_wakes_waiting_retries_to_their_last_attempt() -> None:
     async with server(reply(500)) as fake, client(fake) as asking:
         asking.time.gate.clear()
         waiting = [asyncio.create_task(asking.post()) for _ in range(3)]
-        await until(lambda: len(fake.asked) == 3 and asking.limiter.in_flight == 0)
+        await until(lambda: len(fake.requested) == 3 and asking.limiter.in_flight == 0)
         asking.time.now = 31.0
         assert (await asking.error()).attempts == 1
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [(result.attempts, result.retry_advised) for result in results] == [(2, False)] * 3  # type: ignore[union-attr]
-        assert len(fake.asked) == 7
+        assert len(fake.requested) == 7
 
 
 async def test_draining_lets_the_wire_finish_and_nothing_else() -> None:
     answer = asyncio.Event()
 
-    async def when_told(writer: asyncio.StreamWriter) -> None:
+    async def when_reported(writer: asyncio.StreamWriter) -> None:
         await answer.wait()
         writer.write(OK)
 
-    async with server(reply(500), when_told) as fake, client(fake, ceiling=1) as asking:
+    async with server(reply(500), when_reported) as fake, client(fake, ceiling=1) as asking:
         asking.time.gate.clear()
         retrying = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
         on_the_wire = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.asked) == 2)
+        await until(lambda: len(fake.requested) == 2)
         waiting = asyncio.create_task(asking.post())
         await until(lambda: asking.limiter.waiting == 1)
         asking.http.drain()
@@ -259,17 +259,17 @@ async def test_draining_lets_the_wire_finish_and_nothing_else() -> None:
             await asking.post()
         answer.set()
         assert (await on_the_wire).value == "fine"
-        assert len(fake.asked) == asking.permits == 2
+        assert len(fake.requested) == asking.permits == 2
 
 
 async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_its_turn() -> None:
     answer = asyncio.Event()
 
-    async def when_told(writer: asyncio.StreamWriter) -> None:
+    async def when_reported(writer: asyncio.StreamWriter) -> None:
         await answer.wait()
         writer.write(OK)
 
-    async with server(reply(500), reply(500), when_told, OK) as fake, client(fake, ceiling=1) as asking:
+    async with server(reply(500), reply(500), when_reported, OK) as fake, client(fake, ceiling=1) as asking:
         time, hosts = asking.time, asking.http.hosts
         other = Http(clock=time.clock, rng=random.Random(0), sleep=time.sleep, hosts=hosts)
 
@@ -280,7 +280,7 @@ async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_
         retrying = [asyncio.create_task(post(http)) for http in (other, asking.http)]
         await until(lambda: len(time.slept) == 2)
         on_the_wire = asyncio.create_task(post(other))
-        await until(lambda: len(fake.asked) == 3)
+        await until(lambda: len(fake.requested) == 3)
         waiting = [asyncio.create_task(post(http)) for http in (other, asking.http)]
         await until(lambda: asking.limiter.waiting == 2)
         other.drain()
@@ -296,7 +296,7 @@ async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_
         assert [each.attempts for each in ended] == [1, 2, 1]
         with pytest.raises(Draining, match="interrupted"):
             await post(other)
-        assert len(fake.asked) == 5
+        assert len(fake.requested) == 5
 
 
 @pytest.mark.parametrize("proxied", [False, True], ids=["straight", "by proxy"])
@@ -310,9 +310,9 @@ async def test_closing_is_for_good_and_nothing_is_sent_again(
         asking = Client("http://api.invalid/v1" if proxied else fake.url, ceiling=3)
         asking.time.gate.clear()
         retrying = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.asked) == 1 and asking.limiter.in_flight == 0)
+        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
         on_the_wire = [asyncio.create_task(asking.post()) for _ in range(3)]
-        await until(lambda: len(fake.asked) == 4)
+        await until(lambda: len(fake.requested) == 4)
         waiting = asyncio.create_task(asking.post())
         await until(lambda: asking.limiter.waiting == 1)
         await asking.http.aclose()
@@ -326,7 +326,7 @@ async def test_closing_is_for_good_and_nothing_is_sent_again(
         with pytest.raises(Draining):
             await asking.post()
         await asking.http.aclose()
-        assert len(fake.asked) == asking.permits == 4
+        assert len(fake.requested) == asking.permits == 4
 
 
 async def test_a_slot_granted_in_the_turn_of_the_drain_sends_nothing() -> None:
@@ -338,7 +338,7 @@ async def test_a_slot_granted_in_the_turn_of_the_drain_sends_nothing() -> None:
         asking.http.drain()
         with pytest.raises(Draining):
             await waiting
-        assert (fake.asked, asking.permits, asking.limiter.in_flight) == ([], 0, 0)
+        assert (fake.requested, asking.permits, asking.limiter.in_flight) == ([], 0, 0)
 
 
 async def test_a_permit_whose_request_was_not_sent_comes_back() -> None:
@@ -365,13 +365,13 @@ async def test_a_refused_permit_sends_nothing_and_keeps_no_slot() -> None:
     async with server(OK) as fake, client(fake) as asking:
         with pytest.raises(QuotaExhausted):
             await asking.post(permit=exhausted)
-        assert (fake.asked, asking.limiter.in_flight) == ([], 0)
+        assert (fake.requested, asking.limiter.in_flight) == ([], 0)
 
 
 async def test_cancelling_a_caller_frees_its_slot_and_socket() -> None:
     async with server(hang) as fake, client(fake, ceiling=1) as asking:
         hanging = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.asked) == 1)
+        await until(lambda: len(fake.requested) == 1)
         waiting = asyncio.create_task(asking.post())
         await until(lambda: asking.limiter.waiting == 1)
         fake.answers = [OK]
@@ -384,7 +384,7 @@ async def test_every_request_sent_took_a_permit_even_on_a_connection_gone_stale(
     async with server(OK, reset, OK) as fake, client(fake) as asking:
         await asking.get()
         assert (await asking.get()).attempts == 2  # aiohttp by itself would have sent it again unseen
-        assert len(fake.asked) == asking.permits == 3
+        assert len(fake.requested) == asking.permits == 3
 
 
 @pytest.mark.slow
@@ -396,4 +396,4 @@ async def test_a_thousand_at_once_all_come_back_and_leave_nothing_behind() -> No
             assert (asking.limiter.in_flight, asking.limiter.waiting) == (0, 0)
             assert fake.connections <= 128
         await until(lambda: not fake.serving)
-        assert len(fake.asked) == 1000
+        assert len(fake.requested) == 1000

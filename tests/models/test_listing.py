@@ -53,7 +53,7 @@ async def listed(*replies: bytes, dialect: OpenAIChat = OPENAI_CHAT) -> tuple[li
         finally:
             await http.aclose()
         assert found is not None
-        return found, [asked.line for asked in server.asked]
+        return found, [requested.line for requested in server.requested]
 
 
 OPENAI = {"id": "gpt-4.1", "object": "model", "created": 1, "owned_by": "system"}
@@ -82,8 +82,8 @@ VLLM = {"id": "Qwen/Qwen2.5-7B", "max_model_len": 32768, "root": "Qwen/Qwen2.5-7
 
 async def test_each_host_tells_of_its_models_in_its_own_words() -> None:
     entries = [OPENAI, GROQ, MISTRAL, OPENROUTER, VARYING, DEEPINFRA, VLLM]
-    found, asked = await listed(json_reply({"object": "list", "data": entries}))
-    assert asked == ["GET /v1/models HTTP/1.1"]
+    found, requested = await listed(json_reply({"object": "list", "data": entries}))
+    assert requested == ["GET /v1/models HTTP/1.1"]
     assert found == [
         ListedModel("gpt-4.1"),
         ListedModel("llama-3.3-70b-versatile", 131072),
@@ -159,11 +159,11 @@ class Paged(OpenAIChat):
 
 
 async def test_pages_are_asked_for_until_there_is_no_next() -> None:
-    found, asked = await listed(
+    found, requested = await listed(
         json_reply([[["a"], ["b", 8]], "b"]), json_reply([[["b"], ["c"]], None]), dialect=Paged()
     )
     assert found == [ListedModel("a"), ListedModel("b", 8), ListedModel("c")]
-    assert asked == ["GET /v1/models HTTP/1.1", "GET /v1/models?after=b HTTP/1.1"]
+    assert requested == ["GET /v1/models HTTP/1.1", "GET /v1/models?after=b HTTP/1.1"]
 
 
 async def test_a_list_without_an_end_is_given_up() -> None:
@@ -288,7 +288,7 @@ async def test_a_listed_model_is_asked_by_a_probe_all_the_same() -> None:
         serve(host)
         async with Models([spec(host.url)], keys_of(IAM)) as models:
             (result,) = await probe(models)
-        assert (result.ok, result.listed, len(host.asked), host.listed) == (True, False, 1, [])
+        assert (result.ok, result.listed, len(host.requested), host.listed) == (True, False, 1, [])
         (report,) = await survey([spec(host.url)], keys_of(IAM), PriceBook())
     nova = next(model for model in report.models if model.id == MODELS[0])
     assert nova.tariff is not None

@@ -139,17 +139,17 @@ async def test_tokens_are_drawn_as_often_as_they_are_likely(folder: Path) -> Non
     bare = Bare(folder)
     chances = bare.model(**bare.prompt("Hello")).logits[0, -1].detach().softmax(-1)
     kept = torch.topk(chances, 3)
-    wanted = {
+    needed = {
         bare.tokenizer.decode([place]): float(share)
         for place, share in zip(kept.indices, kept.values, strict=True)
     }
-    whole = sum(wanted.values())
+    whole = sum(needed.values())
     async with opened(folder) as model:
         requests = [asking("Hello", seed=seed, top_k=3, max_tokens=1, top=0) for seed in range(600)]
         answers = await asyncio.gather(*map(model.complete, requests))
     drawn = [answer.logprobs[0].token for answer in answers]
-    assert set(drawn) <= wanted.keys()
-    for token, share in wanted.items():
+    assert set(drawn) <= needed.keys()
+    for token, share in needed.items():
         assert abs(drawn.count(token) / 600 - share / whole) < 0.07
 
 
@@ -157,16 +157,16 @@ async def test_log_probabilities_are_those_of_the_model(folder: Path) -> None:
     bare = Bare(folder)
     expected = bare.model(**bare.prompt("Hello")).logits[0, -1].detach().log_softmax(-1)
     async with opened(folder) as model:
-        told, plain, bare_told = await asyncio.gather(
+        reported, plain, bare_reported = await asyncio.gather(
             model.complete(asking("Hello", top=5, temperature=0)),
             model.complete(asking("Hello", temperature=0)),
             model.complete(asking("Hello", top=0, temperature=0)),
         )
     assert plain.logprobs == ()
-    assert len(told.logprobs) == told.usage.output_tokens
-    assert math.isclose(told.logprobs[0].logprob, float(expected.max()), abs_tol=1e-4)
-    assert max(told.logprobs[0].top.values()) == pytest.approx(told.logprobs[0].logprob)
-    assert [token.top for token in bare_told.logprobs] == [{}] * len(told.logprobs)
+    assert len(reported.logprobs) == reported.usage.output_tokens
+    assert math.isclose(reported.logprobs[0].logprob, float(expected.max()), abs_tol=1e-4)
+    assert max(reported.logprobs[0].top.values()) == pytest.approx(reported.logprobs[0].logprob)
+    assert [token.top for token in bare_reported.logprobs] == [{}] * len(reported.logprobs)
 
 
 @pytest.mark.slow
@@ -371,14 +371,14 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.model_config = SimpleNamespace(max_model_len=64)
-        self.asked: dict[str, Any] = {}
+        self.requested: dict[str, Any] = {}
 
     def add_request(self, request_id: str, prompt: dict[str, Any], params: Any) -> None:
-        self.asked[request_id] = (prompt["prompt_token_ids"], params)
+        self.requested[request_id] = (prompt["prompt_token_ids"], params)
 
     def step(self) -> list[Any]:
-        ended = list(self.asked)[:-2] or list(self.asked)
-        return [self._output(name, *self.asked.pop(name)) for name in ended]
+        ended = list(self.requested)[:-2] or list(self.requested)
+        return [self._output(name, *self.requested.pop(name)) for name in ended]
 
     def _output(self, name: str, ids: list[int], params: Any) -> Any:
         choices = {
@@ -430,7 +430,7 @@ async def test_vllm_is_taken_where_it_is_installed(folder: Path, fake_vllm: Fake
     assert isinstance(cut, Completion)
     assert (cut.finish_reason, cut.truncated, cut.logprobs) == ("length", True, ())
     assert isinstance(too_long, BadRequest)
-    assert fake_vllm.asked == {}
+    assert fake_vllm.requested == {}
 
 
 PATIENCE_S = 180
@@ -512,13 +512,13 @@ def test_eval_framework_runs_against_it(served: tuple[str, Path], tmp_path: Path
         pytest.skip("IFEval's prompts are not in the cache; `coeval datasets fetch ifeval` puts them there")
     for source in (["--base-url", url], ["--local", "--device", "cpu"]):
         folder_of = tmp_path / source[0].strip("-")
-        asked = ["--tasks", "ifeval", "--model", f"{folder}", *source, "--output-dir", f"{folder_of}"]
+        requested = ["--tasks", "ifeval", "--model", f"{folder}", *source, "--output-dir", f"{folder_of}"]
         done = subprocess.run(
             [
                 sys.executable,
                 "-m",
                 "coeval.cli.eval_framework",
-                *asked,
+                *requested,
                 "--max-examples=4",
                 "--max-tokens=24",
             ],

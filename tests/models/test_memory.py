@@ -74,7 +74,7 @@ async def test_a_bomb_of_a_gibibyte_needs_less_than_400_mb_however_often_it_is_s
         said, peaks = await ask("http://api.invalid/v1" if proxied else fake.url)
         assert "a body that unpacks to more than 64 MiB" in said
         assert said.startswith("Unreadable, 2 attempts")
-        assert len(fake.asked) == 8
+        assert len(fake.requested) == 8
     assert peaks[-1] < 400
     assert peaks[-1] - peaks[1] < 32, "it grows from attempt to attempt"
 

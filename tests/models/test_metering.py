@@ -319,23 +319,23 @@ def test_a_damaged_file_without_ceilings_is_set_aside_not_lost(tmp_path: Path) -
 
 def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path: Path) -> None:
     """More tokens than were set aside for, and a cost of nothing beside tokens that have a price."""
-    told: list[str] = []
+    reported: list[str] = []
     price = pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
     ledger = Ledger(tmp_path / "usage.json", {"m": Terms(price=price, batch_price=price)})
-    ledger.warn = told.append
+    ledger.warn = reported.append
     model = ledger.meter("m")
     for _ in range(2):
         assert model.settle(Usage(1, 9), 4.0).cost_usd == 10.0
         assert model.settle(Usage(3, 1, 0.0), 4.0).cost_usd == 0.0
     model.settle(Usage(1, 3), 4.0)
-    above, free = told
+    above, free = reported
     assert "m: its host reports 1 tokens of input and 9 of output for one answer, which cost $10.00" in above
     assert "more than the $4.00" in above
     assert "m: its host reports a cost of $0 for 3 tokens of input and 1 of output" in free
     bill = model.bill()
     bill.answered(Usage(1, 9), 4.0)
     bill.answered(Usage(3, 1, 0.0), 4.0)
-    assert len(told) == 2, "once for a model, asked live or by jobs"
+    assert len(reported) == 2, "once for a model, asked live or by jobs"
     assert bill.answered(Usage(3, 0, 0.0, uncounted=True), 4.0).cost_usd is None, "nothing beside no count"
     assert bill.uncertain_usd == 4.0
 

@@ -50,7 +50,7 @@ def test_a_proxy_of_another_kind_is_refused_without_its_password(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "reported"),
     [
         ((), ""),
         (("SSL_CERT_FILE",), "SSL_CERT_FILE=HERE"),
@@ -60,11 +60,11 @@ def test_a_proxy_of_another_kind_is_refused_without_its_password(monkeypatch: py
     ],
 )
 def test_the_variables_in_force_are_named(
-    names: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...], reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in names:
         monkeypatch.setenv(name, str(tmp_path))
-    assert trust_in_force() == told.replace("HERE", str(tmp_path))
+    assert trust_in_force() == reported.replace("HERE", str(tmp_path))
 
 
 def test_a_bundle_that_is_not_there_is_said_not_to_be(

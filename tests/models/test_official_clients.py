@@ -19,7 +19,7 @@ import pytest
 from conformance.interface import SECRET, Behaviour, Interface, Said
 from conformance.registered import REGISTERED
 from fakes.gemini import in_camel_case
-from fakes.openai_chat import Asked
+from fakes.openai_chat import Requested
 from google import genai
 from google.genai import types
 from mistralai.client import Mistral
@@ -53,7 +53,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What a client makes of an answer."""
 
     text: str | None
@@ -62,13 +62,13 @@ class Told:
     reasoning: str | None = None
 
 
-Call = Callable[[str, str, Mapping[str, Any]], Awaitable[Told]]
+Call = Callable[[str, str, Mapping[str, Any]], Awaitable[Reported]]
 """One request by a client, to a base URL and a model, with parameters by our names; ``schema`` and
 ``top_logprobs`` among them."""
 
 
-async def _openai(client: openai.AsyncOpenAI, model: str, asked: Mapping[str, Any]) -> Told:
-    named, turns = dict(asked), TURNS
+async def _openai(client: openai.AsyncOpenAI, model: str, requested: Mapping[str, Any]) -> Reported:
+    named, turns = dict(requested), TURNS
     if model == "o4-mini":
         named["max_completion_tokens"] = named.pop("max_tokens")
         turns = [{**TURNS[0], "role": "developer"}, TURNS[1]]
@@ -82,16 +82,16 @@ async def _openai(client: openai.AsyncOpenAI, model: str, asked: Mapping[str, An
     assert answer.usage is not None
     tokens = answer.usage.prompt_tokens, answer.usage.completion_tokens
     thought = getattr(choice.message, "reasoning_content", None)
-    return Told(choice.message.content, choice.finish_reason, tokens, thought)
+    return Reported(choice.message.content, choice.finish_reason, tokens, thought)
 
 
-async def by_openai(url: str, model: str, asked: Mapping[str, Any]) -> Told:
-    return await _openai(openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0), model, asked)
+async def by_openai(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
+    return await _openai(openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0), model, requested)
 
 
-async def by_anthropic(url: str, model: str, asked: Mapping[str, Any]) -> Told:
+async def by_anthropic(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
     """By the older version of the API: models of the newer one take no temperature, top_p and top_k."""
-    named = {{"stop": "stop_sequences"}.get(name, name): value for name, value in asked.items()}
+    named = {{"stop": "stop_sequences"}.get(name, name): value for name, value in requested.items()}
     drawn = {name: named.pop(name) for name in ("temperature", "top_k") if name in named}
     if named.pop("schema", None) is not None:
         named["output_config"] = {"format": {"type": "json_schema", "schema": LEVELS.body}}
@@ -113,16 +113,16 @@ async def by_anthropic(url: str, model: str, asked: Mapping[str, Any]) -> Told:
     thought = "".join(block.thinking for block in answer.content if block.type == "thinking")
     usage = answer.usage
     prompt = usage.input_tokens + (usage.cache_read_input_tokens or 0)
-    return Told(text, answer.stop_reason, (prompt, usage.output_tokens), thought or None)
+    return Reported(text, answer.stop_reason, (prompt, usage.output_tokens), thought or None)
 
 
-async def by_google(url: str, model: str, asked: Mapping[str, Any]) -> Told:
+async def by_google(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
     names = {
         "max_tokens": "max_output_tokens",
         "stop": "stop_sequences",
         "presencePenalty": "presence_penalty",
     }
-    named = {names.get(name, name): value for name, value in asked.items()}
+    named = {names.get(name, name): value for name, value in requested.items()}
     if named.pop("schema", None) is not None:
         named |= {"response_mime_type": "application/json", "response_json_schema": LEVELS.body}
     if "top_logprobs" in named:
@@ -152,28 +152,28 @@ async def by_google(url: str, model: str, asked: Mapping[str, Any]) -> Told:
     usage = answer.usage_metadata
     assert usage is not None
     made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    return Told(
+    return Reported(
         answer.text, candidate.finish_reason.name, (usage.prompt_token_count or 0, made), thought or None
     )
 
 
-async def by_azure_openai(url: str, model: str, asked: Mapping[str, Any]) -> Told:
+async def by_azure_openai(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
     client = openai.AsyncAzureOpenAI(
         azure_endpoint=url, api_key=SECRET, api_version=AZURE_VERSION, max_retries=0
     )
-    return await _openai(client, model, asked)
+    return await _openai(client, model, requested)
 
 
-async def by_openai_at_azure(url: str, model: str, asked: Mapping[str, Any]) -> Told:
+async def by_openai_at_azure(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
     """As Azure's guide has it for the newer API, but for the header that shows the key."""
     client = openai.AsyncOpenAI(
         base_url=f"{url}/openai/v1/", api_key=SECRET, default_headers={"api-key": SECRET}, max_retries=0
     )
-    return await _openai(client, model, asked)
+    return await _openai(client, model, requested)
 
 
-async def by_mistral(url: str, model: str, asked: Mapping[str, Any]) -> Told:
-    named = dict(asked)
+async def by_mistral(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
+    named = dict(requested)
     if "seed" in named:
         named["random_seed"] = named.pop("seed")
     if named.pop("schema", None) is not None:
@@ -187,15 +187,15 @@ async def by_mistral(url: str, model: str, asked: Mapping[str, Any]) -> Told:
     content = choice.message.content
     tokens = answer.usage.prompt_tokens or 0, answer.usage.completion_tokens or 0
     if not isinstance(content, list):
-        return Told(content or None, choice.finish_reason, tokens)
+        return Reported(content or None, choice.finish_reason, tokens)
     text = "".join(part.text for part in content if part.type == "text")
     thought = "".join(inner.text for part in content if part.type == "thinking" for inner in part.thinking)
-    return Told(text, choice.finish_reason, tokens, thought)
+    return Reported(text, choice.finish_reason, tokens, thought)
 
 
-async def by_cohere(url: str, model: str, asked: Mapping[str, Any]) -> Told:
+async def by_cohere(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
     names = {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}
-    named = {names.get(name, name): value for name, value in asked.items()}
+    named = {names.get(name, name): value for name, value in requested.items()}
     if named.pop("schema", None) is not None:
         named["response_format"] = {"type": "json_object", "json_schema": LEVELS.body}
     if "thinking_budget" in named:
@@ -211,20 +211,20 @@ async def by_cohere(url: str, model: str, asked: Mapping[str, Any]) -> Told:
     assert answer.usage.billed_units is not None
     billed = answer.usage.billed_units
     tokens = int(billed.input_tokens or 0), int(billed.output_tokens or 0)
-    return Told(text, answer.finish_reason, tokens, thought or None)
+    return Reported(text, answer.finish_reason, tokens, thought or None)
 
 
-async def by_huggingface(url: str, model: str, asked: Mapping[str, Any]) -> Told:
+async def by_huggingface(url: str, model: str, requested: Mapping[str, Any]) -> Reported:
     """Without a schema: at an address of one's own the client writes one as text-generation-inference did
     before it took OpenAI's form, which is the router's."""
-    named = dict(asked)
+    named = dict(requested)
     if "top_logprobs" in named:
         named["logprobs"] = True
     async with huggingface_hub.AsyncInferenceClient(base_url=url, api_key=SECRET) as client:
         answer = await client.chat_completion(TURNS, model=model, **named)
     choice = answer.choices[0]
     tokens = answer.usage.prompt_tokens, answer.usage.completion_tokens
-    return Told(choice.message.content, choice.finish_reason, tokens, choice.message.reasoning)
+    return Reported(choice.message.content, choice.finish_reason, tokens, choice.message.reasoning)
 
 
 CLIENTS: Mapping[str, Call] = {
@@ -244,25 +244,25 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class Aiohttp:Deprec
 
 
 async def both(
-    interface: Interface, call: Call, asked: Mapping[str, Any], answer: Behaviour
-) -> tuple[Completion, Told, Asked, Asked]:
+    interface: Interface, call: Call, requested: Mapping[str, Any], answer: Behaviour
+) -> tuple[Completion, Reported, Requested, Requested]:
     """The same call by us and by the client: what each made of the answer, and what each sent."""
-    asked = dict(asked)
-    model = asked.pop("model", interface.model)
-    named = {name: value for name, value in asked.items() if name not in ("schema", "top_logprobs")}
+    requested = dict(requested)
+    model = requested.pop("model", interface.model)
+    named = {name: value for name, value in requested.items() if name not in ("schema", "top_logprobs")}
     request = Request(
         messages=HELLO,
         sampling=SamplingParameters.of(named),
-        schema=LEVELS if "schema" in asked else None,
-        top_logprobs=asked.get("top_logprobs"),
+        schema=LEVELS if "schema" in requested else None,
+        top_logprobs=requested.get("top_logprobs"),
     )
     nowhere = Path("/nonexistent")
     async with interface.serve(answer, answer) as host:
         keys = Keys.load(None, env=interface.env, cwd=nowhere, home=nowhere)
         async with Models([interface.spec(host.url, model=model)], keys) as models:
             ours = await models["m"].complete(request)
-        theirs = await call(host.url, model, asked)
-        sent, witnessed = host.asked
+        theirs = await call(host.url, model, requested)
+        sent, witnessed = host.requested
     return ours, theirs, sent, witnessed
 
 
@@ -286,9 +286,9 @@ MORE: Mapping[str, list[Mapping[str, Any]]] = {
     "huggingface_api": [{"top_logprobs": 5}],
 }
 WITNESSED = [
-    pytest.param(name, asked, id=f"{name}-{title}")
+    pytest.param(name, requested, id=f"{name}-{title}")
     for name in CLIENTS
-    for title, asked in [
+    for title, requested in [
         ("plain", {}),
         ("sampling", SAMPLED.get(name, SAMPLING)),
         ("schema", {"schema": True}),
@@ -298,12 +298,12 @@ WITNESSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "asked"), WITNESSED)
+@pytest.mark.parametrize(("name", "requested"), WITNESSED)
 async def test_the_body_is_what_the_official_client_sends_for_the_same_call(
-    name: str, asked: Mapping[str, Any]
+    name: str, requested: Mapping[str, Any]
 ) -> None:
     interface = INTERFACES[name]
-    _, _, sent, witnessed = await both(interface, CLIENTS[name], asked, interface.says(Said()))
+    _, _, sent, witnessed = await both(interface, CLIENTS[name], requested, interface.says(Said()))
     assert _compared(sent.body, name) == _compared(witnessed.body, name)
     assert sent.path == witnessed.path
     header = {"gemini": "x-goog-api-key"}.get(

@@ -48,7 +48,7 @@ async def test_a_model_at_a_base_url_is_asked_there_with_its_key() -> None:
         async with models:
             completion = await models["m"].complete(HELLO)
     assert completion.text == "ok"
-    assert server.asked[0].path == "/v1/chat/completions"
+    assert server.requested[0].path == "/v1/chat/completions"
     assert server.bodies == [{"model": "m-id", "messages": [{"role": "user", "content": "hello"}]}]
 
 
@@ -66,7 +66,7 @@ async def test_two_accounts_of_one_provider_ask_side_by_side(tmp_path: Path) -> 
         async with Models(specs, both) as models:
             for name in "abc":
                 await models[name].complete(HELLO)
-        shown = [asked.headers["Authorization"] for asked in server.asked]
+        shown = [requested.headers["Authorization"] for requested in server.requested]
         assert shown == ["Bearer own", "Bearer theirs", "Bearer third"]
         with pytest.raises(UsageError, match=r"\(model d\): the account `team-c` .* did you mean `team-b`"):
             async with Models([spec("d", base_url=server.url, account="team-c")], both):
@@ -97,7 +97,7 @@ async def test_with_a_base_url_any_interface_is_asked_as_an_openai_shaped_host(i
         async with Models([spec("m", interface, base_url=url)], keys()) as models:
             assert (await models["m"].complete(HELLO)).text == "ok"
             assert models["m"].interface == interface
-    assert "Authorization" not in server.asked[0].headers
+    assert "Authorization" not in server.requested[0].headers
 
 
 async def test_every_model_that_cannot_be_asked_is_named_at_once() -> None:
@@ -168,11 +168,11 @@ async def test_models_of_one_url_and_key_share_one_limiter_in_one_session_or_sev
         async with asyncio.TaskGroup() as tasks:
             made = [tasks.create_task(models[name].complete(HELLO)) for name in "aabbccdd"]
             await server.arrived(4)
-            arrived = [asked.headers["Authorization"] for asked in server.asked]
+            arrived = [requested.headers["Authorization"] for requested in server.requested]
             assert sorted(arrived) == [f"Bearer {one}"] * 3 + [f"Bearer {other}"]
             server.release()
         assert all(task.result().text == "ok" for task in made)
-        assert len(server.asked) == 8
+        assert len(server.requested) == 8
         server.script.append(Answer(f"{other} and {one}"))
         assert "of-two" not in (await models["a"].complete(HELLO)).text
 
@@ -187,7 +187,7 @@ async def test_closing_with_calls_in_flight_ends_them_and_asks_nothing_more() ->
         assert {type(error) for error in ended} == {ConnectionFailed, Draining}
         with pytest.raises(Draining, match="the models are closed"):
             await models["a"].complete(HELLO)
-        assert len(server.asked) == 16
+        assert len(server.requested) == 16
         server.release()
 
 
@@ -214,7 +214,7 @@ async def test_requests_that_wait_when_their_model_stops_are_not_sent() -> None:
             )
     assert [type(outcome) for outcome in outcomes[:3]] == [AccessDenied] * 3
     assert {type(outcome) for outcome in outcomes[3:]} == {ModelStopped}
-    assert len(server.asked) == REFUSALS_TO_STOP
+    assert len(server.requested) == REFUSALS_TO_STOP
 
 
 async def test_a_model_that_has_answered_is_not_given_up() -> None:
@@ -241,7 +241,7 @@ async def test_every_request_sent_counts_against_the_quota(tmp_path: Path) -> No
                 with pytest.raises(QuotaExhausted):
                     await models[name].complete(HELLO)
     ledger.close()
-    assert len(server.asked) == 3
+    assert len(server.requested) == 3
 
 
 async def test_every_kind_of_model_is_priced_by_its_terms(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ async def test_what_two_models_ask_of_one_host_is_held_to_the_smaller_rate() -> 
             await models["a"].complete(HELLO)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(models["a"].complete(HELLO), 0.1)
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 async def test_a_simulated_model_is_asked_no_more_at_once_than_it_allows(

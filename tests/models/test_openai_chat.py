@@ -120,7 +120,7 @@ async def test_what_asking_again_cannot_mend_is_asked_once(fault: Fault, error: 
     async with fake(*[fault] * 8, keys=[KEY]) as server:
         with pytest.raises(error, match=fault.message):
             await complete(server, ask())
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 async def test_a_flagged_input_is_no_lack_of_access() -> None:
@@ -164,7 +164,7 @@ async def test_a_format_of_the_users_own_that_is_rejected_is_an_error() -> None:
     async with fake() as server:
         with pytest.raises(BadRequest, match="response_format"):
             await complete(server, ask(), spec)
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 async def test_a_parameter_that_nobody_asked_for_and_the_host_does_not_know_is_left_out() -> None:
@@ -202,19 +202,19 @@ async def test_a_parameter_that_the_dialect_has_no_word_for_costs_nothing(tmp_pa
     async with fake() as server, asking(server, ledger=ledger) as model:
         with pytest.raises(BadRequest, match="thinking_budget"):
             await model.complete(ask(sampling={"thinking_budget": 20}))
-        assert (server.asked, ledger.meter("m").requests) == ([], 0)
+        assert (server.requested, ledger.meter("m").requests) == ([], 0)
 
 
 async def test_a_parameter_that_was_asked_for_is_never_left_out() -> None:
     async with fake(keys=[KEY]) as server, asking(server) as model:
         with pytest.raises(BadRequest, match="top_k"):
             await model.complete(ask(sampling={"top_k": 20}))
-        assert len(server.asked) == 1
+        assert len(server.requested) == 1
         # Not even after the host was found to refuse it where nobody had asked for it.
         await model.complete(ask(sampling={"top_k": 20}, droppable=("top_k",)))
         with pytest.raises(BadRequest, match="top_k"):
             await model.complete(ask(sampling={"top_k": 20}))
-    assert len(server.asked) == 4
+    assert len(server.requested) == 4
 
 
 RENAMED = Fault(
@@ -241,7 +241,7 @@ async def test_a_host_that_takes_neither_name_of_the_limit_is_asked_twice() -> N
     async with fake(*[RENAMED] * 5) as server:
         with pytest.raises(BadRequest, match="max_completion_tokens"):
             await complete(server, ask(sampling={"max_tokens": 64}))
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
 
 
 async def test_what_only_we_put_in_and_a_family_refuses_is_left_out_before_anything_is_sent() -> None:

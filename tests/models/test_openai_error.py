@@ -110,7 +110,7 @@ CACHED = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details"
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("reported", "usage"),
     [
         (CACHED, Usage(100, 20, cached_tokens=64)),
         (
@@ -141,13 +141,13 @@ CACHED = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details"
     ],
 )
 def test_cached_and_reasoning_tokens_are_told_apart_where_the_host_tells_them(
-    told: dict[str, Any], usage: Usage
+    reported: dict[str, Any], usage: Usage
 ) -> None:
-    assert decode(reply({"content": "x"}, usage=told), Redactor()).usage == usage
+    assert decode(reply({"content": "x"}, usage=reported), Redactor()).usage == usage
 
 
 @pytest.mark.parametrize(
-    ("told", "usd"),
+    ("reported", "usd"),
     [
         ({"cost": 0.00078}, 0.00078),
         ({"cost": 0}, 0.0),
@@ -163,9 +163,9 @@ def test_cached_and_reasoning_tokens_are_told_apart_where_the_host_tells_them(
     ],
 )
 def test_what_a_host_charges_is_taken_from_the_one_that_says_so(
-    told: dict[str, Any], usd: float | None
+    reported: dict[str, Any], usd: float | None
 ) -> None:
-    body = reply({"content": "x"}, usage={"prompt_tokens": 5, "completion_tokens": 2, **told})
+    body = reply({"content": "x"}, usage={"prompt_tokens": 5, "completion_tokens": 2, **reported})
     assert OPENROUTER_CHAT.decode(body, Redactor()).usage == Usage(5, 2, usd)
     assert OPENAI_CHAT.decode(body, Redactor()).usage == Usage(5, 2)
 

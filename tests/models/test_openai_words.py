@@ -238,11 +238,11 @@ def test_a_deployment_is_asked_as_the_model_that_it_is() -> None:
 
 
 def test_it_works_out_once_for_the_same_objects_and_again_for_equal_ones() -> None:
-    asked: list[tuple[object, ...]] = []
+    requested: list[tuple[object, ...]] = []
 
     def make(*of: object) -> int:
-        asked.append(of)
-        return len(asked)
+        requested.append(of)
+        return len(requested)
 
     memo = Memo(make)
     one, same = ["a"], ["a"]
@@ -256,8 +256,8 @@ def test_an_object_that_is_gone_is_not_taken_for_another_in_its_place() -> None:
 
 def test_it_keeps_no_more_than_it_is_told() -> None:
     memo = Memo(lambda texts: texts[0], most=3)
-    asked = [[f"{number}"] for number in range(10)]
-    assert [memo(texts) for texts in asked * 2] == [texts[0] for texts in asked] * 2
+    requested = [[f"{number}"] for number in range(10)]
+    assert [memo(texts) for texts in requested * 2] == [texts[0] for texts in requested] * 2
 
 
 def test_an_error_is_not_kept() -> None:

@@ -98,19 +98,19 @@ def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLConte
 @pytest.mark.parametrize("how", HOWS)
 async def test_48_requests_on_8_connections_take_no_more_than_three_times_the_ideal(how: How) -> None:
     ideal_s = 48 / FEW * LATENCY_S
-    async with keeping(FEW, how, after(LATENCY_S)) as fake, asking(fake.url) as asked:
-        replies = await asyncio.gather(*(asked.send(timeout_s=3 * ideal_s) for _ in range(48)))
+    async with keeping(FEW, how, after(LATENCY_S)) as fake, asking(fake.url) as requested:
+        replies = await asyncio.gather(*(requested.send(timeout_s=3 * ideal_s) for _ in range(48)))
         assert {reply.status for reply in replies} == {200}
-        assert len(fake.asked) == 48, "nothing is sent twice"
+        assert len(fake.requested) == 48, "nothing is sent twice"
 
 
 @pytest.mark.parametrize("how", HOWS)
 async def test_the_same_with_retries_and_limits_above(how: How) -> None:
     ideal_s = 48 / FEW * LATENCY_S
-    async with keeping(FEW, how, after(LATENCY_S)) as fake, client(fake) as asked:
-        answers = await asyncio.gather(*(asked.post(timeout_s=3 * ideal_s) for _ in range(48)))
+    async with keeping(FEW, how, after(LATENCY_S)) as fake, client(fake) as requested:
+        answers = await asyncio.gather(*(requested.post(timeout_s=3 * ideal_s) for _ in range(48)))
         assert {answered.attempts for answered in answers} == {1}
-        assert len(fake.asked) == 48
+        assert len(fake.requested) == 48
 
 
 async def test_where_a_handshake_has_to_wait_a_connection_that_comes_to_rest_is_taken(
@@ -120,9 +120,9 @@ async def test_where_a_handshake_has_to_wait_a_connection_that_comes_to_rest_is_
     ideal_s = 48 / FEW * LATENCY_S
     async with (
         keeping(FEW, "accepted and not read", after(LATENCY_S), tls=tls) as fake,
-        asking(fake.url.replace("http", "https")) as asked,
+        asking(fake.url.replace("http", "https")) as requested,
     ):
-        replies = await asyncio.gather(*(asked.send(timeout_s=3 * ideal_s) for _ in range(48)))
+        replies = await asyncio.gather(*(requested.send(timeout_s=3 * ideal_s) for _ in range(48)))
         assert {reply.status for reply in replies} == {200}
         assert fake.connections == FEW
 
@@ -134,14 +134,14 @@ async def test_who_waits_for_a_handshake_waits_as_long_as_others_are_served(
     monkeypatch.setattr(dial_module, "CONNECT_TIMEOUT_S", 0.2)
     async with (
         keeping(1, "left in the backlog", after(0.7), OK, tls=tls) as fake,
-        asking(fake.url.replace("http", "https")) as asked,
+        asking(fake.url.replace("http", "https")) as requested,
     ):
-        replies = await asyncio.gather(asked.send(), asked.send(), asked.send())
+        replies = await asyncio.gather(requested.send(), requested.send(), requested.send())
         assert {reply.status for reply in replies} == {200}
         assert fake.connections == 1
 
 
-async def first_answers(asked: Asking, workers: int, each: int) -> list[int]:
+async def first_answers(requested: Asking, workers: int, each: int) -> list[int]:
     """How many answers had come in all when each worker, asking one by one, got its first."""
     answers = 0
     first = []
@@ -149,7 +149,7 @@ async def first_answers(asked: Asking, workers: int, each: int) -> list[int]:
     async def work() -> None:
         nonlocal answers
         for number in range(each):
-            await asked.send()
+            await requested.send()
             answers += 1
             if number == 0:
                 first.append(answers)
@@ -160,33 +160,33 @@ async def first_answers(asked: Asking, workers: int, each: int) -> list[int]:
 
 @pytest.mark.parametrize("how", HOWS)
 async def test_requests_that_nobody_reads_are_not_left_behind_while_others_come_and_go(how: How) -> None:
-    async with keeping(FEW, how, after(0.005)) as fake, asking(fake.url) as asked:
-        first = await first_answers(asked, 3 * FEW, 40)
+    async with keeping(FEW, how, after(0.005)) as fake, asking(fake.url) as requested:
+        first = await first_answers(requested, 3 * FEW, 40)
         assert max(first) < 3 * FEW * 40 / 3
 
 
 async def test_a_slow_answer_costs_the_others_few_of_their_connections() -> None:
     slow = asyncio.Event()
 
-    async def when_told(writer: asyncio.StreamWriter) -> None:
+    async def when_reported(writer: asyncio.StreamWriter) -> None:
         await slow.wait()
         writer.write(OK)
 
-    async with server(when_told, OK) as fake, asking(fake.url) as asked:
-        sending = asyncio.create_task(asked.send())
-        await until(lambda: len(fake.asked) == 1)
-        await first_answers(asked, 8, 200)
+    async with server(when_reported, OK) as fake, asking(fake.url) as requested:
+        sending = asyncio.create_task(requested.send())
+        await until(lambda: len(fake.requested) == 1)
+        await first_answers(requested, 8, 200)
         slow.set()
         assert (await sending).status == 200
         assert fake.connections < 9 + 8
 
 
 async def test_nor_where_requests_come_now_and_then() -> None:
-    async with server(hang, OK) as fake, asking(fake.url) as asked:
-        sending = asyncio.create_task(asked.send())
-        await until(lambda: len(fake.asked) == 1)
+    async with server(hang, OK) as fake, asking(fake.url) as requested:
+        sending = asyncio.create_task(requested.send())
+        await until(lambda: len(fake.requested) == 1)
         for _ in range(12):
-            await asked.send()
+            await requested.send()
             await asyncio.sleep(0.07)
         sending.cancel()
         assert 2 < fake.connections < 9

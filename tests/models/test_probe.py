@@ -63,7 +63,7 @@ async def test_each_model_is_asked_once_and_any_answer_will_do() -> None:
     assert good[0].latency_s > 0
     assert bad[0].error is not None
     assert (bad[0].ok, bad[0].error.kind) == (False, "access_denied")
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
     written = msgspec.json.encode(good + bad)
     assert b"sk-wrong" not in written
     assert msgspec.json.decode(written, type=list[ProbeResult]) == good + bad
@@ -83,7 +83,7 @@ async def test_what_a_host_lists_is_not_asked_and_the_list_is_had_once() -> None
         async with at_openai(server.url, "gpt-4.1", "gpt-4.1-mini", "gpt-4.1") as models:
             results = await probe(models)
         assert [(result.ok, result.listed) for result in results] == [(True, True)] * 3
-        assert (server.asked, server.lists) == ([], 1)
+        assert (server.requested, server.lists) == ([], 1)
 
 
 async def test_what_no_list_names_is_asked_for_one_token_before_it_is_called_bad() -> None:
@@ -117,7 +117,7 @@ async def test_a_list_that_anybody_sees_proves_no_key_good() -> None:
         wrong = "sk-wrong-0123456789"
         async with at_openai(server.url, "openai/gpt-4.1", interface="openrouter", key=wrong) as models:
             (result,) = await probe(models)
-        assert (result.ok, server.lists, len(server.asked)) == (False, 0, 1)
+        assert (result.ok, server.lists, len(server.requested)) == (False, 0, 1)
 
 
 class Anybody:
@@ -177,7 +177,7 @@ async def test_a_host_that_hangs_is_given_up_after_a_minute_not_after_the_models
     async with fake(Broken.HANG, Broken.HANG) as server:
         async with at_openai(server.url, "m", interface="vllm") as models, asyncio.timeout(30):
             (result,) = await probe(models)
-            assert len(server.asked) == 1
+            assert len(server.requested) == 1
         server.release()
     assert result.error is not None
     assert (result.ok, result.error.kind) == (False, "timeout")
@@ -190,7 +190,7 @@ async def test_a_probe_waits_no_longer_than_the_models_own_time_out() -> None:
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=server.url, timeout_s=0.3)
         async with Models([spec], NO_KEYS) as models, asyncio.timeout(30):
             (result,) = await probe(models)
-            assert len(server.asked) == 1
+            assert len(server.requested) == 1
         server.release()
     assert result.error is not None
     assert "no answer within 0.3 s; raise parameters.timeout_s" in result.error.message
@@ -216,7 +216,7 @@ def at(url: str) -> Models:
     return Models([ModelSpec(name="m", interface="vllm", model="m", base_url=url)], NO_KEYS)
 
 
-async def told(url: str) -> str:
+async def reported(url: str) -> str:
     """What is said of a model there, which was not asked for want of a connection."""
     async with at(url) as models:
         (result,) = await probe(models)
@@ -236,14 +236,16 @@ def nobody_listening() -> Iterator[tuple[str, socket.socket]]:
 async def test_a_host_that_refuses_is_told_in_seconds() -> None:
     async with asyncio.timeout(15):  # a request would be sent eight times, over 40 s
         with nobody_listening() as (host, _):
-            message = await told(f"http://{host}/v1")
+            message = await reported(f"http://{host}/v1")
             assert message == f"POST {host}/v1/chat/completions: no connection (Connection refused)"
 
 
 async def test_so_is_one_whose_name_cannot_be_resolved() -> None:
     async with asyncio.timeout(15):
-        assert "the host name cannot be resolved" in await told("http://nowhere.invalid/v1")
-        assert "cannot be resolved (no host can have this name)" in await told(f"http://{'x' * 64}.invalid")
+        assert "the host name cannot be resolved" in await reported("http://nowhere.invalid/v1")
+        assert "cannot be resolved (no host can have this name)" in await reported(
+            f"http://{'x' * 64}.invalid"
+        )
 
 
 async def test_so_is_one_that_does_not_reply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +256,7 @@ async def test_so_is_one_that_does_not_reply(monkeypatch: pytest.MonkeyPatch) ->
             caller.setblocking(False)
             caller.connect_ex(full.getsockname())
         host = f"127.0.0.1:{full.getsockname()[1]}"
-        assert "no connection within 0.3 s" in await told(f"http://{host}/v1")
+        assert "no connection within 0.3 s" in await reported(f"http://{host}/v1")
         for caller in callers:
             caller.close()
 
@@ -268,7 +270,7 @@ async def test_so_is_a_name_service_that_is_away(monkeypatch: pytest.MonkeyPatch
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(socket, "getaddrinfo", wait)
-    assert "cannot be resolved (no answer from the name service)" in await told("http://slow.invalid/v1")
+    assert "cannot be resolved (no answer from the name service)" in await reported("http://slow.invalid/v1")
     back.set()
 
 
@@ -277,10 +279,12 @@ async def test_so_is_a_proxy_that_is_away(monkeypatch: pytest.MonkeyPatch) -> No
     async with asyncio.timeout(30):
         with nobody_listening() as (host, _):
             monkeypatch.setenv("http_proxy", f"http://{host}")
-            message = await told("http://api.invalid/v1")
+            message = await reported("http://api.invalid/v1")
             assert "no connection to the proxy (Connection refused); check HTTP_PROXY" in message
         monkeypatch.setenv("http_proxy", "http://nowhere.invalid:3128")
-        assert "no connection to the proxy (Name or service not known)" in await told("http://api.invalid/v1")
+        assert "no connection to the proxy (Name or service not known)" in await reported(
+            "http://api.invalid/v1"
+        )
 
 
 async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
@@ -290,7 +294,11 @@ async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
             await asyncio.sleep(0.2)
             async with raw_server.server(raw_server.reply(400), on=bound) as server:
                 (result,) = await probing
-                assert [asked.line.split()[0] for asked in server.asked] == ["GET", "POST", "POST"]
+                assert [requested.line.split()[0] for requested in server.requested] == [
+                    "GET",
+                    "POST",
+                    "POST",
+                ]
     assert result.error is not None
     assert result.error.kind == "bad_request"
 

@@ -31,8 +31,8 @@ async def test_retries_and_the_proxys_own_words(monkeypatch: pytest.MonkeyPatch)
         await asking.http.aclose()
         assert (answered.value, answered.attempts) == ("fine", 3)
         assert 7 <= asking.time.slept[0] <= 7.7
-        assert [len(asked.body) for asked in fake.asked] == [1 << 21] * 3
-        assert {asked.headers["host"] for asked in fake.asked} == {"api.invalid"}
+        assert [len(requested.body) for requested in fake.requested] == [1 << 21] * 3
+        assert {requested.headers["host"] for requested in fake.requested} == {"api.invalid"}
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ async def test_bodies_are_unpacked_bounded_and_read_as_on_the_straight_wire(
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{fake.port}")
         asking = Client(TARGET)
         assert [(await asking.post()).value for _ in answers] == ["Grüße"] * 3
-        assert {asked.headers["accept-encoding"] for asked in fake.asked} == {"identity"}
+        assert {requested.headers["accept-encoding"] for requested in fake.requested} == {"identity"}
         error = await asking.error()
         await asking.http.aclose()
         assert isinstance(error, Unreadable)
         assert "a body of more than 1 MiB" in str(error)
-        assert len(fake.asked) == 3 + 2
+        assert len(fake.requested) == 3 + 2
 
 
 @pytest.mark.parametrize("target", [TARGET, TARGET.replace("http", "https")])

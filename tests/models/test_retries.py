@@ -60,6 +60,6 @@ def test_who_is_turned_away_comes_back_soon_and_obeys_the_host_all_the_same() ->
     assert max(waits) <= 4.0
     tries.failed(PASSING)
     assert tries.wait_s(PASSING, rng) <= 0.5, "the first that counts"
-    asked = Fault(RateLimited("429", retry_after_s=30.0), again=True)
-    tries.failed(asked)
-    assert 30 <= tries.wait_s(asked, rng) <= 31
+    requested = Fault(RateLimited("429", retry_after_s=30.0), again=True)
+    tries.failed(requested)
+    assert 30 <= tries.wait_s(requested, rng) <= 31

@@ -272,8 +272,8 @@ def test_what_is_no_file_of_ours_is_left_alone_and_the_pace_is_kept_all_the_same
     assert len(process.sent) >= 195
     problem = str(process.throttle.problem)
     assert why in problem
-    for told in ("0.005 s apart", str(path), "EVAL_THROTTLE_STATE_PATH", "MIN_INTERVAL_S=0"):
-        assert told in problem
+    for reported in ("0.005 s apart", str(path), "EVAL_THROTTLE_STATE_PATH", "MIN_INTERVAL_S=0"):
+        assert reported in problem
     assert (path.lstat().st_size, path.lstat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert not (tmp_path / "theirs").exists() or (tmp_path / "theirs").read_text() == "theirs"
 

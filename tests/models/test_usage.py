@@ -94,10 +94,10 @@ def test_no_other_dialect_sends_anything_else(interface: str) -> None:
     host = HOSTS[interface]
     if host.dialect in ("simulated", "benchmark", "local"):
         return
-    dialect, asked = dialect_of(host), ModelSpec(name="m", interface=interface, model="m-1")
+    dialect, requested = dialect_of(host), ModelSpec(name="m", interface=interface, model="m-1")
     shared = about(ARTICLE, "Who?")
-    assert dialect.encode(shared, asked, host) == dialect.encode(
-        msgspec.structs.replace(shared, shared=0), asked, host
+    assert dialect.encode(shared, requested, host) == dialect.encode(
+        msgspec.structs.replace(shared, shared=0), requested, host
     )
 
 
@@ -119,7 +119,7 @@ async def test_requests_that_begin_otherwise_do_not_wait_for_each_other() -> Non
     requests = [about(head, "Who?") for head in heads] + [about(ARTICLE, "Who?", "Be brief.")]
     async with anthropic_fake(always=Spoken(delay_s=0.2)) as server:
         asking = asyncio.create_task(ask_all(server, requests))
-        while len(server.asked) < len(requests):
+        while len(server.requested) < len(requests):
             await asyncio.sleep(0.01)
             assert not asking.done()
         await asking
@@ -183,8 +183,8 @@ async def judged(folder: Path, **parameters: Any) -> list[Usage]:
     rubric = {"plot": "Things happen for a reason.", "style": "It reads well.", "length": "It ends in time."}
     described = task(total=2, description=ARTICLE, rubric=rubric, evaluation_mode="per_factor")
     async with anthropic_fake(always=Spoken('{"score": "High"}', delay_s=0.02)) as server:
-        asked = {"model": MODEL, "base_url": server.url, **parameters}
-        judge = {"name": "claude", "interface": "anthropic", "roles": ["judge"], "parameters": asked}
+        requested = {"model": MODEL, "base_url": server.url, **parameters}
+        judge = {"name": "claude", "interface": "anthropic", "roles": ["judge"], "parameters": requested}
         lab = Lab(folder, [model("ann", "teacher", "student"), judge], [described])
         assert (await lab.arun()).exit_code == 0
     return [msgspec.convert(line["usage"], Usage) for line in lab.lines("evaluation")]
@@ -295,13 +295,13 @@ async def test_an_answer_whose_tokens_are_not_known_keeps_what_was_set_aside(
     terms = Terms(
         price=pricer(TARIFF), most=upper_price(TARIFF), max_cost_usd=budget if own else None, priced_by="test"
     )
-    asked = Request((Message("user", "hello"),), sampling=SamplingParameters(max_tokens=64))
+    requested = Request((Message("user", "hello"),), sampling=SamplingParameters(max_tokens=64))
     async with interface.serve(*(Raw(json.dumps(answer).encode()) for answer in answers)) as host:
         ledger = Ledger(path, {"m": terms}, budget_usd=None if own else budget)
         async with opened(interface.spec(host.url), interface.env, ledger=ledger) as model:
             for number, answer in enumerate(answers):
                 before = read_accounts(path).get("m")
-                completion = await model.complete(asked)
+                completion = await model.complete(requested)
                 ledger.flush()
                 account = read_accounts(path)["m"]
                 assert completion.text == SAID

@@ -127,11 +127,13 @@ async def test_the_request_is_what_googles_client_sends_for_the_same_call(tmp_pa
             config=types.GenerateContentConfig(temperature=0.5, max_output_tokens=9),
         )
         await client.aio.aclose()
-        mine, other = host.asked
+        mine, other = host.requested
     assert theirs.text == "ok"
     assert mine.body == in_camel_case(other.body)
     assert mine.path == other.path
-    assert [asked.headers["Authorization"] for asked in (mine, other)] == [f"Bearer {t}" for t in host.issued]
+    assert [requested.headers["Authorization"] for requested in (mine, other)] == [
+        f"Bearer {t}" for t in host.issued
+    ]
 
 
 async def test_an_access_token_of_the_users_own_is_shown_as_it_is() -> None:
@@ -146,7 +148,7 @@ async def test_an_access_token_of_the_users_own_is_shown_as_it_is() -> None:
             options={"project": "p"},
         )
         assert (await answer(own, {}, HELLO)).text == "ok"
-    assert host.token_asked == 0
+    assert host.token_requested == 0
 
 
 # Tokens
@@ -157,7 +159,7 @@ async def test_a_token_serves_many_requests_and_is_fetched_once_however_many_wai
         together = await asyncio.gather(*(model.complete(HELLO) for _ in range(12)))
         assert (await model.complete(HELLO)).text == "ok"
     assert [completion.text for completion in together] == ["ok"] * 12
-    assert (host.token_asked, len(host.asked)) == (1, 13)
+    assert (host.token_requested, len(host.requested)) == (1, 13)
 
 
 async def test_a_token_that_is_refused_before_its_time_is_renewed_once(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ async def test_a_token_that_is_refused_before_its_time_is_renewed_once(tmp_path:
         host.expire()
         together = await asyncio.gather(*(model.complete(HELLO) for _ in range(6)))
         assert [completion.text for completion in together] == ["ok"] * 6
-        assert host.token_asked == 2
+        assert host.token_requested == 2
         host.script.extend([Fault(401, "Request had invalid authentication credentials.")] * 8)
         with pytest.raises(AccessDenied, match="invalid authentication credentials"):
             await model.complete(HELLO)
@@ -177,7 +179,7 @@ async def test_the_loop_goes_on_while_a_token_is_fetched(tmp_path: Path) -> None
     async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
         host.token_gate.clear()
         asking = asyncio.create_task(model.complete(HELLO))
-        await host.token_wanted.wait()  # the fake serves on this very loop: were it blocked, it never would
+        await host.token_needed.wait()  # the fake serves on this very loop: were it blocked, it never would
         assert not asking.done()
         host.token_gate.set()
         assert (await asking).text == "ok"
@@ -187,13 +189,13 @@ async def test_who_is_cancelled_while_waiting_leaves_the_renewal_to_the_others(t
     async with fake_vertex() as host, opened(spec(host.url), env_of(host, tmp_path)) as model:
         host.token_gate.clear()
         first, second = (asyncio.create_task(model.complete(HELLO)) for _ in range(2))
-        await host.token_wanted.wait()
+        await host.token_needed.wait()
         first.cancel()
         host.token_gate.set()
         assert (await second).text == "ok"
         with pytest.raises(asyncio.CancelledError):
             await first
-    assert host.token_asked == 1
+    assert host.token_requested == 1
 
 
 transport_error: Any = TransportError
@@ -280,7 +282,7 @@ async def test_a_token_that_is_refused_names_the_way_out(
         host.token_script.append((status, body))
         with pytest.raises(AccessDenied, match=words):
             await answer(spec(host.url), env_of(host, tmp_path), HELLO)
-    assert not host.asked
+    assert not host.requested
 
 
 async def test_all_who_wait_for_a_token_that_fails_are_told_why_each_by_itself(tmp_path: Path) -> None:

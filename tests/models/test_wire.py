@@ -26,9 +26,9 @@ async def test_a_request_is_as_asked_and_its_answer_whole() -> None:
         answered = await client.send(b"{}")
         assert answered == (200, {"content-length": "4", "x-who": "me"}, b"fine")
         await client.wire.send(RequestRoute.to("GET", client.route.url, {}), None, LONG_S)
-        assert fake.asked[0].line == "POST /v1/chat HTTP/1.1"
-        assert fake.asked[0].body == b"{}"
-        assert fake.asked[0].headers == {
+        assert fake.requested[0].line == "POST /v1/chat HTTP/1.1"
+        assert fake.requested[0].body == b"{}"
+        assert fake.requested[0].headers == {
             "host": f"127.0.0.1:{fake.port}",
             "accept": "*/*",
             "accept-encoding": "identity",
@@ -36,7 +36,7 @@ async def test_a_request_is_as_asked_and_its_answer_whole() -> None:
             "content-length": "2",
             "": "",
         }
-        assert "content-length" not in fake.asked[1].headers
+        assert "content-length" not in fake.requested[1].headers
 
 
 # Connections
@@ -53,7 +53,7 @@ async def test_as_many_connections_as_requests_at_once_and_the_last_used_goes_fi
     all_there = asyncio.Event()
 
     async def when_all_are_there(writer: asyncio.StreamWriter) -> None:
-        if len(fake.asked) == 30:
+        if len(fake.requested) == 30:
             all_there.set()
         await all_there.wait()
         writer.write(OK)
@@ -63,7 +63,7 @@ async def test_as_many_connections_as_requests_at_once_and_the_last_used_goes_fi
         assert fake.connections == client.wire.connections == 30
         for _ in range(5):
             await client.send()
-        assert len({asked.connection for asked in fake.asked[-5:]}) == 1
+        assert len({requested.connection for requested in fake.requested[-5:]}) == 1
         assert fake.connections == 30
 
 
@@ -121,7 +121,7 @@ async def test_a_connection_at_rest_for_long_is_closed(monkeypatch: pytest.Monke
 async def test_closing_ends_what_is_under_way() -> None:
     async with server(hang) as fake, asking(fake.url) as client:
         sending = [asyncio.create_task(client.send()) for _ in range(3)]
-        await until(lambda: len(fake.asked) == 3)
+        await until(lambda: len(fake.requested) == 3)
         await client.wire.aclose()
         assert client.wire.connections == 0
         results = await asyncio.gather(*sending, return_exceptions=True)
@@ -134,7 +134,7 @@ async def test_a_wire_that_was_closed_sends_nothing() -> None:
         await client.wire.aclose()
         with pytest.raises(Closed):
             await client.send()
-        assert len(fake.asked) == fake.connections == 1
+        assert len(fake.requested) == fake.connections == 1
 
 
 # Answers
@@ -191,7 +191,7 @@ async def test_large_bodies_go_both_ways_and_the_event_loop_goes_on() -> None:
         answered = await client.send(large)
         counting.cancel()
         assert answered.body == large
-        assert fake.asked[0].body == large
+        assert fake.requested[0].body == large
         assert turns > len(large) // (1 << 18)
         assert (await client.send()).body == b"fine"
         assert fake.connections == 1
@@ -257,14 +257,14 @@ async def test_a_body_that_nobody_reads_ends_in_time() -> None:
 async def test_each_request_on_a_connection_has_its_own_time() -> None:
     answer = asyncio.Event()
 
-    async def when_told(writer: asyncio.StreamWriter) -> None:
+    async def when_reported(writer: asyncio.StreamWriter) -> None:
         await answer.wait()
         writer.write(OK)
 
-    async with server(OK, when_told, OK, hang) as fake, asking(fake.url) as client:
+    async with server(OK, when_reported, OK, hang) as fake, asking(fake.url) as client:
         await client.send(timeout_s=0.3)
         second = asyncio.create_task(client.send(timeout_s=LONG_S))
-        await until(lambda: len(fake.asked) == 2)
+        await until(lambda: len(fake.requested) == 2)
         await asyncio.sleep(0.31)  # the time of the first is over
         answer.set()
         assert (await second).body == b"fine"
@@ -277,7 +277,7 @@ async def test_each_request_on_a_connection_has_its_own_time() -> None:
 async def test_cancelling_ends_the_connection_and_nothing_else() -> None:
     async with server(hang, OK) as fake, asking(fake.url) as client:
         hanging = asyncio.create_task(client.send())
-        await until(lambda: len(fake.asked) == 1)
+        await until(lambda: len(fake.requested) == 1)
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hanging
@@ -290,8 +290,8 @@ async def test_cancelling_as_the_answer_comes_leaves_the_connection_whole() -> N
         await client.send()
         for _ in range(20):
             sending = asyncio.create_task(client.send())
-            seen = len(fake.asked)
-            await until(lambda: len(fake.asked) > seen or sending.done())  # noqa: B023
+            seen = len(fake.requested)
+            await until(lambda: len(fake.requested) > seen or sending.done())  # noqa: B023
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             assert (await client.send()).body == b"fine"

@@ -81,7 +81,7 @@ async def test_a_host_is_reached_at_whichever_address_answers(listens: str, name
         if named == "localhost" and listens not in addresses:
             pytest.skip(f"localhost is not {listens} here")
         assert (await client.send()).body == b"fine"
-        assert fake.asked[0].headers["host"] == f"{named}:{port}"
+        assert fake.requested[0].headers["host"] == f"{named}:{port}"
 
 
 # TLS
@@ -119,7 +119,7 @@ async def test_a_certificate_that_proves_nothing_is_refused(
     async with listening(fake.serve, tls=context) as port, asking(f"https://localhost:{port}") as client:
         with pytest.raises(ssl.SSLCertVerificationError):
             await client.send()
-    assert fake.asked == []
+    assert fake.requested == []
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ __all__ = [
     "Cloud",
     "GeminiCloud",
     "VertexCloud",
-    "asked",
     "lab",
+    "requested",
     "sent",
 ]
 
@@ -181,13 +181,15 @@ def lab(cloud: Cloud, host: BatchingHost, folder: Path, role: str = "judge", **s
     return Lab(folder, [*others, batched], [task(total=cloud.least)], usual | settings)
 
 
-def asked(host: BatchingHost) -> Counter[str]:
+def requested(host: BatchingHost) -> Counter[str]:
     """How often the provider saw each request, by what was asked."""
-    return Counter(json.dumps(each.body.get("messages") or each.body["contents"]) for each in host.asked)
+    return Counter(json.dumps(each.body.get("messages") or each.body["contents"]) for each in host.requested)
 
 
 def sent(host: BatchingHost | BatchServer) -> Counter[str]:
     """How often each request was carried out in a job."""
     if isinstance(host, BatchServer):
-        return Counter(asked["custom_id"] for batch in host.batches.values() for asked in batch.requests)
+        return Counter(
+            requested["custom_id"] for batch in host.batches.values() for requested in batch.requests
+        )
     return Counter(item[0] for job in host.jobs.values() for item in job.items)

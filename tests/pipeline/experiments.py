@@ -149,7 +149,7 @@ def content(lab: Lab) -> dict[str, dict[str, Any]]:
 
 
 @dataclass
-class Asked:
+class Requested:
     """The requests that simulated models of this process were asked, by model, without probes."""
 
     requests: list[tuple[str, Request]] = field(default_factory=list)
@@ -166,18 +166,18 @@ class Asked:
         self.requests.clear()
 
 
-def listen(patch: pytest.MonkeyPatch) -> Asked:
+def listen(patch: pytest.MonkeyPatch) -> Requested:
     """Note every request to a simulated model from now on."""
-    asked = Asked()
+    requested = Requested()
     complete = SimulatedModel.complete
 
     async def noted(self: SimulatedModel, request: Request) -> Completion:
         if request.purpose != "probe":
-            asked.requests.append((self.name, request))
+            requested.requests.append((self.name, request))
         return await complete(self, request)
 
     patch.setattr(SimulatedModel, "complete", noted)
-    return asked
+    return requested
 
 
 @dataclass

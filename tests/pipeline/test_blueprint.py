@@ -52,10 +52,10 @@ def proposals(lab: Lab, folder: str) -> list[dict[str, Any]]:
 
 
 def test_static_sections_are_written_without_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab = Lab(tmp_path, TWO, [task(nuanced_attributes={"tone": ["dry"]})])
     lab.run()
-    assert asked.phases()[:2] == (0, 0)
+    assert requested.phases()[:2] == (0, 0)
     assert artifact(lab, "phase1_attributes/story_target_attrs.json") == {
         "mood": ["glad", "sad"],
         "length": ["short", "long"],
@@ -114,9 +114,9 @@ def test_a_template_may_use_a_rubric_that_teachers_proposed(
         'JSON with "prompt" and "response" for {task_description}, {target_attributes}, judged by:\n{rubric}'
     )
     lab = Lab(tmp_path, [model("ann")], [task(rubric="auto", prompt_library={"sample": own})])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run()
-    texts = [r.messages[-1].content for _, r in asked.requests if r.purpose == "data_generation"]
+    texts = [r.messages[-1].content for _, r in requested.requests if r.purpose == "data_generation"]
     rubric = artifact(lab, "phase2_rubric/story.rubric.json")
     assert texts
     assert all(f"- {factor}: {criterion}" in text for text in texts for factor, criterion in rubric.items())
@@ -144,10 +144,10 @@ async def test_a_crash_repeats_no_proposal(tmp_path: Path, monkeypatch: pytest.M
         path.unlink()
     [first] = [record for record in kept if record["teacher_model_id"] == "ann"]
     (lab.path / "phase2_rubric" / "proposals.jsonl").write_text(json.dumps(first) + "\n")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = await lab.arun(continue_run=True)
     assert run.exit_code == 0
-    assert [name for name, request in asked.requests if request.purpose == "rubric_mapping"] == ["ben"]
+    assert [name for name, request in requested.requests if request.purpose == "rubric_mapping"] == ["ben"]
     assert artifact(lab, "phase2_rubric/story.rubric.json") == expected
 
 

@@ -13,7 +13,7 @@ from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Wanted, inspect
+from coeval.pipeline.upkeep.repair import Needed, inspect
 from coeval.store.rundir import RunDir
 
 STUDENTS = [model("ann", "student"), model("ben", "student")]
@@ -55,19 +55,19 @@ def test_a_table_with_a_label_needs_nothing_else(lab: Lab, monkeypatch: pytest.M
     planned = forecast(load_config(lab.file), RunOptions())
     assert (planned.total.low, planned.total.high) == (8, 8)
     assert not lab.path.exists()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run()
     assert run.exit_code == 0
-    assert asked.phases() == (0, 0, 0, 8, 0)
+    assert requested.phases() == (0, 0, 0, 8, 0)
     assert prompts(lab) == [text for text, _ in ROWS]
     scored = lab.records("evaluation").values()
     assert {score["label_scores"]["mood"]["expected"] for score in scored} == {"good", "bad"}
     accuracies = run.results().labels
     assert [(each.attribute, each.n) for each in accuracies] == [("mood", 4), ("mood", 4)]
     assert lab.meta()["status"] == "completed"
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert sum(asked.phases()) == 0
+    assert sum(requested.phases()) == 0
 
 
 def test_a_reference_is_judged_by_a_rubric(lab: Lab) -> None:
@@ -99,11 +99,11 @@ def test_rows_that_are_added_are_answered_by_continue(
 ) -> None:
     assert lab.run().exit_code == 0
     reviews(lab.folder, [*ROWS, ("Superb", "great")])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     with caplog.at_level("WARNING"):
         assert lab.run(continue_run=True).exit_code == 0
     assert "reviews.csv, or what is taken out of it, has changed since" in (lab.path / "run.log").read_text()
-    assert asked.phases() == (0, 0, 0, 2, 0)
+    assert requested.phases() == (0, 0, 0, 2, 0)
     assert not (lab.path / "replaced").exists(), "nothing was replaced"
     found = {record["label_scores"]["mood"]["expected"] for record in lab.records("evaluation").values()}
     assert found == {"good", "bad", "great"}
@@ -147,9 +147,9 @@ def test_a_new_run_takes_over_answers_to_the_same_rows(lab: Lab, monkeypatch: py
         {"resume_from": "exp", "phases": modes},
         "v2",
     )
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert later.run().exit_code == 0
-    assert asked.phases() == (0, 0, 0, 4, 0)
+    assert requested.phases() == (0, 0, 0, 4, 0)
     assert later.counts()[1] == 12
 
 
@@ -174,11 +174,13 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "told"), MISTAKES, ids=[next(iter(changes)) for changes, _ in MISTAKES])
-def test_a_mistake_is_told_with_its_line(changes: dict[str, Any], told: str, lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("changes", "reported"), MISTAKES, ids=[next(iter(changes)) for changes, _ in MISTAKES]
+)
+def test_a_mistake_is_told_with_its_line(changes: dict[str, Any], reported: str, lab: Lab) -> None:
     lab.tasks[0]["items"] |= changes
     said = refused(lab)
-    assert told in said
+    assert reported in said
     line = int(said.split(":")[1].split()[0])
     assert next(iter(changes)) in lab.file.read_text().splitlines()[line - 1]
     assert not lab.path.exists()
@@ -230,17 +232,17 @@ def test_it_stands_beside_a_task_that_models_write(lab: Lab) -> None:
     assert ids == {"sentiment__items", "story__eve"}
 
 
-def told_students(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> str:
+def reported_students(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a student was sent for the first row."""
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    texts = [request.messages[-1].content for _, request in asked.requests]
+    texts = [request.messages[-1].content for _, request in requested.requests]
     return next(text for text in texts if text.endswith("Great!"))
 
 
 def test_students_are_told_the_labels_that_are_declared(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.tasks = [sentiment(target_attributes={"mood": ["good", "bad"]})]
-    assert told_students(lab, monkeypatch) == (
+    assert reported_students(lab, monkeypatch) == (
         "Name the mood.\n\nWhat the answer should look like: One of: good, bad\n\nInput:\n\nGreat!"
     )
     assert "are not told which values" not in (lab.path / "run.log").read_text()
@@ -249,7 +251,7 @@ def test_students_are_told_the_labels_that_are_declared(lab: Lab, monkeypatch: p
 def test_without_an_output_description_there_is_no_heading_for_one(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert told_students(lab, monkeypatch) == "Name the mood.\n\nInput:\n\nGreat!"
+    assert reported_students(lab, monkeypatch) == "Name the mood.\n\nInput:\n\nGreat!"
     assert (
         "the students of sentiment are not told which values mood has (bad, good): name them in its "
         "output_description, or declare them in target_attributes"
@@ -258,7 +260,7 @@ def test_without_an_output_description_there_is_no_heading_for_one(
 
 def test_an_output_description_is_sent_as_it_stands(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.tasks = [sentiment(target_attributes={"mood": ["good", "bad"]}, output_description="One word.")]
-    assert told_students(lab, monkeypatch) == (
+    assert reported_students(lab, monkeypatch) == (
         "Name the mood.\n\nWhat the answer should look like: One word.\n\nInput:\n\nGreat!"
     )
 
@@ -267,7 +269,7 @@ def test_answers_to_rows_that_are_no_longer_wanted_are_not_damaged(lab: Lab) -> 
     assert lab.run().exit_code == 0
     lab.tasks = [sentiment(items={**sentiment()["items"], "where": "mood = bad"})]
     assert lab.run(continue_run=True).exit_code == 0
-    report = inspect(RunDir(lab.path), Wanted())
+    report = inspect(RunDir(lab.path), Needed())
     assert [(file.invalid, file.owed) for file in report.files if file.phase == "response_collection"] == [
         (0, 0),
         (0, 0),

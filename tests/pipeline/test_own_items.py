@@ -15,7 +15,7 @@ from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Wanted, repair
+from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.store.rundir import RunDir
 
 CAST = [model("ann", "student", "judge"), model("ben", "student", "judge")]
@@ -50,7 +50,7 @@ def items(first: int, last: int) -> list[dict[str, Any]]:
     return [{"id": n, "prompt": f"Question {n}?"} for n in range(first, last + 1)]
 
 
-class Told:
+class Reported:
     """A watcher that keeps the warnings."""
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ def test_four_tasks_of_ten_items_are_240_calls(tmp_path: Path, monkeypatch: pyte
     for n, name in enumerate(names):
         put(lab, *items(1, 10), task=name, teacher=f"own-{n}")
     expected = forecast(load_config(lab.file), RunOptions()).total
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run()
     assert run.exit_code == 0
-    assert asked.phases() == (0, 0, 0, 80, 160)
+    assert requested.phases() == (0, 0, 0, 80, 160)
     assert (before.low, before.high) == (expected.low, expected.high) == (240, 240)
     assert [score.n for score in run.results().students if score.task is None] == [40, 40]
     assert lab.meta()["status"] == "completed"
@@ -118,12 +118,12 @@ def test_what_a_line_holds_besides_is_kept(lab: Lab) -> None:
         {"id": 1, "prompt": "6 × 7?", "reference_response": 42, "source": {"page": 3}},
         {"id": 2, "prompt": "Blue?", "sampled_target_attributes": {"mood": "glad", "year": 1999}},
     )
-    told = Told()
-    assert lab.run(watcher=told).exit_code == 0
+    reported = Reported()
+    assert lab.run(watcher=reported).exit_code == 0
     first, second = lab.records("data_generation").values()
     assert (first["reference_response"], first["source"]) == ("42", {"page": 3})
     assert second["sampled_target_attributes"] == {"mood": "glad", "year": "1999"}
-    assert told.warnings == [f"{file_of(lab)}:1: the field `source` is not used"]
+    assert reported.warnings == [f"{file_of(lab)}:1: the field `source` is not used"]
 
 
 REFUSED: list[tuple[bytes, str]] = [
@@ -192,10 +192,10 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
         {"id": 3, "prompt": "Snow?", "sampled_target_attributes": {"colour": "white"}},
         {"id": 2, "prompt": "Leaf?", "refrence_response": "green"},
     )
-    told = Told()
-    run = lab.run(watcher=told)
+    reported = Reported()
+    run = lab.run(watcher=reported)
     assert run.exit_code == 3
-    assert told.warnings == [
+    assert reported.warnings == [
         f"{path}:2: the id story__exam__1 stood on line 1 already; the last one counts",
         f"{path}:3: the label colour is white, which target_attributes does not declare",
         f"{path}:4: the field `refrence_response` is not used; is `reference_response` meant?",
@@ -203,7 +203,8 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
         f"{path} holds 3 of the 4 items that sampling.total asks for",
     ]
     assert (
-        list(forecast(load_config(lab.file), RunOptions(continue_run=True)).warnings)[-1] == told.warnings[-1]
+        list(forecast(load_config(lab.file), RunOptions(continue_run=True)).warnings)[-1]
+        == reported.warnings[-1]
     )
 
 
@@ -212,7 +213,7 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
 ) -> None:
     lab.tasks = [task(total=5)]
     put(lab, *items(1, 3))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run()
     assert run.exit_code == 3
     assert run.summary is not None
@@ -220,14 +221,14 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
     assert (outcome.planned, outcome.missing, outcome.unsupplied, outcome.waiting) == (5, 2, 2, 0)
     assert run.summary.missing == 2
     assert "data_generation" not in lab.meta()["phases_completed"]
-    assert asked.phases() == (0, 0, 0, 6, 12)
-    [counted] = [f for f in repair(RunDir(lab.path), Wanted(dry_run=True)).files if f.path == file_of(lab)]
+    assert requested.phases() == (0, 0, 0, 6, 12)
+    [counted] = [f for f in repair(RunDir(lab.path), Needed(dry_run=True)).files if f.path == file_of(lab)]
     assert (counted.planned, counted.there) == (5, 3)
     put(lab, *items(4, 6))
     expected = forecast(load_config(lab.file), RunOptions(continue_run=True)).total
-    asked.clear()
+    requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 4, 8)
+    assert requested.phases() == (0, 0, 0, 4, 8)
     assert (expected.low, expected.high) == (12, 12)
     assert "story__exam__6__ann" not in lab.records("response_collection"), "the first `total` are used"
     assert lab.meta()["status"] == "completed"
@@ -274,17 +275,17 @@ def test_a_reworded_item_is_a_change_that_is_asked_about(lab: Lab, monkeypatch: 
     ):
         with pytest.raises(UsageError, match="content of the datapoint they were made from"):
             attempt()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
-    assert asked.phases() == (0, 0, 0, 2, 4)
+    assert requested.phases() == (0, 0, 0, 2, 4)
 
 
 def test_a_task_may_have_a_writer_and_items_of_ones_own(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.models.append(model("tea", "teacher"))
     put(lab, *items(11, 13))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run()
-    assert asked.phases() == (0, 0, 2, 8, 16)
+    assert requested.phases() == (0, 0, 2, 8, 16)
     assert {record["teacher_model_id"] for record in lab.records("data_generation").values()} == {
         "exam",
         "tea",
@@ -312,9 +313,9 @@ def test_items_stay_where_a_run_is_overwritten(lab: Lab, monkeypatch: pytest.Mon
     put(lab, *items(1, 2))
     lab.run()
     before = file_of(lab).read_bytes()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 4, 8)
+    assert requested.phases() == (0, 0, 0, 4, 8)
     assert file_of(lab).read_bytes() == before
 
 
@@ -327,23 +328,23 @@ def test_items_are_taken_over(lab: Lab, monkeypatch: pytest.MonkeyPatch, started
     settings = {"resume_from": lab.id, "phases": {"data_generation": "Extend"}}
     heir = Lab(lab.folder, lab.models, lab.tasks, settings, "heir")
     expected = forecast(load_config(heir.file), RunOptions()).total
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert heir.run().exit_code == 0
-    assert (expected.low, sum(asked.phases())) == (12, 12)
+    assert (expected.low, sum(requested.phases())) == (12, 12)
     assert set(heir.records("data_generation")) == {"story__exam__1", "story__exam__2"}
 
 
 def test_repair_leaves_waiting_items_and_sets_aside_what_is_none(lab: Lab) -> None:
     put(lab, *items(1, 2))
     with pytest.raises(UsageError, match="holds only items"):
-        repair(RunDir(lab.path), Wanted())
+        repair(RunDir(lab.path), Needed())
     lab.run()
     lab.tasks[0]["sampling"]["total"] = 4
     lab.run(continue_run=True)
     put(lab, *items(3, 3), {"id": 4})
-    looked = repair(RunDir(lab.path), Wanted(dry_run=True, examples=5))
+    looked = repair(RunDir(lab.path), Needed(dry_run=True, examples=5))
     assert [(line.number, line.flaw.reason) for line in looked.invalid if line.flaw] == [(4, "item")]
-    report = repair(RunDir(lab.path), Wanted())
+    report = repair(RunDir(lab.path), Needed())
     assert report.aside is not None
     assert sum(file.owed for file in report.files if file.phase == "data_generation") == 1
     assert lab.run(continue_run=True).exit_code == 3
@@ -379,11 +380,11 @@ def test_a_label_in_the_wrong_place_or_misspelt_is_told_with_the_right_one(tmp_p
         {"id": 2, "prompt": "Sea?", "color": "blue"},
         {"id": 3, "prompt": "Rose?", "sampled_target_attributes": {"color": "red"}},
     )
-    told = Told()
-    lab.run(watcher=told)
+    reported = Reported()
+    lab.run(watcher=reported)
     place = 'values of labels stand in `sampled_target_attributes`: {"colour": …}'
     without = "the label colour has no value in `sampled_target_attributes`, and is not compared"
-    assert told.warnings == [
+    assert reported.warnings == [
         f"{path}:1: the field `colour` is not used; {place}",
         f"{path}:1: {without} (also on line 2)",
         f"{path}:2: the field `color` is not used; {place}",

@@ -100,12 +100,12 @@ def test_whatever_is_lost_is_owed_with_what_follows_and_made_again(whole: Lab, d
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         lab = lost(whole, Path(folder), gone, failed)
         assert owed(load_config(lab.file)) == expected
-        asked = listen(patch)
+        requested = listen(patch)
         assert run(lab.file, continue_run=True).exit_code == 0
         judged = [key for key in whole.records("evaluation") if key.endswith("exact_match")]
         labels = sum(bool({"__".join(k.split("__")[:n]) for n in range(3, 6)} & missing) for k in judged)
         # What comes again the same keeps what was made from it: fewer may be asked for than were owed.
-        _, _, items, answers, judgments = asked.phases()
+        _, _, items, answers, judgments = requested.phases()
         assert items == expected["data_generation"]
         assert answers <= expected["response_collection"]
         assert judgments <= expected["evaluation"] - labels
@@ -224,9 +224,9 @@ def test_calls_are_those_of_the_formulas(
 ) -> None:
     lab = Lab(tmp_path, tasks=tasks)
     assert foretold(lab) == exactly(*calls)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert asked.phases() == calls
+    assert requested.phases() == calls
     assert foretold(lab, continue_run=True) == exactly(0, 0, 0, 0, 0)
 
 
@@ -235,14 +235,14 @@ def test_where_the_number_of_factors_is_not_known_yet_a_range_is_told(
 ) -> None:
     lab = Lab(tmp_path, tasks=[task(rubric="auto", evaluation_mode="per_factor")])
     expected = foretold(lab)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run()
-    assert expected[:4] == exactly(*asked.phases()[:4])
+    assert expected[:4] == exactly(*requested.phases()[:4])
     low, high = expected[4]
     assert low == 24
-    assert low < asked.phases()[4] <= high
+    assert low < requested.phases()[4] <= high
     factors = json.loads((lab.path / "phase2_rubric" / "story.rubric.json").read_text())
-    assert asked.phases()[4] == 24 * len(factors)
+    assert requested.phases()[4] == 24 * len(factors)
 
 
 ALL_SIX = ["accuracy", "completeness", "clarity", "relevance", "conciseness", "format"]
@@ -264,9 +264,9 @@ def test_an_extended_rubric_may_bring_nothing_new(
     settings = {"resume_from": "old", "phases": EXTENDING}
     lab = Lab(tmp_path, source.models, [tasks[0] | {"rubric": "extend"}], settings)
     expected = foretold(lab)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert expected[:4] == exactly(*asked.phases()[:4]) == exactly(0, 1, 0, 0)
+    assert expected[:4] == exactly(*requested.phases()[:4]) == exactly(0, 1, 0, 0)
     written = json.loads((lab.path / "phase2_rubric" / "story.rubric.json").read_text())
     added = len(written) - len(factors)
     assert bool(added) == (factors != ALL_SIX)
@@ -274,7 +274,7 @@ def test_an_extended_rubric_may_bring_nothing_new(
     per_answer = len(factors) if mode == "per_factor" else 1
     assert low == per_answer, "nothing new: one judgment is missing"
     assert high == (per_answer + 40 * 16 if mode == "per_factor" else 16)
-    made = asked.phases()[4]
+    made = requested.phases()[4]
     new = 16 * (added if mode == "per_factor" else bool(added))
     assert made == (low + new if mode == "per_factor" else max(low, new))
     assert low <= made <= high
@@ -286,9 +286,9 @@ def test_a_rubric_drawn_anew_may_be_what_it_was(tmp_path: Path, monkeypatch: pyt
     lab.run()
     lab.settings["phases"] = EXTENDING
     assert foretold(lab, overwrite=True) == [(0, 0), (2, 2), (0, 0), (0, 0), (0, 24)]
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert asked.phases() == (0, 2, 0, 0, 0)
+    assert requested.phases() == (0, 2, 0, 0, 0)
 
 
 def test_of_a_file_that_a_run_has_itself_nothing_is_taken_over(
@@ -300,9 +300,9 @@ def test_of_a_file_that_a_run_has_itself_nothing_is_taken_over(
     lab.lose("response_collection", "story__ann__00002__ben")
     judgments = (0, 2)  # the lost answer may come again the same, and does
     assert foretold(lab, overwrite=True) == [*exactly(0, 0, 0, 1), judgments]
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 1, 0)
+    assert requested.phases() == (0, 0, 0, 1, 0)
 
 
 def test_what_was_proposed_before_a_crash_is_known(tmp_path: Path) -> None:
@@ -358,15 +358,15 @@ def test_supplied_items_take_no_calls_of_phase_3(benchmark: Lab, monkeypatch: py
     lab = benchmark
     assert foretold(lab) == exactly(0, 0, 2, 4 + 2, 4 + 2), "without items, `total` of them are counted"
     supply(lab, "quiz", "exam", 6)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert asked.phases() == (0, 0, 2, 6, 6)
+    assert requested.phases() == (0, 0, 2, 6, 6)
     answered = [r["datapoint_id"] for r in lab.lines("response_collection") if r["task_id"] == "quiz"]
     assert answered == [f"quiz__exam__q-{n:03}" for n in range(4)], "the first `total` are used"
     lab.tasks[0]["sampling"]["total"] = 6
     assert foretold(lab, continue_run=True) == exactly(0, 0, 0, 2, 2)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases() == (0, 0, 2, 8, 8)
+    assert requested.phases() == (0, 0, 2, 8, 8)
 
 
 def test_overwriting_a_run_keeps_the_items_it_began_with(
@@ -376,9 +376,9 @@ def test_overwriting_a_run_keeps_the_items_it_began_with(
     supply(lab, "quiz", "exam", 4)
     lab.run()
     assert foretold(lab, overwrite=True) == exactly(0, 0, 2, 6, 6)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert asked.phases() == (0, 0, 2, 6, 6)
+    assert requested.phases() == (0, 0, 2, 6, 6)
 
 
 def test_every_request_of_a_run_is_known_by_what_it_is_about(
@@ -388,10 +388,10 @@ def test_every_request_of_a_run_is_known_by_what_it_is_about(
     models = [model("ann", malformed_rate=0.3, failure_rate=0.2), model("ben")]
     tasks = [task("one", total=3), task("two", total=2, evaluation_mode="per_factor", rubric="auto")]
     lab = Lab(tmp_path, models, tasks)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run()
     lab.run(continue_run=True)
-    calls = Counter((who, request.call) for who, request in asked.requests)
+    calls = Counter((who, request.call) for who, request in requested.requests)
     assert len(calls) > 60
     assert all(call is not None for _, call in calls)
     assert max(calls.values()) == 1
@@ -501,24 +501,24 @@ def test_a_run_makes_as_many_calls_as_were_foretold(
         tmp_path, [model("ann"), any_model(draw, "ben")], [any_task(draw, "one"), any_task(draw, "two")]
     )
     lab.run()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     for step in range(4):
         meddle(draw, lab, step)
         lab, how = any_start(draw, lab, step)
         said, estimate = foreseen(lab, how), planned(lab, how)
-        asked.clear()
+        requested.clear()
         assert (said is None) == (estimate is None)
         if said is None or estimate is None:
             with pytest.raises(UsageError):
                 lab.run(**how)
             continue
         lab.run(**how)
-        for phase, made in zip(ALL_PHASES, asked.phases(), strict=True):
+        for phase, made in zip(ALL_PHASES, requested.phases(), strict=True):
             calls = said.calls_of_phase(phase)
             assert calls.low <= made <= calls.high, (step, how, phase)
-            told = estimate.by_phase[phase].calls if phase in estimate.by_phase else Span(0, 0, 0)
-            assert (told.low, told.high) == (calls.low, calls.high), (step, how, phase)
-            assert told.low <= told.central <= told.high
-        by_model = Counter(name for name, _ in asked.requests)
+            reported = estimate.by_phase[phase].calls if phase in estimate.by_phase else Span(0, 0, 0)
+            assert (reported.low, reported.high) == (calls.low, calls.high), (step, how, phase)
+            assert reported.low <= reported.central <= reported.high
+        by_model = Counter(name for name, _ in requested.requests)
         for name, line in estimate.by_model.items():
             assert line.calls.low <= by_model[name] <= line.calls.high, (step, how, name)

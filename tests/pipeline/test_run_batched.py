@@ -54,7 +54,7 @@ async def test_without_waiting_a_run_ends_with_what_is_pending_and_goes_on_later
         again = await exp.arun(continue_run=True)
     assert again.exit_code == 0
     assert len(host.jobs) == 1
-    assert len(host.asked) == 6
+    assert len(host.requested) == 6
     assert exp.counts() == (6, 6, 6)
 
 
@@ -87,7 +87,7 @@ async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
         exp = lab(tmp_path, host)
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
-    assert (len(host.jobs), len(host.asked)) == (1, 7)
+    assert (len(host.jobs), len(host.requested)) == (1, 7)
     assert sorted(record["attempts"] for record in exp.records("evaluation").values()) == [1] * 5 + [2]
 
 
@@ -266,7 +266,7 @@ async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: 
         exp.models[2]["batch_enabled"] = False
         run = await exp.arun(continue_run=True)
     assert run.exit_code == 0
-    assert len(host.asked) == 6
+    assert len(host.requested) == 6
 
 
 async def test_batched_answers_cost_what_batches_cost(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ async def test_redoing_what_a_batched_judge_said_redoes_it_once(tmp_path: Path, 
         assert exp.counts() == (6, 12, 12)
         again = await exp.arun(continue_run=True)
     assert again.exit_code == 0
-    assert len(host.asked) == 12
+    assert len(host.requested) == 12
     assert exp.counts() == (6, 12, 12)
 
 
@@ -355,7 +355,7 @@ async def test_the_last_of_a_budget_does_not_go_job_by_job(
         run = await exp.arun()
     assert len(host.jobs) == jobs
     judged = len(exp.records("evaluation"))
-    assert judged == len(host.asked)
+    assert judged == len(host.requested)
     assert run.exit_code == (0 if judged == total else 3), run.summary
     assert (judged == total) == (jobs == 2)
 
@@ -392,7 +392,7 @@ async def test_what_jobs_have_brought_is_not_too_dear_to_be_recorded(
         run = await exp.arun(continue_run=True)
     assert run.exit_code == 0
     assert exp.counts() == (6, 6, 6)
-    assert len(host.asked) == 6
+    assert len(host.requested) == 6
 
 
 # Batch jobs under a budget: what is held for them is not spent on others, and comes back.
@@ -476,8 +476,8 @@ async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind:
 async def test_half_a_usage_in_a_batch_is_perhaps_what_was_held(tmp_path: Path, output: object) -> None:
     """An answer is a record like any other; what it cost is unknown, and not nothing."""
     async with openai_batches(keys=[KEY]) as host:
-        told = {"prompt_tokens": 100} | ({} if output is None else {"completion_tokens": output})
-        host.says = lambda _: Answer(VERDICT, body={"usage": told})
+        reported = {"prompt_tokens": 100} | ({} if output is None else {"completion_tokens": output})
+        host.says = lambda _: Answer(VERDICT, body={"usage": reported})
         exp = lab(tmp_path, host, total=TOTAL, budget_usd=1.0)
         run = await exp.arun()
     assert run.exit_code == 0

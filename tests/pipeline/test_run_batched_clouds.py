@@ -20,8 +20,8 @@ from pipeline.batched_clouds import (
     Cloud,
     GeminiCloud,
     VertexCloud,
-    asked,
     lab,
+    requested,
 )
 from pipeline.experiments import Lab
 
@@ -55,7 +55,7 @@ async def test_a_judge_by_batches_from_the_file_to_the_table(cloud: Cloud, tmp_p
         code, said = await command("run", "--config", exp.file, **cloud.environment(host, tmp_path))
         assert code == 0, said
         assert len(host.jobs) == 1
-    assert set(asked(host).values()) == {1}
+    assert set(requested(host).values()) == {1}
     assert exp.counts() == (cloud.least,) * 3
     scores = [record["scores"] for record in exp.records("evaluation").values()]
     assert scores == [{"plot": "High", "style": "Low"}] * cloud.least
@@ -128,7 +128,7 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
         again = await command("run", "--config", exp.file, "--continue", **environment)
         assert again[0] == 0, again[1]
     assert len(host.jobs) == 1
-    assert set(asked(host).values()) == {1}
+    assert set(requested(host).values()) == {1}
     assert len(exp.records("evaluation")) == cloud.least
 
 
@@ -167,7 +167,7 @@ async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert [job.body.get("fileName") is not None for job in host.jobs.values()] == [True]
-    assert set(asked(host).values()) == {1}
+    assert set(requested(host).values()) == {1}
     assert host.heard.count("upload") == 2
 
 
@@ -180,7 +180,7 @@ async def test_a_file_that_storage_does_not_take_is_split(
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert len(host.jobs) > 1
-    assert set(asked(host).values()) == {1}
+    assert set(requested(host).values()) == {1}
     uploads = [data for (_, name), data in host.storage.objects.items() if name.endswith("requests.jsonl")]
     assert max(map(len, uploads)) <= 8_000
 
@@ -193,7 +193,7 @@ async def test_too_few_requests_for_a_job_are_asked_live(
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert not host.jobs
-    assert len(host.asked) == 6
+    assert len(host.requested) == 6
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_change_is_refused_with_its_name_then_redone_with_what_follows(
     lab = finished(tmp_path)
     change(lab)
     before = {path: path.read_bytes() for path in lab.path.rglob("*") if path.suffix in (".json", ".jsonl")}
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     with pytest.raises(UsageError) as refusal:
         lab.run(continue_run=True)
     assert named in str(refusal.value)
@@ -83,10 +83,10 @@ def test_a_change_is_refused_with_its_name_then_redone_with_what_follows(
         path: text for path, text in before.items() if path != usage
     }, "a refused start changes nothing"
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
-    assert asked.phases() == (0, 0, *redone)
-    asked.clear()
+    assert requested.phases() == (0, 0, *redone)
+    requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases() == (0,) * 5, "what was redone is not redone again"
+    assert requested.phases() == (0,) * 5, "what was redone is not redone again"
 
 
 def test_kept_records_stay_as_they_are_and_are_noticed_again(
@@ -94,9 +94,9 @@ def test_kept_records_stay_as_they_are_and_are_noticed_again(
 ) -> None:
     lab = finished(tmp_path)
     parameters(lab, 1, "judge", temperature=0.3)
-    before, asked = content(lab), listen(monkeypatch)
+    before, requested = content(lab), listen(monkeypatch)
     assert lab.run(continue_run=True, changed="keep").exit_code == 0
-    assert (content(lab), asked.requests) == (before, [])
+    assert (content(lab), requested.requests) == (before, [])
     with pytest.raises(UsageError, match="temperature"):
         lab.run(continue_run=True)
 
@@ -132,10 +132,10 @@ def test_only_the_changed_criterion_is_asked_for_again(
     lab = finished(tmp_path, tasks=[task(evaluation_mode="per_factor")])
     plots = {key: record["scores"]["plot"] for key, record in lab.records("evaluation").items()}
     lab.tasks[0]["rubric"]["style"] = "It sings."
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run(continue_run=True, changed="redo")
-    assert asked.phases() == (0, 0, 0, 0, 12)
-    assert all("It sings." in request.messages[-1].content for _, request in asked.requests)
+    assert requested.phases() == (0, 0, 0, 0, 12)
+    assert all("It sings." in request.messages[-1].content for _, request in requested.requests)
     assert {key: record["scores"]["plot"] for key, record in lab.records("evaluation").items()} == plots
 
 
@@ -146,9 +146,9 @@ def test_what_shapes_no_answer_is_no_change(tmp_path: Path, monkeypatch: pytest.
     limits = {"timeout_s": 5, "max_concurrency": 3, "requests_per_minute": 99, "latency_s": 0}
     lab.models[1]["parameters"] |= limits
     lab.settings = {"generation_retries": 0, "quota": {"ann": {"max_calls": 500}}, "log_level": "DEBUG"}
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
 
 
 def test_one_parameter_in_place_of_another_is_a_change(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_labels_are_compared_again_without_asking(tmp_path: Path, monkeypatch: p
     key = "quiz__tea__00001__ann"
     right = lab.records("evaluation")[f"{key}__exact_match"]["label_scores"]["colour"]["expected"]
     lab.edit("response_collection", key, response=right)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
     assert lab.records("evaluation")[f"{key}__exact_match"]["label_scores"]["colour"]["match"]
 
 
@@ -222,19 +222,21 @@ def test_a_lost_answer_that_comes_again_the_same_keeps_its_judgments(
     lines = path.read_bytes().splitlines(keepends=True)
     last = json.loads(lines[-1])["id"]
     path.write_bytes(b"".join(lines)[:-40])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run(continue_run=True, phase_barriers=barriers)
     assert run.exit_code == 0
-    assert [request.purpose for _, request in asked.requests] == ["response_collection"]
+    assert [request.purpose for _, request in requested.requests] == ["response_collection"]
     assert content(lab) == before
     assert run.summary is not None
     judged = run.summary.phases["evaluation"]
     assert (judged.missing, judged.made) == (0, 0)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     lab.models[1]["parameters"]["skill"] = 0.1
-    asked.clear()
+    requested.clear()
     assert lab.run(continue_run=True, changed="redo", phase_barriers=barriers).exit_code == 0
-    assert "evaluation" in {request.purpose for _, request in asked.requests}, "another answer is judged anew"
+    assert "evaluation" in {request.purpose for _, request in requested.requests}, (
+        "another answer is judged anew"
+    )
     assert lab.records("response_collection")[last]["response"] != before[last]["response"]
 
 
@@ -252,9 +254,9 @@ def test_answers_to_an_earlier_item_are_owed_without_a_question(
     """The run ended after an item was made anew, and before anything could follow."""
     lab = finished(tmp_path)
     made_anew(lab, "data_generation", ITEM, prompt="Another one.")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert len(asked.requests) == 2 + 4
+    assert len(requested.requests) == 2 + 4
     assert lab.records("response_collection")[ANSWER]["input"] == "Another one."
 
 
@@ -263,9 +265,9 @@ def test_judgments_of_an_earlier_answer_are_owed_without_a_question(
 ) -> None:
     lab = finished(tmp_path)
     made_anew(lab, "response_collection", ANSWER, response="Made anew.")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert len(asked.requests) == 2
+    assert len(requested.requests) == 2
 
 
 def test_judgments_that_saw_an_earlier_item_are_owed_without_a_question(
@@ -274,9 +276,9 @@ def test_judgments_that_saw_an_earlier_item_are_owed_without_a_question(
     """Students do not see the reference response: their answers stay."""
     lab = finished(tmp_path)
     made_anew(lab, "data_generation", ITEM, reference_response="Another one.")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert [request.purpose for _, request in asked.requests] == ["evaluation"] * 4
+    assert [request.purpose for _, request in requested.requests] == ["evaluation"] * 4
 
 
 @pytest.mark.parametrize("barriers", [False, True])
@@ -286,17 +288,17 @@ def test_a_lost_item_that_comes_again_the_same_keeps_all_that_follows(
     lab = finished(tmp_path)
     before = content(lab)
     lab.lose("data_generation", ITEM)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run(continue_run=True, phase_barriers=barriers)
-    assert [request.purpose for _, request in asked.requests] == ["data_generation"]
+    assert [request.purpose for _, request in requested.requests] == ["data_generation"]
     assert content(lab) == before
     assert run.summary is not None
     assert [run.summary.phases[phase].missing for phase in PHASES] == [0, 0, 0]
     lab.lose("data_generation", ITEM)
     lab.tasks[0]["prompt_library"] = {"sample": "{target_attributes} Another way."}
-    asked.clear()
+    requested.clear()
     run = lab.run(continue_run=True, changed="keep", phase_barriers=barriers)
-    assert len(asked.requests) == 1 + 2 + 4, "another item is answered and judged anew"
+    assert len(requested.requests) == 1 + 2 + 4, "another item is answered and judged anew"
 
 
 def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
@@ -326,9 +328,9 @@ def test_recipes_that_cannot_be_read_are_told_before_anything_is_asked(
     recipes = lab.path / "recipes.json"
     recipes.write_text("")
     lab.tasks[0]["sampling"]["total"] += 1
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     with pytest.raises(StoreError, match=r"recipes\.json is damaged"):
         lab.run(continue_run=True)
-    assert asked.requests == []
+    assert requested.requests == []
     recipes.unlink()
     assert lab.run(continue_run=True, changed="keep").exit_code == 0

@@ -21,11 +21,11 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_finished_run_owes_nothing_and_nobody_is_probed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, asked = content(lab), listen(monkeypatch)
+    before, requested = content(lab), listen(monkeypatch)
     lines, probes = lab.counts(), lab.path / "probe_results.json"
     probes.unlink()
     run = lab.run(continue_run=True)
-    assert (run.exit_code, asked.requests, probes.exists()) == (0, [], False)
+    assert (run.exit_code, requested.requests, probes.exists()) == (0, [], False)
     assert (content(lab), lab.counts()) == (before, lines)
     assert lab.meta()["status"] == "completed"
 
@@ -36,9 +36,9 @@ def test_a_score_that_is_none_of_the_levels_is_asked_for_again(
 ) -> None:
     key = "story__tea__00001__ann__ben"
     lab.edit("evaluation", key, scores={"plot": level, "style": "High"})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert [name for name, _ in asked.requests] == ["ben"]
+    assert [name for name, _ in requested.requests] == ["ben"]
     assert set(lab.records("evaluation")[key]["scores"].values()) <= {"High", "Medium", "Low"}
 
 
@@ -49,9 +49,9 @@ def test_a_label_added_is_compared_in_every_answer_and_nobody_is_asked(
     lab.tasks[0]["sampling"]["target"] = "all"
     lab.run()
     lab.tasks[0]["label_attributes"] = ["colour", "size"]
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
     labels = [line["label_scores"] for line in lab.records("evaluation").values()]
     assert [set(scores) for scores in labels] == [{"colour", "size"}] * 3
 
@@ -85,9 +85,9 @@ def test_an_added_model_is_picked_up(
     lab.models.append(added)
     whole = Lab(lab.folder, lab.models, id="whole")
     whole.run()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert (asked.phases()[:4], sum(asked.phases())) == (calls[:4], sum(whole.counts()) - 3 - 6 - 12)
+    assert (requested.phases()[:4], sum(requested.phases())) == (calls[:4], sum(whole.counts()) - 3 - 6 - 12)
     assert content(lab) == content(whole), "a run that grew is the run that was planned so from the start"
 
 
@@ -95,17 +95,17 @@ def test_an_added_task_and_a_larger_total_are_picked_up(lab: Lab, monkeypatch: p
     lab.tasks = [task(total=5), quiz(total=2)]
     whole = Lab(lab.folder, lab.models, lab.tasks, id="whole")
     whole.run()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases() == (0, 0, 2 + 2, 4 + 4, 8)
+    assert requested.phases() == (0, 0, 2 + 2, 4 + 4, 8)
     assert content(lab) == content(whole)
 
 
 def test_a_smaller_total_takes_nothing_away(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.tasks = [task(total=1)]
-    before, asked = content(lab), listen(monkeypatch)
+    before, requested = content(lab), listen(monkeypatch)
     run = lab.run(continue_run=True)
-    assert (run.exit_code, asked.requests, content(lab)) == (0, [], before)
+    assert (run.exit_code, requested.requests, content(lab)) == (0, [], before)
     assert run.summary is not None
     assert [run.summary.phases[phase].planned for phase in PHASES] == [1, 2, 4]
 
@@ -114,10 +114,10 @@ def test_a_smaller_total_takes_nothing_away(lab: Lab, monkeypatch: pytest.Monkey
 def test_only_an_added_factor_is_asked_for(lab: Lab, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     first = {key: record["scores"] for key, record in lab.records("evaluation").items()}
     lab.tasks[0]["rubric"] = {"ending": "It ends well.", **lab.tasks[0]["rubric"]}
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 0, 12)
-    questions = [request.messages[-1].content for _, request in asked.requests]
+    assert requested.phases() == (0, 0, 0, 0, 12)
+    questions = [request.messages[-1].content for _, request in requested.requests]
     assert all("It ends well." in text and "It reads well." not in text for text in questions)
     assert len(lab.lines("evaluation")) == 24, "one more record for each, the last of an id counts"
     for key, record in lab.records("evaluation").items():
@@ -134,9 +134,9 @@ def test_what_was_removed_stays_on_disk_and_out_of_the_plan(
 ) -> None:
     lab.models = [TEA, ANN]
     del lab.tasks[0]["rubric"]["style"]
-    before, asked = content(lab), listen(monkeypatch)
+    before, requested = content(lab), listen(monkeypatch)
     run = lab.run(continue_run=True)
-    assert (run.exit_code, asked.requests, content(lab)) == (0, [], before)
+    assert (run.exit_code, requested.requests, content(lab)) == (0, [], before)
     assert run.summary is not None
     assert [run.summary.phases[phase].planned for phase in PHASES] == [3, 3, 3]
     rubric = json.loads((lab.path / "phase2_rubric" / "story.rubric.json").read_text())
@@ -170,17 +170,17 @@ def test_only_named_models_work_and_the_rest_is_not_called_done(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.models += [model("cat", "student"), model("dan", "judge")]
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run(continue_run=True, only_models=["cat"])
     assert run.exit_code == 0
-    assert asked.phases()[2:] == (0, 3, 9), "cat's answers, judged by all three"
+    assert requested.phases()[2:] == (0, 3, 9), "cat's answers, judged by all three"
     assert run.summary is not None
     assert run.summary.missing == 0
     assert lab.meta()["status"] == "incomplete", "dan has not judged the others yet"
     assert "evaluation" not in lab.meta()["phases_completed"]
-    asked.clear()
+    requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases()[2:] == (0, 0, 6)
+    assert requested.phases()[2:] == (0, 0, 6)
     assert lab.meta()["status"] == "completed"
 
 
@@ -188,8 +188,8 @@ def test_only_models_from_the_start_writes_for_the_named_teacher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tmp_path, [TEA, model("tom", "teacher"), ANN, BEN])
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(only_models=["tom"]).exit_code == 0
-    assert asked.phases()[2:] == (3, 6, 12)
+    assert requested.phases()[2:] == (3, 6, 12)
     assert {line["teacher_model_id"] for line in lab.lines("data_generation")} == {"tom"}
     assert lab.meta()["status"] == "incomplete"

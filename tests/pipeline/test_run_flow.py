@@ -85,9 +85,9 @@ async def test_with_barriers_a_phase_waits_for_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tmp_path, ONE_EACH, [task(total=4)], {"probe_mode": "disable"})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert (await lab.arun(phase_barriers=True)).exit_code == 0
-    purposes = [request.purpose for _, request in asked.requests]
+    purposes = [request.purpose for _, request in requested.requests]
     assert purposes == [phase for phase in PHASES for _ in range(4)]
 
 
@@ -107,10 +107,10 @@ async def test_barriers_change_no_record(tmp_path: Path) -> None:
 async def test_items_are_asked_for_in_order_and_teachers_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab = Lab(tmp_path, [model("ann"), model("ben")], [task(total=3)])
     await lab.arun()
-    teachers = [name for name, request in asked.requests if request.purpose == "data_generation"]
+    teachers = [name for name, request in requested.requests if request.purpose == "data_generation"]
     assert teachers == ["ann", "ben"] * 3
 
 
@@ -136,9 +136,9 @@ async def test_an_interrupted_run_saves_what_is_finished_and_goes_on(
     assert stopped.summary is not None
     assert stopped.summary.missing == 8
     assert not (lab.path / "run_errors.jsonl").exists(), "what was not asked is no failure"
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert (await lab.arun(continue_run=True)).exit_code == 0
-    assert asked.phases() == (0, 0, 0, 4, 4)
+    assert requested.phases() == (0, 0, 0, 4, 4)
     assert content(lab) == content(whole)
 
 
@@ -197,9 +197,9 @@ async def test_the_same_seeds_make_the_same_records_over_http(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, structured: bool
 ) -> None:
     inside = experiment(tmp_path, "inside", structured=structured)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     here = await inside.arun()
-    questions = sum(asked.phases())
+    questions = sum(requested.phases())
     async with served(inside.models) as host:
         outside = experiment(tmp_path, "outside", structured=structured)
         outside.models = [over_http(entry, host) for entry in outside.models]

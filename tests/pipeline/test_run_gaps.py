@@ -43,11 +43,11 @@ def test_a_model_at_its_ceiling_leaves_gaps_that_a_higher_one_fills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tmp_path, [TEA, ANN, BEN], settings={"quota": {"ben": {"max_calls": 1 + 5}}})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run()
     summary = ended(run)
     assert run.exit_code == 3
-    assert sum(name == "ben" for name, _ in asked.requests) == 5, "the sixth request was the probe"
+    assert sum(name == "ben" for name, _ in requested.requests) == 5, "the sixth request was the probe"
     assert json.loads((lab.path / "usage.json").read_text())["models"]["ben"]["requests"] == 6
     judged = summary.phases["evaluation"]
     assert summary.missing == judged.missing + summary.phases["response_collection"].missing > 0
@@ -105,7 +105,9 @@ async def test_a_partial_evaluation_is_completed_by_asking_for_the_rest_alone(tm
         lab = Lab(tmp_path, [TEA, model("ann", "student"), hosted("jay", server, "judge")])
         run = await lab.arun()
         assert run.exit_code == 3
-        assert len(server.asked) == 1 + 3 * (1 + 2), "a probe, and each asked again as often as the file says"
+        assert len(server.requested) == 1 + 3 * (1 + 2), (
+            "a probe, and each asked again as often as the file says"
+        )
     for record in lab.records("evaluation").values():
         assert (record["scores"], record["missing"]) == ({"plot": "High"}, ["style"])
         assert record["attempts"] == 3
@@ -116,7 +118,7 @@ async def test_a_partial_evaluation_is_completed_by_asking_for_the_rest_alone(tm
     async with fake(reply=lambda _: Answer('{"plot": "Low", "style": "medium"}')) as server:
         lab.models[2] = hosted("jay", server, "judge")
         assert (await lab.arun(continue_run=True)).exit_code == 0
-        questions = [asked.body["messages"][-1]["content"] for asked in server.asked[1:]]
+        questions = [requested.body["messages"][-1]["content"] for requested in server.requested[1:]]
     assert len(questions) == 3
     assert all("- style:" in text and "- plot:" not in text for text in questions)
     for record in lab.records("evaluation").values():
@@ -130,7 +132,7 @@ async def test_an_empty_answer_is_an_answer_and_is_judged(tmp_path: Path) -> Non
     async with fake(reply=lambda _: Answer("")) as server:
         lab = Lab(tmp_path, [TEA, hosted("mute", server, "student"), model("jay", "judge")])
         run = await lab.arun()
-        assert len(server.asked) == 1 + 3, "an empty answer is not asked for again"
+        assert len(server.requested) == 1 + 3, "an empty answer is not asked for again"
     assert run.exit_code == 0
     assert [record["response"] for record in lab.lines("response_collection")] == [""] * 3
     assert len(lab.lines("evaluation")) == 3
@@ -139,10 +141,10 @@ async def test_an_empty_answer_is_an_answer_and_is_judged(tmp_path: Path) -> Non
 def test_what_failed_is_asked_anew_with_other_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"generation_retries": 1, "probe_mode": "disable"}
     lab = Lab(tmp_path, [model("tea", "teacher", failure_rate=1), ANN], settings=settings)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     run = lab.run()
     assert run.exit_code == 3
-    assert asked.phases() == (0, 0, 6, 0, 0)
+    assert requested.phases() == (0, 0, 6, 0, 0)
     for line in lab.lines("data_generation"):
         assert (line["status"], line["attempts"], line["error"]["kind"]) == ("failed", 2, "server")
         assert "prompt" not in line
@@ -155,7 +157,7 @@ def test_what_failed_is_asked_anew_with_other_seeds(tmp_path: Path, monkeypatch:
     lab.models[0]["parameters"]["failure_rate"] = 0
     assert lab.run(continue_run=True).exit_code == 0
     assert {record["attempts"] for record in lab.records("data_generation").values()} == {3}
-    seeds = [request.seed for _, request in asked.requests if request.purpose == "data_generation"]
+    seeds = [request.seed for _, request in requested.requests if request.purpose == "data_generation"]
     assert len(seeds) == len(set(seeds)) == 9, "no seed is used twice"
 
 
@@ -168,7 +170,7 @@ async def test_a_model_that_is_refused_stops_alone(tmp_path: Path) -> None:
         refused["parameters"]["max_concurrency"] = 1
         lab = Lab(tmp_path, [TEA, ANN, refused], [task(total=8)], {"probe_mode": "disable"})
         run = await lab.arun()
-        assert len(server.asked) == 3
+        assert len(server.requested) == 3
     summary = ended(run)
     assert run.exit_code == 3
     assert "model ray is no longer called" in summary.stopped["ray"]

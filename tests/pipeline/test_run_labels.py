@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.experiments import Asked, Lab, listen, model, quiz, task
+from pipeline.experiments import Lab, Requested, listen, model, quiz, task
 
 from coeval.cli.commands.results import results
 from coeval.core.errors import UsageError
@@ -117,9 +117,9 @@ def tasks(**changes: Any) -> list[dict[str, Any]]:
     return [task(prompt_library=PROMPTS, **{**NUANCE, **changes})]
 
 
-def told(asked: Asked, purpose: str) -> list[str]:
+def reported(requested: Requested, purpose: str) -> list[str]:
     """What the models were told of the nuance in requests of a phase, in a fixed order."""
-    texts = [r.messages[-1].content for _, r in asked.requests if r.purpose == purpose]
+    texts = [r.messages[-1].content for _, r in requested.requests if r.purpose == purpose]
     return sorted(text.partition("<nuance>")[2].partition("</nuance>")[0] for text in texts)
 
 
@@ -129,13 +129,13 @@ def test_students_and_judges_are_told_what_the_teacher_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool, barriers: bool
 ) -> None:
     lab = Lab(tmp_path, [model("ann")], tasks(store_nuanced=stored))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(phase_barriers=barriers).exit_code == 0
-    given = told(asked, "data_generation")
+    given = reported(requested, "data_generation")
     assert "none" not in given
     assert len(set(given)) > 3
-    assert told(asked, "response_collection") == given
-    assert told(asked, "evaluation") == given
+    assert reported(requested, "response_collection") == given
+    assert reported(requested, "evaluation") == given
     items = lab.records("data_generation").values()
     assert all(("sampled_nuanced_attributes" in item) == stored for item in items)
 
@@ -147,22 +147,26 @@ def test_a_run_that_goes_on_knows_it_too(
     lab = Lab(tmp_path, [model("ann"), model("ben", "teacher")], tasks())
     if proposed:
         lab.tasks[0]["nuanced_attributes"] = "auto"
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run()
-    given = told(asked, "data_generation")
+    given = reported(requested, "data_generation")
     for phase in ("response_collection", "evaluation"):
         for key in lab.records(phase):
             lab.lose(phase, key)
-    asked.clear()
+    requested.clear()
     lab.models.append(model("cat", "student"))
     assert lab.run(continue_run=True).exit_code == 0
-    assert told(asked, "data_generation") == []
-    assert told(asked, "response_collection") == told(asked, "evaluation") == sorted([*given, *given])
+    assert reported(requested, "data_generation") == []
+    assert (
+        reported(requested, "response_collection")
+        == reported(requested, "evaluation")
+        == sorted([*given, *given])
+    )
     other = Lab(tmp_path, [model("dan", "student")], lab.tasks, {"resume_from": "exp"}, id="other")
     other.settings["phases"] = {"data_generation": "Keep", "evaluation": "Keep"}
-    asked.clear()
+    requested.clear()
     other.run()
-    assert told(asked, "response_collection") == given, "in another run, without the teachers"
+    assert reported(requested, "response_collection") == given, "in another run, without the teachers"
 
 
 def test_of_items_that_were_put_there_none_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +178,9 @@ def test_of_items_that_were_put_there_none_is_known(tmp_path: Path, monkeypatch:
     item = {"id": "story__exam__00001", "task_id": "story", "teacher_model_id": "exam"}
     item |= {"sampled_target_attributes": {}, "prompt": "Why?"}  # type: ignore[dict-item]
     file.write_text(json.dumps(item) + "\n")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert told(asked, "response_collection") == told(asked, "evaluation") == ["none"]
+    assert reported(requested, "response_collection") == reported(requested, "evaluation") == ["none"]
 
 
 def test_of_items_of_another_plan_none_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +189,9 @@ def test_of_items_of_another_plan_none_is_claimed(tmp_path: Path, monkeypatch: p
     lab.run()
     lab.tasks = tasks(nuanced_attributes={"weather": ["rain", "sun"]}, sampling={"nuance": [1], "total": 8})
     lab.models.append(model("cat", "student"))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run(continue_run=True)
-    old, new = told(asked, "response_collection")[:6], told(asked, "response_collection")[6:]
+    old, new = reported(requested, "response_collection")[:6], reported(requested, "response_collection")[6:]
     assert old == ["none"] * 6
     assert len(new) == 4
     assert all(nuance.startswith("weather: ") for nuance in new)

@@ -18,7 +18,7 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Wanted, repair
+from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.store.rundir import RunDir
 
 CAST = [model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")]
@@ -64,9 +64,9 @@ def follow(lab: Lab, phase: Phase, field: str, of: Phase) -> None:
 def again(source: Lab, monkeypatch: pytest.MonkeyPatch, modes: dict[str, Mode]) -> tuple[int, ...]:
     """Go on from the source under another id; the calls that phases 3–5 made."""
     lab = Lab(source.folder, CAST, source.tasks, {"phases": modes, "resume_from": "source"}, id="again")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    return asked.phases()[2:]
+    return requested.phases()[2:]
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_what_is_kept_is_not_extended_by_new_items(
     tasks = [task(total=5), task("essay")]
     settings = {"resume_from": "source", "phases": modes("Extend", mode, "Extend")}
     lab = Lab(source.folder, CAST, tasks, settings, id="grown")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(phase_barriers=barriers).exit_code == 0
-    assert asked.phases()[2:] == (2, 0, 0)
-    asked.clear()
+    assert requested.phases()[2:] == (2, 0, 0)
+    requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.phases()[2:] == (0, 4, 8)
+    assert requested.phases()[2:] == (0, 4, 8)
 
 
 def test_new_refuses_what_stands_there_and_overwrite_moves_it(tmp_path: Path) -> None:
@@ -188,16 +188,16 @@ def test_phases_1_and_2_are_kept_as_files(tmp_path: Path, monkeypatch: pytest.Mo
     """Keep leaves an artifact as it is, whatever the file says now; New asks again."""
     auto: dict[str, Any] = {"target_attributes": "auto", "rubric": "auto"}
     lab = Lab(tmp_path, CAST, [task(**auto)], id="source")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run()
-    assert asked.phases() == (1, 1, 3, 6, 12)
-    asked.clear()
+    assert requested.phases() == (1, 1, 3, 6, 12)
+    requested.clear()
     assert again(lab, monkeypatch, modes("Keep", "Keep", "Keep")) == (0, 0, 0)
     anew = modes("New", "New", "New", blueprint="New")
     other = Lab(tmp_path, CAST, lab.tasks, {"resume_from": "source", "phases": anew}, id="anew")
-    asked.clear()
+    requested.clear()
     assert other.run().exit_code == 0
-    assert asked.phases() == (1, 1, 3, 6, 12)
+    assert requested.phases() == (1, 1, 3, 6, 12)
 
 
 @pytest.mark.parametrize("phase", ["attribute_mapping", "rubric_mapping"])
@@ -244,9 +244,9 @@ def test_a_kept_blueprint_stays_and_calls_go_on_being_counted(
 ) -> None:
     before, records, counted = tree(lab.path), content(lab), requests(lab)
     lab.settings |= {"phases": BLUEPRINT, "seed": 1}
-    expected, asked = foretold(lab), listen(monkeypatch)
+    expected, requested = foretold(lab), listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert asked.phases() == (0, 0, 3, 6, 12)
+    assert requested.phases() == (0, 0, 3, 6, 12)
     assert expected == 21
     assert content(lab).keys() == records.keys()
     assert content(lab) != records
@@ -265,9 +265,9 @@ def test_a_kept_blueprint_stays_and_calls_go_on_being_counted(
 def test_only_the_judgments_are_made_anew(lab: Lab, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     before = tree(lab.path)
     lab.settings["phases"] = BLUEPRINT | dict.fromkeys(PHASES[:2], mode)
-    expected, asked = foretold(lab), listen(monkeypatch)
+    expected, requested = foretold(lab), listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert (expected, asked.phases()) == (12, (0, 0, 0, 0, 12))
+    assert (expected, requested.phases()) == (12, (0, 0, 0, 0, 12))
     after = tree(lab.path)
     for name in before:
         if name.startswith(("phase3", "phase4", "recipes")):
@@ -275,8 +275,8 @@ def test_only_the_judgments_are_made_anew(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert [name for name in tree(replaced(lab)) if name.startswith("phase")] == [
         name for name in before if name.startswith("phase5")
     ]
-    asked.clear()
-    assert (lab.run(continue_run=True).exit_code, asked.requests) == (0, [])
+    requested.clear()
+    assert (lab.run(continue_run=True).exit_code, requested.requests) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -297,9 +297,9 @@ def test_what_was_made_from_records_that_are_made_anew_cannot_be_kept(
 def test_where_no_phase_is_new_nothing_moves(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     before = content(lab)
     lab.settings["phases"] = BLUEPRINT | dict.fromkeys(PHASES, "Extend")
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(overwrite=True).exit_code == 0
-    assert (asked.requests, content(lab)) == ([], before)
+    assert (requested.requests, content(lab)) == ([], before)
     assert not (lab.path / "replaced").exists()
 
 
@@ -393,13 +393,13 @@ def test_it_hides_nothing_in_any_role(tmp_path: Path, monkeypatch: pytest.Monkey
     redo_in_vain(lab, name)
     assert sum(lab.counts()) > sum(lines), "the failures stand beside the good records"
     assert read_back(lab) == before
-    [told] = coeval.open_run(lab.path).results().notes
-    assert "of another configuration" in told, "than that which failed, and which the folder holds"
-    counted = repair(RunDir(lab.path), Wanted(dry_run=True))
+    [reported] = coeval.open_run(lab.path).results().notes
+    assert "of another configuration" in reported, "than that which failed, and which the folder holds"
+    counted = repair(RunDir(lab.path), Needed(dry_run=True))
     assert sum(file.owed for file in counted.files) == 0
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     again = lab.run(continue_run=True)
-    assert (again.exit_code, asked.requests) == (0, [])
+    assert (again.exit_code, requested.requests) == (0, [])
     assert lab.meta()["status"] == "completed"
 
 
@@ -434,9 +434,9 @@ def test_the_next_redo_asks_otherwise_than_the_failed_one(
     seeds: list[set[int | None]] = []
     for rate in (1.0, 0.0):
         parameters(lab, "ann")["failure_rate"] = rate
-        asked = listen(monkeypatch)
+        requested = listen(monkeypatch)
         lab.run(continue_run=True, changed="redo")
-        seeds.append({request.seed for name, request in asked.requests if name == "ann"})
+        seeds.append({request.seed for name, request in requested.requests if name == "ann"})
     assert [len(found) for found in seeds] == [6, 3]
     assert not seeds[0] & seeds[1]
 
@@ -450,8 +450,8 @@ def test_a_factor_that_fails_to_join_leaves_the_others(
     parameters(lab, "jud")["failure_rate"] = 1.0
     assert lab.run(continue_run=True, changed="keep").exit_code == 3
     parameters(lab, "jud")["failure_rate"] = 0.0
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(continue_run=True, changed="keep").exit_code == 0
-    assert asked.phases() == (0, 0, 0, 0, 6), "only the new factor"
+    assert requested.phases() == (0, 0, 0, 0, 6), "only the new factor"
     joined = lab.records("evaluation")
     assert all(joined[key]["scores"].items() >= scores.items() for key, scores in before.items())

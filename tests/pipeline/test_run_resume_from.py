@@ -44,9 +44,9 @@ def test_example_2_goes_on_under_another_id(guide: Path, monkeypatch: pytest.Mon
     evaluations = next((guide / "summarise-v1" / FOLDERS["evaluation"]).iterdir())
     evaluations.write_text("".join(evaluations.read_text().splitlines(keepends=True)[:3]))
     before = {path: path.read_bytes() for path in (guide / "summarise-v1").rglob("*") if path.is_file()}
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert run("v2.yaml").exit_code == 0
-    assert asked.phases() == (0, 0, 0, 6, 7)
+    assert requested.phases() == (0, 0, 0, 6, 7)
     assert (
         (guide / "summarise-v2" / FOLDERS["response_collection"] / responses.name)
         .read_text()
@@ -55,16 +55,16 @@ def test_example_2_goes_on_under_another_id(guide: Path, monkeypatch: pytest.Mon
     assert {path: path.read_bytes() for path in before} == before, "the source is only read"
     meta = json.loads((guide / "summarise-v2" / "meta.json").read_text())
     assert (meta["resume_from"], meta["status"]) == ("summarise-v1", "completed")
-    asked.clear()
+    requested.clear()
     assert run("v2.yaml", continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
 
 
 def test_example_3_adds_a_student_and_nothing_else(guide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     result = run("v5.yaml")
     assert result.exit_code == 0
-    assert asked.phases() == (0, 0, 0, 10, 10)
+    assert requested.phases() == (0, 0, 0, 10, 10)
     students = {r.student_model_id for r in result.records("response_collection")}
     assert students == {"gpt4o", "llama3-8b"}, "the older student's answers are taken over"
     names = [path.name for path in sorted((guide / "summarise-v5").glob("phase4_responses/*"))]
@@ -98,9 +98,9 @@ def test_phases_1_and_2_alone_are_taken_over_by_default(
     auto = task(target_attributes="auto", rubric="auto")
     Lab(tmp_path, [model("ann")], [auto], id="old").run()
     lab = Lab(tmp_path, [model("ann")], [auto], {"resume_from": "old", "seed": 1})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert asked.phases() == (0, 0, 3, 3, 3)
+    assert requested.phases() == (0, 0, 3, 3, 3)
     for name in ("phase1_attributes/story_target_attrs.json", "phase2_rubric/story.rubric.json"):
         assert (lab.path / name).read_bytes() == (tmp_path / "runs" / "old" / name).read_bytes()
 
@@ -113,9 +113,9 @@ def test_models_and_tasks_are_inherited_and_a_path_is_a_source(
     old.run()
     phases = dict.fromkeys(PHASES, "Extend")
     lab = Lab(tmp_path, [], [], {"resume_from": str(old.path), "phases": phases})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
     assert content(lab) == content(old)
 
 
@@ -137,9 +137,9 @@ def test_changed_records_are_refused_before_they_are_taken_over(
         lab.run()
     assert not (lab.path / "meta.json").exists()
     assert not list(lab.path.glob("phase*"))
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(changed="redo").exit_code == 0
-    assert asked.phases() == (0, 0, 3, 3, 3)
+    assert requested.phases() == (0, 0, 3, 3, 3)
 
 
 @pytest.mark.parametrize("barriers", [False, True])
@@ -150,9 +150,9 @@ def test_taken_over_answers_to_items_that_are_made_anew_are_made_anew(
     Lab(tmp_path, [model("ann")], id="old").run()
     phases = {"data_generation": "New", "response_collection": "Extend", "evaluation": "Extend"}
     lab = Lab(tmp_path, [model("ann")], settings={"resume_from": "old", "phases": phases, "seed": 1})
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run(phase_barriers=barriers).exit_code == 0
-    assert asked.phases() == (0, 0, 3, 3, 3)
+    assert requested.phases() == (0, 0, 3, 3, 3)
     items, responses = lab.records("data_generation"), lab.records("response_collection")
     assert all(r["input"] == items[r["datapoint_id"]]["prompt"] for r in responses.values())
 
@@ -163,16 +163,16 @@ def test_an_extended_rubric_begins_with_that_of_the_source(
     Lab(tmp_path, [model("ann")], [task()], id="old").run()
     lab = Lab(tmp_path, [model("ann")], [task(rubric="extend")], {"resume_from": "old"})
     expected = forecast(load_config(lab.file), RunOptions())
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
-    assert asked.phases() == (0, 1, 3, 3, 3)
+    assert requested.phases() == (0, 1, 3, 3, 3)
     assert expected.total.low == expected.total.high == 10
     rubric = json.loads((lab.path / "phase2_rubric" / "story.rubric.json").read_text())
     assert list(rubric)[:2] == ["plot", "style"]
     assert len(rubric) > 2
-    asked.clear()
+    requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
 
 
 def older(folder: Path) -> Lab:
@@ -206,22 +206,22 @@ def test_an_older_layout_is_converted_and_its_gaps_are_filled(
     phases = {"data_generation": "Keep", "response_collection": "Extend", "evaluation": "Extend"}
     lab.settings = {"resume_from": "legacy-sample", "phases": phases}
     expected = forecast(load_config(lab.file), RunOptions())
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     result = lab.run()
     assert result.exit_code == 0
-    assert asked.phases()[:3] == (0, 0, 0)
-    assert 0 < asked.phases()[3] < len(lab.records("response_collection"))
-    assert 0 < asked.phases()[4] < len(lab.records("evaluation"))
-    assert (expected.total.low, expected.total.high) == (sum(asked.phases()),) * 2
+    assert requested.phases()[:3] == (0, 0, 0)
+    assert 0 < requested.phases()[3] < len(lab.records("response_collection"))
+    assert 0 < requested.phases()[4] < len(lab.records("evaluation"))
+    assert (expected.total.low, expected.total.high) == (sum(requested.phases()),) * 2
     assert {line["student_model_id"] for line in lab.records("evaluation").values()} == {
         "alpha-1.5",
         "beta",
         "gamma.small",
     }
     assert result.results().students
-    asked.clear()
+    requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
-    assert asked.requests == []
+    assert requested.requests == []
 
 
 @legacy

@@ -198,10 +198,10 @@ def test_a_plan_asked_for_in_part_is_the_same_plan(space: ItemSpace, total: int,
     words = st.sampled_from([*(word for values in space.target.values() for word in values), "of old"])
     items = st.dictionaries(st.sampled_from([*space.target, "gone"]), words, max_size=3)
     recorded = data.draw(st.dictionaries(st.integers(1, total), items))
-    wanted = sorted(data.draw(st.sets(st.integers(1, total + 5))))
+    needed = sorted(data.draw(st.sets(st.integers(1, total + 5))))
     samples = Samples(space, seed=0, task="task", teacher="teacher", recorded=recorded)
     whole = plan(space, total + 5, recorded=recorded)
-    assert [samples.item(n) for n in wanted] == [whole[n - 1] for n in wanted]
+    assert [samples.item(n) for n in needed] == [whole[n - 1] for n in needed]
 
 
 def test_a_plan_goes_forward() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from coeval.core.records import Message, Request, Usage
-from coeval.pricing.estimate import AskedModel, CallShape, EndpointPace, Estimate, EstimateLine, estimate_of
+from coeval.pricing.estimate import (
+    CallShape,
+    EndpointPace,
+    Estimate,
+    EstimateLine,
+    RequestedModel,
+    estimate_of,
+)
 from coeval.pricing.lengths import (
     RULE_OF_THUMB,
     SEEN_NEARBY,
@@ -94,10 +101,10 @@ def shape(phase: str, model: str, calls: float, seconds: float, **more: Any) -> 
     share = more.get("share", 1.0)
     endpoint = EndpointPace(model, exact(10), more.get("requests"), more.get("tokens"))
     tariff = Tariff(rates=rates, source="ours", tiers=(dearer,))
-    asked = AskedModel(model, "student", "host", endpoint, tariff, share, share < 1, first_s=seconds)
+    requested = RequestedModel(model, "student", "host", endpoint, tariff, share, share < 1, first_s=seconds)
     head, together = exact(more.get("head", 0)), more.get("together", 1.0)
     known = exact(more.get("taken", 1000)), exact(100)
-    return CallShape(phase, "t", asked, exact(calls), exact(calls), *known, head, together)
+    return CallShape(phase, "t", requested, exact(calls), exact(calls), *known, head, together)
 
 
 def estimated(*shapes: CallShape, stages: tuple[str, ...] = ("a b",)) -> Estimate:
@@ -130,7 +137,7 @@ def test_what_prompts_begin_with_alike_is_read_from_a_cache() -> None:
 
 def test_models_without_a_price_are_named_and_left_out_of_the_sum() -> None:
     free = shape("a", "own", 10, 1)
-    free = free._replace(asked=free.asked._replace(tariff=None))
+    free = free._replace(requested=free.requested._replace(tariff=None))
     found = estimated(free, shape("a", "m", 10, 1))
     assert (found.unpriced, found.by_model["own"].cost_usd) == (("own",), None)
     assert found.total.cost_usd == found.by_model["m"].cost_usd

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.records import Usage
-from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, discounted, pricer, sources_told, upper_price
+from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, discounted, pricer, sources_reported, upper_price
 
 PLAIN = Rates(input_usd_per_mtok=3.0, output_usd_per_mtok=15.0)
 CACHING = Rates(
@@ -87,8 +87,8 @@ def test_whose_prices_these_are_is_named_once() -> None:
         "ours.yaml",
         "library 1.0: openai a",
     ]
-    assert sources_told(sources) == "library 1.0: openai a, google b; ours.yaml"
-    assert sources_told([]) == ""
+    assert sources_reported(sources) == "library 1.0: openai a, google b; ours.yaml"
+    assert sources_reported([]) == ""
 
 
 USD = st.floats(0, 100)

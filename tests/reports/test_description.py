@@ -63,7 +63,7 @@ def test_each_prompt_that_is_shown_is_sent_and_each_kind_that_is_sent_is_shown(
 ) -> None:
     lab = Lab(tmp_path, **LABS[name])  # type: ignore[arg-type]
     report = described(lab)
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
     shown = report.table("prompts")
     names = [each.name for each in shown.columns]
@@ -75,12 +75,12 @@ def test_each_prompt_that_is_shown_is_sent_and_each_kind_that_is_sent_is_shown(
             (who, "\n\n".join(f"[{m.role}]\n{m.content}" for m in request.messages))
             if len(request.messages) > 1
             else (who, request.messages[0].content)
-            for who, request in asked.requests
+            for who, request in requested.requests
             if request.purpose == of["phase"] and who in str(of["models"]).split(", ")
         ]
         matching = {who for who, text in sent if pattern(passage.parts).fullmatch(text)}
         assert str(of["models"]).split(", ")[0] in matching, passage.title
-    purposes = {request.purpose for _, request in asked.requests}
+    purposes = {request.purpose for _, request in requested.requests}
     assert purposes == set(column(report, "prompts", "phase"))
 
 
@@ -88,10 +88,10 @@ def test_calls_and_records_are_those_of_the_run(tmp_path: Path, monkeypatch: pyt
     lab = Lab(tmp_path, tasks=[task(total=3), quiz(total=2)])
     report = described(lab)
     assert not lab.path.exists()
-    asked = listen(monkeypatch)
+    requested = listen(monkeypatch)
     lab.run()
     assert column(report, "phases", "records")[2:] == list(lab.counts())
-    assert column(report, "cost_by_phase", "calls") == [*asked.phases()[2:], len(asked.requests)]
+    assert column(report, "cost_by_phase", "calls") == [*requested.phases()[2:], len(requested.requests)]
     assert described(lab).facts[0] == "what is left of a run that has begun"
     assert column(described(lab), "phases", "owed") == [0] * 5
 

@@ -99,7 +99,7 @@ class Shown(NamedTuple):
         """The first measure of the terminal's line that begins so."""
         return shown(next(line for line in self.terminal.splitlines() if re.match(pattern, line)))[:3]
 
-    def told(self, finding: str) -> None:
+    def reported(self, finding: str) -> None:
         """A finding stands in the workbook's summary and in the terminal."""
         assert finding in [cell for (cell,) in self.book["Summary"].iter_rows(values_only=True)]
         assert finding in " ".join(self.terminal.split())
@@ -120,14 +120,14 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
     for (name,), numbers in students.items():
         assert found.of_line(rf"{name} +\d") == pytest.approx(numbers, abs=0.0051)
     for finding in measures["findings"]:
-        found.told(finding)
+        found.reported(finding)
 
 
 async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command) -> None:
     """Metrics of a task answered once, and twice; how far two judges agree."""
     lab = Lab(tmp_path, [model("ann", skill=0.5)], [task(total=12)])
     await lab.arun()
-    asked = write_prompts(
+    requested = write_prompts(
         tmp_path / "prompts.jsonl", "punctuation:no_comma", [f"prompt {n}" for n in range(9)]
     )
     models = [
@@ -135,7 +135,14 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
         for text in ("base:skill=0.5", "jury", "hard:severity=0.3")
     ]
     async with TestServer(make_app(models)) as server:
-        how = ["--model", "base", "--base-url", f"http://127.0.0.1:{server.port}/v1", "--ifeval-input", asked]
+        how = [
+            "--model",
+            "base",
+            "--base-url",
+            f"http://127.0.0.1:{server.port}/v1",
+            "--ifeval-input",
+            requested,
+        ]
         for words in (
             ["--tasks", f"ifeval,coeval:{lab.path}", "--judge-model", "hard", "--output-dir", "once"],
             ["--tasks", f"ifeval,coeval:{lab.path}", "--judge-model", "jury", "--output-dir", "once"],
@@ -158,7 +165,7 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
     found.compared("agreement", "Every two judges", 2, "Weighted", agreement)
     assert found.measures["findings"]
     for finding in found.measures["findings"]:
-        found.told(finding)
+        found.reported(finding)
 
     twice = Shown.of(tmp_path / "twice", tmp_path / "report of both", coeval)
     names = twice.measures["samples"]["base"]["ifeval"]

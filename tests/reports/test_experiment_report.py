@@ -75,11 +75,11 @@ def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_pat
     lab = Lab(tmp_path, models, [task(total=3)])
     lab.run()
     before = lab.counts()
-    told = report_of(lab.path)
-    assert told.labels == {f"{long}-1": "Second"}
-    assert f"In pictures, {long}-1 is Second." in [said.text for said in told.sections[0].sentences]
-    assert f"{long}-1" in {row["student"] for row in rows(told, "students")}
-    [forest] = [figure.svg for figure in figures(told) if figure.name == "forest"]
+    reported = report_of(lab.path)
+    assert reported.labels == {f"{long}-1": "Second"}
+    assert f"In pictures, {long}-1 is Second." in [said.text for said in reported.sections[0].sentences]
+    assert f"{long}-1" in {row["student"] for row in rows(reported, "students")}
+    [forest] = [figure.svg for figure in figures(reported) if figure.name == "forest"]
     labels = re.findall(r"<text[^>]*>([^<]+)</text>", forest)
     assert {"ann", "Second"} <= set(labels)
     assert not any(label.startswith("a-model") and label.endswith("-1") for label in labels)
@@ -215,12 +215,12 @@ def test_a_run_that_was_killed_is_called_stopped(tmp_path: Path) -> None:
 def test_a_leaning_is_sure_on_the_page_as_it_is_among_the_findings(
     report: Report, measures: dict[str, Any]
 ) -> None:
-    told = {"strictness": "severity", "twice the length (experimental)": "length"}
+    reported = {"strictness": "severity", "twice the length (experimental)": "length"}
     checked = 0
     for row in rows(report, "biases"):
-        if row["bias"] not in told:
+        if row["bias"] not in reported:
             continue
-        bias = measures["judges"][row["judge"]]["bias"][told[row["bias"]]]
+        bias = measures["judges"][row["judge"]]["bias"][reported[row["bias"]]]
         assert [row["value_low"], row["value_high"]] == bias["ci95"]
         assert row["sure"] == (bias["p_adjusted"] < 0.05)
         checked += row["value_low"] > 0 or row["value_high"] < 0

@@ -126,9 +126,9 @@ def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float
     """What of a measure in a row of the page is not what is expected."""
     expected = {name: value, f"{name}_low": ci95 and ci95[0], f"{name}_high": ci95 and ci95[1]}
     return [
-        f"{row} {key}: {wanted} expected"
-        for key, wanted in expected.items()
-        if (row[key] is None) != (wanted is None) or (wanted is not None and abs(row[key] - wanted) > NEAR)
+        f"{row} {key}: {needed} expected"
+        for key, needed in expected.items()
+        if (row[key] is None) != (needed is None) or (needed is not None and abs(row[key] - needed) > NEAR)
     ]
 
 
@@ -145,9 +145,9 @@ def standing(rows: list[dict[str, Any]], scored: Mapping[str, WithHeadline], ran
         if row["ranks"] != rank_text(ranks.ranges.get(row["student"])):
             wrong.append(f"{row} ranks {ranks.ranges}")
     by_task = [row for row in rows if row["task"] is not None]
-    asked = sorted({task for found in students.values() for task in found.headline_by_task})
-    if sorted({row["task"] for row in by_task}) != asked:
-        wrong.append(f"tasks {asked}")
+    requested = sorted({task for found in students.values() for task in found.headline_by_task})
+    if sorted({row["task"] for row in by_task}) != requested:
+        wrong.append(f"tasks {requested}")
     for row in by_task:
         one = students[row["student"]].headline_by_task[row["task"]]
         wrong += unlike_measure(row, "score", one)
@@ -204,9 +204,9 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
             wrong.append(f"{row} ranks {low} {high}")
         least, most = students[row["student"]].bounds.headline or (None, None)
-        wanted = [None, None] if least == most else [least, most]
-        if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in wanted]:
-            wrong.append(f"{row} bounds: {wanted} expected")
+        needed = [None, None] if least == most else [least, most]
+        if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in needed]:
+            wrong.append(f"{row} bounds: {needed} expected")
         if row["missing"] != students[row["student"]].overall.missing:
             wrong.append(f"{row} missing {students[row['student']].overall.missing}")
     if len(tables["differences"]) != len(ranks.differences):
@@ -247,12 +247,12 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
     yield {}
     yield {"task": ["third"], "judge": ["ann"], "factor": ["plot"]}
     for _ in range(40):
-        wanted = drawn.sample(DIMENSIONS, drawn.randint(1, 3))
-        yield {name: drawn.sample(list(names[name]), drawn.randint(1, len(names[name]))) for name in wanted}
+        needed = drawn.sample(DIMENSIONS, drawn.randint(1, 3))
+        yield {name: drawn.sample(list(names[name]), drawn.randint(1, len(names[name]))) for name in needed}
 
 
 def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
-    told, grid, robust = 0, measured.grid, measured.robust
+    reported, grid, robust = 0, measured.grid, measured.robust
     assert grid.items.alike is not None
     assert len(grid.items.ids) - 3 > len(set(grid.items.alike.tolist()))
     assert robust is not None
@@ -264,8 +264,8 @@ def test_figures_of_random_filters_are_those_of_python(page: Page, measured: Mea
         kept = chosen(robust.of(grid), choice)
         wrong += of_standings(found["tables"]["standings"], chosen(grid, choice), kept)
         assert wrong == [], query
-        told += len(found["tables"]["differences"])
-    assert told > 100, "filters left nearly nothing to compare"
+        reported += len(found["tables"]["differences"])
+    assert reported > 100, "filters left nearly nothing to compare"
 
 
 def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
@@ -311,23 +311,23 @@ def test_the_forest_plot_shows_the_chosen_scores_under_the_filter(page: Page, la
     until(page, "location.hash.includes('scores=without+own')")
     assert "judge=ann" in page.evaluate("location.hash")
     rows = page.evaluate("window.coevalPage.tables('judge=ann').then((found) => found.tables.standings)")
-    wanted = [
+    needed = [
         f"{row['task']} · {row['student']}"
         for row in rows
         if row["scores"] == "without own" and row["task"] and row["score"] is not None
     ]
-    assert wanted
-    assert not [name for name in wanted if name.endswith("ann")], "the only judge chosen is ann"
+    assert needed
+    assert not [name for name in needed if name.endswith("ann")], "the only judge chosen is ann"
     shown = (
         "[...document.querySelectorAll('#forest svg .role-axis-label text')].map((one) => one.textContent)"
     )
     until(
         page,
         f"wanted => JSON.stringify({shown}.filter((t) => t.includes(' · '))) === wanted",
-        arg=json.dumps(wanted, separators=(",", ":"), ensure_ascii=False),
+        arg=json.dumps(needed, separators=(",", ":"), ensure_ascii=False),
     )
     page.reload()
-    until(page, f"wanted => {shown}.includes(wanted)", arg=wanted[0])
+    until(page, f"wanted => {shown}.includes(wanted)", arg=needed[0])
     assert forest.get_by_role("button", name="by task", exact=True).get_attribute("aria-pressed") == "true"
     page.go_back()
     until(page, f"() => {shown}.some((text) => text.includes(' · ann'))")

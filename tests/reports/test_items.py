@@ -134,16 +134,16 @@ def test_an_item_is_read_whole_and_the_record_that_counts_is_shown(written: Run)
 def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
     with opened(REFERENCE / "legacy_run") as (reader, _):
         assert isinstance(reader, RunReader)
-        told = measure_run(reader).measures.items
+        reported = measure_run(reader).measures.items
         shown = choose_answers(reader, AnswerChoice(id="haiku_writing__beta__00001")).answers
         source = ItemBrowser(reader)
-        source.flag(told)
+        source.flag(reported)
         rows = source.rows(item_choice(""), 0, 100).rows
-        assert {row.item for row in rows} == set(told)
+        assert {row.item for row in rows} == set(reported)
         for row in rows:
-            assert row.difficulty == pytest.approx(told[row.item].difficulty, abs=1e-12)
-            assert ("all_fail" in row.flags) == told[row.item].all_fail
-            assert ("near_duplicate" in row.flags) == bool(told[row.item].near_duplicate_of)
+            assert row.difficulty == pytest.approx(reported[row.item].difficulty, abs=1e-12)
+            assert ("all_fail" in row.flags) == reported[row.item].all_fail
+            assert ("near_duplicate" in row.flags) == bool(reported[row.item].near_duplicate_of)
         twins = [row.item for row in rows if "near_duplicate" in row.flags]
         assert [row.item for row in source.rows(item_choice("flag=near_duplicate"), 0, 100).rows] == twins
         detail = source.detail("haiku_writing__beta__00001")

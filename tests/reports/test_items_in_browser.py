@@ -235,7 +235,7 @@ def test_the_page_that_waits_for_a_report_can_be_read(browser: Browser, server: 
     seen = opened(browser, server.address, f"?all&token={server.token}")
     page = seen.page
     held = {"status": 202, "body": view_page("waiting"), "content_type": "text/html"}
-    page.route("**/f/0/report", lambda asked: asked.fulfill(**held))
+    page.route("**/f/0/report", lambda requested: requested.fulfill(**held))
     page.goto(f"{server.address}f/0/report")
     assert page.locator("h1").inner_text() == "The report is being made"
     assert page.get_by_role("link", name="what the folder holds").get_attribute("href") == "./"

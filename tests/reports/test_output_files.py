@@ -181,8 +181,8 @@ def printed(outputs: Path, tmp_path: Path, coeval: Command) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_it_is_printed(printed: str) -> None:
-    for told in ("What did it score?", "prompt_level_strict_accuracy", "records without a value", "jury"):
-        assert told in printed
+    for reported in ("What did it score?", "prompt_level_strict_accuracy", "records without a value", "jury"):
+        assert reported in printed
 
 
 @pytest.mark.slow

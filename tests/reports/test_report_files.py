@@ -69,7 +69,7 @@ def test_a_report_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     assert len(pages) > 3
     assert (round(pages[0].mediabox.width), round(pages[0].mediabox.height)) == (595, 842)
     text = " ".join(" ".join(page.extract_text() for page in pages).split())
-    for told in (
+    for reported in (
         "exp",
         "simulated models",
         "Who leads, and is it sure?",
@@ -77,7 +77,7 @@ def test_a_report_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
         "ann",
         "ben",
     ):
-        assert told in text
+        assert reported in text
     assert (tmp_path / "measures.json").exists()
 
 
@@ -248,7 +248,7 @@ def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_p
 
 
 def test_what_cannot_be_drawn_is_told(runs: Path, tmp_path: Path) -> None:
-    for words, told in (
+    for words, reported in (
         (["--runs", "nowhere=nowhere"], "there is no folder nowhere"),
         (["--runs", "a"], "give a name and a folder"),
         (["--runs", "a=a", "--name-pattern", "c=step_{step}"], "there is no --runs c="),
@@ -258,7 +258,7 @@ def test_what_cannot_be_drawn_is_told(runs: Path, tmp_path: Path) -> None:
         process = WarmProcess("sweep", "plot", *words, "--plot-dir", str(tmp_path), module="coeval", cwd=runs)
         _, said = process.communicate()
         assert process.wait() == 1
-        assert told in said
+        assert reported in said
 
 
 def test_hostile_names_stay_texts(tmp_path: Path) -> None:

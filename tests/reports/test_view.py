@@ -178,13 +178,13 @@ def test_the_printed_address_lets_one_in_and_a_cookie_stays(server: ViewServer) 
 
 def test_a_browser_that_it_opens_gets_a_secret_that_opens_once(place: Path, tmp_path: Path) -> None:
     """What stands in the command line of a browser can be read by all users of a machine."""
-    browser, told = tmp_path / "browser", tmp_path / "told"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
+    browser, reported = tmp_path / "browser", tmp_path / "told"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {reported}.part && mv {reported}.part {reported}\n')
     browser.chmod(0o755)
     with viewing("runs/first", "--open", folder=place, BROWSER=str(browser)) as server:
-        while not told.exists():
+        while not reported.exists():
             assert server.process.poll() is None
-        path = f"/{told.read_text().strip().removeprefix(server.address)}"
+        path = f"/{reported.read_text().strip().removeprefix(server.address)}"
         assert server.token not in path
         nobody = {"Authorization": None}
         assert [server.ask(path, headers=nobody).status for _ in range(2)] == [303, 403]
@@ -279,7 +279,7 @@ def test_it_follows_what_comes_to_lie_there(place: Path, tmp_path: Path) -> None
         server.wait_for("/api/folders", lambda folders: len(folders) == 2)
         server.ready(1)
         (tmp_path / "runs" / "two").rename(tmp_path / "gone")
-        server.wait_for("/f/1/api/state", lambda told: told["error"])
+        server.wait_for("/f/1/api/state", lambda reported: reported["error"])
         assert server.ask("/f/1/api/items").value["total"] == 3  # as it was read last
         assert server.interrupt()[0] == 0
 
@@ -299,15 +299,15 @@ def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> 
         with viewing(lab.path, folder=tmp_path) as server:
             state = "/f/0/api/state"
             server.wait_for(
-                state, lambda told: (told["status"] or {}).get("state", {}).get("pid") == first.pid
+                state, lambda reported: (reported["status"] or {}).get("state", {}).get("pid") == first.pid
             )
-            server.wait_for(state, lambda told: told["results"] and told["results"]["students"])
+            server.wait_for(state, lambda reported: reported["results"] and reported["results"]["students"])
             before = server.wait_for("/f/0/api/items", lambda page: page["total"])
             first.send_signal(signal.SIGKILL)
             first.wait()
             stopped = server.wait_for(
                 state,
-                lambda told: told["status"]["state"]["status"] == "stopped" and told["status"],
+                lambda reported: reported["status"]["state"]["status"] == "stopped" and reported["status"],
             )
             assert 0 < stopped["phases"]["evaluation"]["good"] < 64
             lab.models[0]["parameters"]["max_concurrency"] = 64  # the rest need not take as long
@@ -316,11 +316,14 @@ def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> 
                 [*words, "--continue"], cwd=tmp_path, capture_output=True, text=True, timeout=120
             )
             assert (again.returncode, "in use" in again.stderr) == (0, False)
-            server.wait_for(state, lambda told: told["status"]["phases"]["evaluation"]["good"] == 64)
+            server.wait_for(state, lambda reported: reported["status"]["phases"]["evaluation"]["good"] == 64)
             server.wait_for("/f/0/api/items", lambda page: page["total"] == 16)
             assert before <= 16
-            told = server.ask(state).value
-            assert (told["error"], told["status"]["state"]) == (None, {"status": "completed", "pid": None})
+            reported = server.ask(state).value
+            assert (reported["error"], reported["status"]["state"]) == (
+                None,
+                {"status": "completed", "pid": None},
+            )
             assert server.interrupt() == (0, "exp; Ctrl-C ends it\n")
     finally:
         first.kill()

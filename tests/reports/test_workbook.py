@@ -79,8 +79,8 @@ def measures(lab: Lab) -> dict[str, Any]:
 
 
 def test_every_sheet_has_a_frozen_head_filters_and_widths(book: Workbook) -> None:
-    wanted = ["Summary", "Students", "Teachers", "Judges", "Coverage", "Items", "Answers", "Failures"]
-    assert book.sheetnames[: len(wanted)] == wanted
+    needed = ["Summary", "Students", "Teachers", "Judges", "Coverage", "Items", "Answers", "Failures"]
+    assert book.sheetnames[: len(needed)] == needed
     for sheet in book.worksheets[1:]:
         assert sheet.freeze_panes == "B2", sheet.title
         assert sheet.auto_filter.ref.startswith("A1:"), sheet.title
@@ -143,9 +143,9 @@ def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> N
         for key, record in lab.records(phase).items()
         if record.get("status") == "failed"
     }
-    told = {row["Record"]: row for row in rows(book["Failures"])}
-    assert told.keys() == failed.keys() != set()
-    assert all(told[key]["Reason"] == record["error"]["kind"] for key, record in failed.items())
+    reported = {row["Record"]: row for row in rows(book["Failures"])}
+    assert reported.keys() == failed.keys() != set()
+    assert all(reported[key]["Reason"] == record["error"]["kind"] for key, record in failed.items())
 
 
 def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path) -> None:
@@ -194,10 +194,10 @@ def test_texts_of_a_workbook_stay_within_what_can_be_opened(
     assert kept[3] == "d" * SHORT + " … [cut: 1,000 characters in all]"
     assert kept[4] == texts[4]
     assert kept[5] == "f" * SHORT + " … [cut: 40,000 characters in all]"
-    told = f"the first 6 of 7; texts longer than {SHORT} characters are cut from row 5 on; " + whole
-    assert book["x"]["A"][-1].value == told
+    reported = f"the first 6 of 7; texts longer than {SHORT} characters are cut from row 5 on; " + whole
+    assert book["x"]["A"][-1].value == reported
     assert book["y"]["B"][1].value == "a" * SHORT + " … [cut: 1,000 characters in all]"
-    assert f"→ x: {told}" in [cell.value for cell in book["Summary"]["A"]]
+    assert f"→ x: {reported}" in [cell.value for cell in book["Summary"]["A"]]
 
 
 def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:

@@ -51,20 +51,20 @@ class ViewServer:
         try:
             own = {"Host": f"127.0.0.1:{self.port}", "Authorization": f"Bearer {self.token}"}
             headers = {**own, **settings.get("headers", NOTHING)}
-            told = {name: value for name, value in headers.items() if value is not None}
-            connection.request(method, path, body, told)
+            reported = {name: value for name, value in headers.items() if value is not None}
+            connection.request(method, path, body, reported)
             response = connection.getresponse()
             return Said(response.status, dict(response.headers), response.read().decode())
         finally:
             connection.close()
 
-    def wait_for(self, path: str, told: Callable[[Any], T | None]) -> T:
-        """What is ``told`` by what the server answers, as soon as that is not None or False."""
+    def wait_for(self, path: str, reported: Callable[[Any], T | None]) -> T:
+        """What is ``reported`` by what the server answers, as soon as that is not None or False."""
         end = time.monotonic() + _LONGEST_S
         while time.monotonic() < end:
             said = self.ask(path)
             assert said.status == 200, said.text
-            found = told(said.value)
+            found = reported(said.value)
             if found:
                 return found
             time.sleep(0.1)
@@ -78,7 +78,7 @@ class ViewServer:
             time.sleep(0.1)
 
     def ready(self, number: int = 0) -> None:
-        self.wait_for(f"/f/{number}/api/state", lambda told: told["generation"])
+        self.wait_for(f"/f/{number}/api/state", lambda reported: reported["generation"])
 
     def interrupt(self) -> tuple[int, str]:
         """Its exit code and what it said on standard error, once Ctrl-C has ended it."""

@@ -62,11 +62,11 @@ def left_of(secret: str, text: str) -> list[str]:
     The text is held against every encoding as it stands, without blanks, and in small letters.
     """
     bare = "".join(sign for sign in text if not sign.isspace() and sign != "\u200b")
-    told = (text.lower(), bare.lower())
-    found = [piece for piece in pieces(secret) if any(piece in said for said in told)]
+    reported = (text.lower(), bare.lower())
+    found = [piece for piece in pieces(secret) if any(piece in said for said in reported)]
     for name, encode in (ENCODINGS | MORE_ENCODINGS).items():
         written = encode(secret)
         core = "".join(written.split())[4:-4].lower()
-        if any(core in said for said in told):
+        if any(core in said for said in reported):
             found.append(name)
     return found

@@ -242,7 +242,7 @@ def test_a_damaged_file_is_mended(
     lines = readable(run.path)
 
     run.call("status", "--run", run.path)
-    told = names_one(run.figures()[1], damaged)
+    reported = names_one(run.figures()[1], damaged)
     if draw.random() < 0.5:
         run.call("repair", "--run", run.path)
     else:
@@ -253,7 +253,7 @@ def test_a_damaged_file_is_mended(
         assert "--redo-changed" in ended.err or names_one(ended.err, damaged), ended.err
         return
     after, said = run.figures()
-    assert after == finished.figures or told or names_one(said + ended.out + ended.err, damaged), said
+    assert after == finished.figures or reported or names_one(said + ended.out + ended.err, damaged), said
 
 
 @pytest.mark.slow
@@ -386,8 +386,8 @@ async def test_a_damaged_file_costs_no_answer_and_no_figure(tmp_path: Path, warm
 
         async def evaluate(output: Path) -> Forked:
             given = ["--tasks", "ifeval", "--ifeval-input", prompts, "--output-dir", output]
-            asked = ["--model", "m", "--base-url", server.url]
-            return await asyncio.to_thread(warm.run, "eval-framework", *given, *asked, below=tmp_path)
+            requested = ["--model", "m", "--base-url", server.url]
+            return await asyncio.to_thread(warm.run, "eval-framework", *given, *requested, below=tmp_path)
 
         whole = tmp_path / "whole"
         first = await evaluate(whole)
@@ -403,7 +403,7 @@ async def test_a_damaged_file_costs_no_answer_and_no_figure(tmp_path: Path, warm
                 kept_in = folder / "ifeval" / "responses.jsonl"
                 stays = file == "responses.jsonl" and "swapped with" not in name and kept_in.exists()
                 answers = readable_lines(kept_in) if stays else {}
-                before = len(server.asked)
+                before = len(server.requested)
                 again = await evaluate(folder)
                 assert again.code in (0, 1, 3), (file, name, again)
                 assert "Traceback" not in again.said, again.said
@@ -417,7 +417,7 @@ async def test_a_damaged_file_costs_no_answer_and_no_figure(tmp_path: Path, warm
                 kept = readable(folder)
                 assert not [line for line in answers if line not in kept], (file, name)
                 if file != "responses.jsonl" and "swapped with" not in name:
-                    assert len(server.asked) == before, (file, name)
+                    assert len(server.requested) == before, (file, name)
                 shutil.rmtree(folder)
 
 
@@ -450,8 +450,8 @@ async def test_damaged_judgments_are_judged_anew(tmp_path: Path, warm: Forks, mo
 
         async def evaluate(output: Path, *how: str) -> Forked:
             given = ["--tasks", f"coeval:{tmp_path / 'runs' / 'made'}", "--output-dir", output]
-            asked = ["--model", "m", "--base-url", server.url, *how]
-            return await asyncio.to_thread(warm.run, "eval-framework", *given, *asked, below=tmp_path)
+            requested = ["--model", "m", "--base-url", server.url, *how]
+            return await asyncio.to_thread(warm.run, "eval-framework", *given, *requested, below=tmp_path)
 
         whole = tmp_path / "whole"
         first = await evaluate(whole)

@@ -223,7 +223,7 @@ def test_an_index_that_repeats_its_password_in_links_is_not_quoted(
         monkeypatch.setenv("PIP_INDEX_URL", f"http://me:{password}@{address}/simple")
         with pytest.raises(SourceFailed) as failed:
             download_wheel(parcel, tmp_path, lambda _: None)
-    assert index.asked == ["/simple/some/", f"/{echoed}/some.whl"]
+    assert index.requested == ["/simple/some/", f"/{echoed}/some.whl"]
     assert left_of(password, str(failed.value)) == []
 
 
@@ -343,7 +343,7 @@ async def test_a_rotated_key_and_another_address_are_no_change_of_the_experiment
             entry["access_key"] = old
             entry["parameters"]["extra_body"] = {"user": "me"}
         assert (await lab.arun()).exit_code == 0
-        asked = len(first.bodies)
+        requested = len(first.bodies)
         recipes = (lab.path / "recipes.json").read_text()
         assert "extra_body" in recipes
         for entry in lab.models:
@@ -351,7 +351,7 @@ async def test_a_rotated_key_and_another_address_are_no_change_of_the_experiment
             entry["parameters"]["base_url"] = second.url
         lab.tasks[0]["sampling"]["total"] += 1
         assert (await lab.arun(continue_run=True)).exit_code == 0
-        assert (len(first.bodies), len(second.bodies) > 0) == (asked, True)
+        assert (len(first.bodies), len(second.bodies) > 0) == (requested, True)
     assert recipes == (lab.path / "recipes.json").read_text()
     for path in lab.path.rglob("*"):
         kept = path.read_text() if path.is_file() else ""
@@ -370,4 +370,4 @@ async def test_a_key_that_only_the_environment_holds_is_refused_in_extra_body_be
         with pytest.raises(UsageError, match="extra_body holds the model's key") as caught:
             await arun(Lab(tmp_path, models=[entry]).file)
     assert left_of(key, str(caught.value)) == []
-    assert server.asked == []
+    assert server.requested == []

@@ -280,7 +280,7 @@ def address_of(spec: ModelSpec, server: Server) -> ModelAddress:
     return ModelAddress(spec, HOSTS["openai"], OPENAI_CHAT, server.url, path, None, None)
 
 
-async def asked(*script: Raw | Answer) -> Completion:
+async def requested(*script: Raw | Answer) -> Completion:
     async with fake(*script) as server:
         http = Http(sleep=no_wait)
         endpoint = Endpoint(server.url, None, Limiter())
@@ -294,7 +294,7 @@ async def asked(*script: Raw | Answer) -> Completion:
 
 async def outcome(*script: Raw | Answer) -> Completion | ModelError:
     try:
-        return await asked(*script)
+        return await requested(*script)
     except ModelError as refusal_of:
         return refusal_of
 
@@ -302,21 +302,21 @@ async def outcome(*script: Raw | Answer) -> Completion | ModelError:
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("status", STATUSES)
 async def test_any_body_is_an_answer_or_the_error_of_its_status(status: int, body: bytes) -> None:
-    told = await outcome(*[Raw(body, status)] * 8)
-    if isinstance(told, ModelError):
+    reported = await outcome(*[Raw(body, status)] * 8)
+    if isinstance(reported, ModelError):
         inner = {502} if status == 200 and body.startswith(b'{"error"') else set()
-        assert told.status in {status} | inner
-        assert len(str(told)) < 1000
-        str(told).encode()  # it can be written to any file
+        assert reported.status in {status} | inner
+        assert len(str(reported)) < 1000
+        str(reported).encode()  # it can be written to any file
     else:
         assert status == 200
-        told.text.encode()
+        reported.text.encode()
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("status", [429, 500])
 async def test_a_passing_refusal_is_tried_again_whatever_its_body(status: int, body: bytes) -> None:
-    answer = await asked(Raw(body, status), Answer("fine"))
+    answer = await requested(Raw(body, status), Answer("fine"))
     assert (answer.text, answer.attempts) == ("fine", 2)
 
 
@@ -337,8 +337,8 @@ async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
                 server.script.extend([Raw(body, draw.choice(STATUSES))] * 2)
                 try:
                     (await model.complete(Request((Message("user", "hello"),)))).text.encode()
-                except AskError as told:
-                    str(told).encode()
+                except AskError as reported:
+                    str(reported).encode()
                 server.script.clear()
         finally:
             await http.aclose()
@@ -371,23 +371,23 @@ NOT_BOOKED = {
 }
 
 
-@pytest.mark.parametrize("told", NOT_BOOKED.values(), ids=NOT_BOOKED)
-async def test_token_counts_that_cannot_be_are_not_booked_and_cost_no_answer(told: bytes) -> None:
-    answer = await asked(Raw(usage(told)))
+@pytest.mark.parametrize("reported", NOT_BOOKED.values(), ids=NOT_BOOKED)
+async def test_token_counts_that_cannot_be_are_not_booked_and_cost_no_answer(reported: bytes) -> None:
+    answer = await requested(Raw(usage(reported)))
     assert (answer.text, answer.usage, answer.attempts) == ("ok", Usage(0, 0, uncounted=True), 1)
 
 
 async def test_one_count_that_cannot_be_does_not_spoil_the_other() -> None:
-    answer = await asked(Raw(usage(b'{"prompt_tokens": 11, "completion_tokens": -3}')))
+    answer = await requested(Raw(usage(b'{"prompt_tokens": 11, "completion_tokens": -3}')))
     assert answer.usage == Usage(11, 0, uncounted=True)
-    answer = await asked(Raw(usage(b'{"prompt_tokens": 11.0, "completion_tokens": 3}')))
+    answer = await requested(Raw(usage(b'{"prompt_tokens": 11.0, "completion_tokens": 3}')))
     assert answer.usage == Usage(11, 3)
 
 
 async def test_the_reason_is_told_in_words() -> None:
     with pytest.raises(ServerFault, match="nested too deep"):
-        await asked(*[Raw(BODIES["something deep beside"])] * 2)
+        await requested(*[Raw(BODIES["something deep beside"])] * 2)
     with pytest.raises(ServerFault, match="not UTF-8"):
-        await asked(*[Raw(BODIES["no UTF-8 in the text"])] * 2)
+        await requested(*[Raw(BODIES["no UTF-8 in the text"])] * 2)
     with pytest.raises(RateLimited, match="429"):
-        await asked(*[Raw(BODIES["deep lists"], 429)] * 8)
+        await requested(*[Raw(BODIES["deep lists"], 429)] * 8)

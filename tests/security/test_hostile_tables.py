@@ -91,14 +91,14 @@ def test_a_corrupted_table_gives_items_or_says_why_not(name: str, tmp_path: Path
     whole = harvested(path)
     assert isinstance(whole, Harvest)
     assert (whole.made, whole.flawed) == (20, 0)
-    told = 0
+    reported = 0
     for _ in range(100):
         path.write_bytes(corrupted(WHOLE[name], drawn))
         found = harvested(path)
         sentences = [found] if isinstance(found, str) else found.problem_lines()
-        told += bool(sentences)
+        reported += bool(sentences)
         assert all(str(path) in sentence for sentence in sentences)
-    assert told > 20
+    assert reported > 20
 
 
 def test_what_a_table_holds_is_shown_as_text(

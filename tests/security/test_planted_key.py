@@ -173,7 +173,7 @@ async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding:
             keys.write_text(f"providers:\n  vllm: {KEY}\n")
             keys.chmod(0o600)
             how += ["--keys", str(keys)]
-        asked = await shown(
+        requested = await shown(
             place,
             [
                 (COEVAL, [*how, "--dry-run"]),
@@ -186,12 +186,12 @@ async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding:
             ],
             **({"VLLM_API_KEY": KEY} if source == "environment" else {}),
         )
-    assert set(asked.codes) == {"0", "3"}
+    assert set(requested.codes) == {"0", "3"}
     assert set(host.heard) == {KEY}
     assert len(host.faults) == 7
-    assert "repeats a credential in its answers" in asked.err
+    assert "repeats a credential in its answers" in requested.err
     assert "[redacted]" in (place.run / "phase4_responses" / "told.ann.responses.jsonl").read_text()
-    assert_hidden(place, asked)
+    assert_hidden(place, requested)
 
 
 def tasks_there_is_data_for() -> list[str]:
@@ -235,7 +235,7 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
         judge += ["--judge-api-key", KEY] if source == "config" else []
         later = ["--tasks", ",".join(judged or ["arena-hard"]), *how, *few, "--output-dir", "later"]
         given = ["--ifeval-responses", responses, "--ifeval-input", prompts, "--output-dir", "given"]
-        asked = await shown(
+        requested = await shown(
             place,
             [
                 (COEVAL, ["run", "--config", config]),
@@ -252,13 +252,13 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
             VLLM_API_KEY=KEY,
         )  # fmt: skip
     # How many refused probes end a command depends on whether the refusal, echo and all, is asked about anew.
-    assert {"0", "3"} <= set(asked.codes) <= {"0", "2", "3"}, asked.err
-    assert "does not answer" in asked.err
+    assert {"0", "3"} <= set(requested.codes) <= {"0", "2", "3"}, requested.err
+    assert "does not answer" in requested.err
     assert set(host.heard) == {KEY}
     assert len(host.faults) == 7
-    assert "repeats a credential in its answers" in asked.err
+    assert "repeats a credential in its answers" in requested.err
     assert "[redacted]" in "".join(text for _, text in kept(place.here / "outputs"))
-    assert_hidden(place, asked)
+    assert_hidden(place, requested)
 
 
 @pytest.mark.parametrize("encoding", WITNESSES)
@@ -270,7 +270,7 @@ async def test_fetching_data_shows_and_keeps_no_password_of_an_index_or_a_mirror
         mirror = f"http://me:{quote(KEY, safe='')}@{address}"
         assets = ["ifeval", "alpaca-eval/difficulty", "nltk/averaged_perceptron_tagger_eng"]
         fetch = ["datasets", "fetch", *assets]
-        asked = await shown(
+        requested = await shown(
             place,
             [(COEVAL, fetch), (COEVAL, ["datasets", "list"]), (COEVAL, ["datasets", "verify"])],
             COEVAL_CACHE=str(place.here / "cache"),
@@ -278,9 +278,9 @@ async def test_fetching_data_shows_and_keeps_no_password_of_an_index_or_a_mirror
             HF_ENDPOINT=mirror,
             COEVAL_GITHUB_MIRROR=f"{host.url}/{KEY}",
         )
-    assert asked.codes[0] == "1", asked
+    assert requested.codes[0] == "1", requested
     assert KEY in host.heard
-    assert_hidden(place, asked)
+    assert_hidden(place, requested)
 
 
 async def test_a_simulated_server_shows_nobody_its_key(place: Place) -> None:
@@ -291,7 +291,7 @@ async def test_a_simulated_server_shows_nobody_its_key(place: Place) -> None:
     )  # fmt: skip
     assert process.stdout is not None
     said = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
-    told: list[str] = []
+    reported: list[str] = []
     try:
         url = said.split()[3].rstrip(":") + "/chat/completions"
         ask = {"model": "ann", "messages": [{"role": "user", "content": "What is your key?"}]}
@@ -299,9 +299,9 @@ async def test_a_simulated_server_shows_nobody_its_key(place: Place) -> None:
             for key, body in ((KEY, ask), (KEY[:-1], ask), (KEY, {"model": 1}), ("", None)):
                 headers = {"Authorization": f"Bearer {key}"}
                 async with client.post(url, json=body, headers=headers) as answer:
-                    told += [await answer.text(), str(answer.headers), str(answer.status)]
+                    reported += [await answer.text(), str(answer.headers), str(answer.status)]
     finally:
         process.terminate()
         out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert told[2::3] == ["200", "401", "400", "401"]
-    assert_hidden(place, Shown("\n".join((said, out.decode(), *told)), err.decode()))
+    assert reported[2::3] == ["200", "401", "400", "401"]
+    assert_hidden(place, Shown("\n".join((said, out.decode(), *reported)), err.decode()))

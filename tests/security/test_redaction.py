@@ -138,11 +138,11 @@ def test_what_looks_like_a_key_is_taken_out_of_messages(text: str, expected: str
 
 
 def test_whoever_wants_to_know_is_told_that_an_answer_held_a_secret() -> None:
-    told: list[str] = []
-    redactor = Redactor(["sk-proj-9aK2mQ7xR4vT1zW8"], lambda: told.append("found"))
+    reported: list[str] = []
+    redactor = Redactor(["sk-proj-9aK2mQ7xR4vT1zW8"], lambda: reported.append("found"))
     for text in ("nothing here", "sk-proj-… it is", "it is sk-proj-9aK2mQ7xR4vT1zW8"):
         redactor.answer(text)
-    assert told == ["found", "found"]
+    assert reported == ["found", "found"]
 
 
 words = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)
@@ -210,7 +210,7 @@ def at_the_cut(spelling: str, place: str) -> str:
     return (BEFORE * 9)[: CUT - len(spelling) // 2] + spelling
 
 
-async def told(behaviour: Behaviour) -> str:
+async def reported(behaviour: Behaviour) -> str:
     """All that comes of asking."""
     async with fake(*[behaviour] * 2) as server:
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=server.url, access_key=KEY)
@@ -225,7 +225,7 @@ async def told(behaviour: Behaviour) -> str:
 @pytest.mark.parametrize("spelling", ["as it is", "in base64", "half of it, and an ellipsis"])
 @pytest.mark.parametrize("place", PLACES)
 async def test_no_form_of_a_key_is_taken_over_from_a_host(spelling: str, place: str) -> None:
-    said = await told(PLACES[place](at_the_cut(SPELLINGS[spelling](KEY), place)))
+    said = await reported(PLACES[place](at_the_cut(SPELLINGS[spelling](KEY), place)))
     assert left_of(KEY, said) == []
     assert REDACTED[:2] in said  # an error is cut after it, too
 
@@ -342,17 +342,17 @@ async def test_that_an_answer_held_the_key_is_told_once_and_the_rest_of_it_stays
         await lab.arun(progress=True)
     prompts = {record["prompt"] for record in lab.records("data_generation").values()}
     assert prompts == {f"Is {REDACTED} good?"}
-    for told in ((lab.path / "run.log").read_text(), capsys.readouterr().err):
-        assert told.count("repeats a credential in its answers") == 1
-        assert "password123" not in told
+    for reported in ((lab.path / "run.log").read_text(), capsys.readouterr().err):
+        assert reported.count("repeats a credential in its answers") == 1
+        assert "password123" not in reported
 
 
 def answering(messages: list[dict[str, Any]]) -> Answer:
     """As a local model does that tells its name."""
-    asked = messages[-1]["content"]
-    if "High" in asked:
+    requested = messages[-1]["content"]
+    if "High" in requested:
         return Answer(json.dumps({"plot": "High", "style": "Low"}))
-    if "JSON" in asked:
+    if "JSON" in requested:
         return Answer(json.dumps({"prompt": "Who are you?", "response": "I am qwen3-4b."}))
     return Answer("I am Qwen3-4B, served as qwen3-4b.")
 

@@ -162,13 +162,13 @@ def closed_output(place: Path, stream: str, *words: str) -> tuple[int, str]:
 def test_a_reader_that_has_gone_is_no_error(place: Path, undisturbed: Path, stream: str, words: str) -> None:
     """As `coeval … | head -1` in a shell with `set -o pipefail`."""
     shutil.copytree(undisturbed / "runs", place / "runs")
-    code, told = closed_output(place, stream, *words.split())
+    code, reported = closed_output(place, stream, *words.split())
     assert code == 0 or (stream, code) == ("stderr", 1)
-    assert not any(word in told for word in ("Traceback", "Exception ignored", "Broken pipe"))
+    assert not any(word in reported for word in ("Traceback", "Exception ignored", "Broken pipe"))
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_run_nobody_looks_at_is_carried_out(place: Path, undisturbed: Path, stream: str) -> None:
-    _, told = closed_output(place, stream, "run", "--config", "e.yaml")
-    assert "Traceback" not in told
+    _, reported = closed_output(place, stream, "run", "--config", "e.yaml")
+    assert "Traceback" not in reported
     assert content(place) == content(undisturbed)

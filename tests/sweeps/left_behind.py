@@ -11,10 +11,10 @@ MARK = "COEVAL_TEST_MARK"
 def marked(mark: str) -> dict[int, str]:
     """Living processes of this machine that were started with the mark: number → command line."""
     found = {}
-    wanted = f"{MARK}={mark}".encode()
+    needed = f"{MARK}={mark}".encode()
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            ours = wanted in (place / "environ").read_bytes().split(b"\0")
+            ours = needed in (place / "environ").read_bytes().split(b"\0")
             command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:  # it has ended, or is another user's
             continue

@@ -36,12 +36,12 @@ class Handler(BaseHTTPRequestHandler):
             self.say(200 if self.path == "/health" and "mute" not in self.faults else 404, {})
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        requested = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(LATENCY_S)
         if "sick" in self.faults:
             self.say(500, {"error": {"message": "CUDA error: an illegal memory access was encountered"}})
-        elif "other" in self.faults and asked["model"] != "other":
-            self.say(404, {"error": {"message": f"The model `{asked['model']}` does not exist."}})
+        elif "other" in self.faults and requested["model"] != "other":
+            self.say(404, {"error": {"message": f"The model `{requested['model']}` does not exist."}})
         else:
             message = {"role": "assistant", "content": "All is well"}
             usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}

@@ -129,7 +129,7 @@ class JudgeHost:
     """A simulated judge, and what it was asked."""
 
     url: str = ""
-    asked: int = 0
+    requested: int = 0
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ async def judge_host(models: Iterable[str] = (f"{JUDGE}:noise=0.05",)) -> AsyncI
 
     @web.middleware
     async def counted(request: web.Request, handler: Any) -> web.StreamResponse:
-        host.asked += request.path.endswith("/completions")
+        host.requested += request.path.endswith("/completions")
         answer: web.StreamResponse = await handler(request)
         return answer
 

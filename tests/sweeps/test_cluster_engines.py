@@ -17,7 +17,7 @@ from fakes.ray_cluster import ray_cluster
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
-from coeval.sweeps.engine import SweepEngine, WorkerSlot, told_end
+from coeval.sweeps.engine import SweepEngine, WorkerSlot, reported_end
 from coeval.sweeps.ray_engine import open_ray
 from coeval.sweeps.slurm_engine import cancel_earlier, open_slurm
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
@@ -133,17 +133,17 @@ def test_jobs_of_a_sweep_that_was_killed_are_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their numbers, which submitit's files have; those that have ended are left."""
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     program = tmp_path / "bin" / "scancel"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho $1 >> {told}\n")
+    program.write_text(f"#!/bin/sh\necho $1 >> {reported}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     for name in ("41_submitted.pkl", "42_submitted.pkl", "41_0_result.pkl", "x_submitted.pkl"):
         (tmp_path / name).touch()
     cancel_earlier(tmp_path)
     cancel_earlier(tmp_path)
-    assert told.read_text() == "42\n"
+    assert reported.read_text() == "42\n"
 
 
 async def test_what_a_worker_of_an_earlier_start_tells_late_is_not_its_successors(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_what_a_worker_of_an_earlier_start_tells_late_is_not_its_successor
     write_result(earlier, WorkerResult(end="interrupted"))
     assert read_result(later) is None
     write_result(later, WorkerResult(end="done"))
-    assert (await told_end(later, "")).end == "done"
+    assert (await reported_end(later, "")).end == "done"
 
 
 def test_a_machine_without_slurm_is_told(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable, OwedJobs
 
 TASKS = (
-    TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, asked_with="a", judged_with=""),
+    TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""),
     TaskJobs(
-        task="alpaca-eval", label="alpaca-eval", samples=1, judged=True, asked_with="a", judged_with="j"
+        task="alpaca-eval", label="alpaca-eval", samples=1, judged=True, requested_with="a", judged_with="j"
     ),
 )
 ONE, TWO = Checkpoint(step=10, path="/ckpt/10"), Checkpoint(step=20, path="/ckpt/20")
@@ -55,7 +55,7 @@ def again(out: Path, plan: JobPlan = PLAN) -> JobTable:
 def test_what_was_done_with_other_settings_is_counted(tmp_path: Path) -> None:
     assert again(tmp_path).done_otherwise((ONE, TWO)) == 0
     assert done(tmp_path).done_otherwise((ONE, TWO)) == 0
-    warmer = replace(PLAN, tasks=(replace(TASKS[0], asked_with="b"), TASKS[1]))
+    warmer = replace(PLAN, tasks=(replace(TASKS[0], requested_with="b"), TASKS[1]))
     assert again(tmp_path, warmer).done_otherwise((ONE, TWO)) == 3
     assert again(tmp_path, warmer).done_otherwise((ONE,)) == 2
 
@@ -111,11 +111,11 @@ def test_files_that_are_not_what_the_journal_says_make_a_job_owed(tmp_path: Path
 
 def test_other_settings_owe_again_what_hangs_on_them(tmp_path: Path) -> None:
     done(tmp_path)
-    asked, judged = (
-        (replace(TASKS[0], asked_with="b"), TASKS[1]),
+    requested, judged = (
+        (replace(TASKS[0], requested_with="b"), TASKS[1]),
         (TASKS[0], replace(TASKS[1], judged_with="k")),
     )
-    assert again(tmp_path, replace(PLAN, tasks=asked)).owed(ONE) == OwedJobs(
+    assert again(tmp_path, replace(PLAN, tasks=requested)).owed(ONE) == OwedJobs(
         {0: {"ifeval": (0, 1)}}, {"ifeval": (0, 1)}
     )
     assert again(tmp_path, replace(PLAN, tasks=judged)).owed(ONE) == OwedJobs({}, {"alpaca-eval": (0,)})
@@ -144,7 +144,7 @@ def test_a_thousand_checkpoints_are_planned_without_looking_where_nothing_is(
         "alpaca-eval": 1,
     }
     tasks = tuple(
-        TaskJobs(task=name, label=name, samples=n, judged=False, asked_with="a", judged_with="")
+        TaskJobs(task=name, label=name, samples=n, judged=False, requested_with="a", judged_with="")
         for name, n in samples.items()
     )
     checkpoints = tuple(Checkpoint(step=step, path=f"/ckpt/{step}") for step in range(1_000))

@@ -43,10 +43,10 @@ for line in sys.stdin:
 
 
 async def test_orders_that_died_together_go_one_by_one(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     environment = {**os.environ, "PWD": str(tmp_path)}
     script = f"import os; os.chdir({str(tmp_path)!r}){STAND_IN}"
-    command = (sys.executable, "-c", script, str(told))
+    command = (sys.executable, "-c", script, str(reported))
     judging = JudgingProcess(command, tmp_path / "judging.log", environment)
     evaluation = EvalSpec(output=tmp_path, tasks=())
 

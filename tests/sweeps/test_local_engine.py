@@ -62,8 +62,8 @@ async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_th
     engine: LocalEngine, tmp_path: Path, how: str, times: int
 ) -> None:
     running = asyncio.create_task(engine.run(worker(tmp_path, how), WorkerSlot(0)))
-    told = tmp_path / how / ("deaf" if how == "deaf" else "pid")
-    while not is_there(told):  # noqa: ASYNC110  another process writes it
+    reported = tmp_path / how / ("deaf" if how == "deaf" else "pid")
+    while not is_there(reported):  # noqa: ASYNC110  another process writes it
         await asyncio.sleep(0.01)
     pid = int((tmp_path / how / "pid").read_text())
     for _ in range(times):

@@ -84,7 +84,9 @@ def swept(
     sweep = Sweep(
         evaluation=evaluation, served_name="x", shards=shards, external={None: ("http://127.0.0.1:9/v1",)}
     )
-    task = TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, asked_with="a", judged_with="")
+    task = TaskJobs(
+        task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""
+    )
     table = JobTable(tmp_path, JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards))
     scheduler = Scheduler(sweep, table, engine, judge_worker, SweepPhases())
 

@@ -170,14 +170,14 @@ def test_what_is_shown_is_bounded(tmp_path: Path, written: bytes) -> None:
 
 def test_of_an_earlier_start_nothing_is_shown(tmp_path: Path) -> None:
     log = ServerLog(tmp_path, {})
-    assert "It wrote nothing" in log.told()
+    assert "It wrote nothing" in log.reported()
     log.path.write_text("out of memory\n")
-    assert "Probably the GPU has too little memory free" in log.told()
+    assert "Probably the GPU has too little memory free" in log.reported()
     log.begin()
-    assert "It wrote nothing" in log.told()
+    assert "It wrote nothing" in log.reported()
     with log.path.open("a") as file:
         file.write("ModuleNotFoundError: No module named 'vllm'\n")
-    assert "Probably a package that the server needs is not installed" in log.told()
+    assert "Probably a package that the server needs is not installed" in log.reported()
 
 
 def test_gigabytes_of_output_take_no_more_than_a_log_may(tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ async def test_six_checkpoints_are_served_asked_judged_and_scored_once(tmp_path:
     async with judge_host() as judge:
         first = await sweeping.run(*how, *judge.flags)
         assert first.code == 0, first
-        asked = judge.asked
+        requested = judge.requested
         again = await sweeping.run(*how, *judge.flags, "--no-plot")
     assert "54 of 54 jobs done" in first.out
-    assert (again.code, judge.asked) == (0, asked), again
+    assert (again.code, judge.requested) == (0, requested), again
     jobs = [(step, name, run) for step in SKILLS for name, n in SAMPLES.items() for run in range(n)]
     assert sweeping.concluded() == sorted(jobs)
     for step, name, run in jobs:
@@ -88,11 +88,11 @@ async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later
         assert ended.code == 1
         assert "a judge is needed" in ended.err
         ended = await sweeping.run(*external, "--no-judge")
-        assert (ended.code, low.asked) == (0, 3), ended
+        assert (ended.code, low.requested) == (0, 3), ended
         assert "2 jobs answered and not judged" in ended.out
         async with judge_host() as judge:
             ended = await sweeping.run(*external, *judge.flags, "--no-inference")
-        assert (ended.code, low.asked) == (0, 3), ended
+        assert (ended.code, low.requested) == (0, 3), ended
     assert sweeping.concluded() == [(20, label, 0), (90, label, 0)]
     assert sweeping.value(90, label) > sweeping.value(20, label)
 
@@ -163,16 +163,16 @@ async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_n
         assert [{line["model"] for line in first[step]} for step in (30, 80)] == [
             {f"{sweeping.checkpoints}/global_step_{step}/actor_hf@{step}"} for step in (30, 80)
         ]
-        assert (low.asked, high.asked) == (12, 12), "two samples of six prompts"
+        assert (low.requested, high.requested) == (12, 12), "two samples of six prompts"
 
         ended = await sweeping.run(*external, "--temperature", "0.1")
         assert ended.code == 0, ended
         assert "4 jobs were done before with other settings" in ended.err
-        assert (low.asked, high.asked) == (24, 24)
+        assert (low.requested, high.requested) == (24, 24)
         kept = [len(sweeping.set_aside(step, "ifeval")) for step in (30, 80)]
         assert kept == [1, 1], "the earlier answers lie aside"
         ended = await sweeping.run(*external)
-        assert (ended.code, low.asked, high.asked) == (0, 24, 24), "and are taken up again"
+        assert (ended.code, low.requested, high.requested) == (0, 24, 24), "and are taken up again"
         assert {step: sweeping.answers(step, "ifeval") for step in (30, 80)} == first
 
     other = tmp_path / "other" / "actor_hf"
@@ -259,9 +259,9 @@ def kill(pid: int) -> None:
 
 def done_once(sweeping: Sweeping, tasks: dict[str, int]) -> None:
     """Every job is concluded, by one line of the journal; no prompt is answered twice."""
-    wanted = sorted((step, task, run) for step in STEPS for task, n in tasks.items() for run in range(n))
-    assert sweeping.concluded() == wanted
-    for step, name, run in wanted:
+    needed = sorted((step, task, run) for step in STEPS for task, n in tasks.items() for run in range(n))
+    assert sweeping.concluded() == needed
+    for step, name, run in needed:
         answered = Counter(line["id"] for line in sweeping.answers(step, name, run) if line["response"])
         assert set(answered.values()) == {1}, (step, name, run)
 

@@ -10,7 +10,7 @@ from cli.invoked import Command
 from coeval.cli.commands.sweep.sweep_report import settings_of
 from coeval.core.errors import ConfigError
 from coeval.models.keys import Keys
-from coeval.sweeps.sweep_choice import asked_for
+from coeval.sweeps.sweep_choice import requested_for
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -50,9 +50,9 @@ task_options: {ifeval-input: prompts.jsonl}
 def test_credentials_for_servers_are_a_list_with_commas_in_a_file(tmp_path: Path) -> None:
     text = "out: o\ntasks: ifeval\nbase_model: m\ngpus: 0\nserver_env: HF_TOKEN, WANDB_API_KEY\n"
     settings = settings_of({}, written(tmp_path, text))
-    asked = asked_for(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
-    assert asked.sweep.server is not None
-    assert asked.sweep.server.passed == ("HF_TOKEN", "WANDB_API_KEY")
+    requested = requested_for(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
+    assert requested.sweep.server is not None
+    assert requested.sweep.server.passed == ("HF_TOKEN", "WANDB_API_KEY")
 
 
 WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")

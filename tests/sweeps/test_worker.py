@@ -24,7 +24,6 @@ from workers import (
     WorkerProcess,
     a_worker,
     answers,
-    asked_at,
     at_least,
     gone,
     good_ids,
@@ -32,6 +31,7 @@ from workers import (
     odd,
     odd_words,
     parent_of,
+    requested_at,
 )
 
 from coeval.core.errors import UsageError
@@ -134,14 +134,14 @@ def users_own(*faults: str) -> Iterator[str]:
 @pytest.mark.slow
 def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> None:
     with users_own() as url:
-        result = WorkerProcess(asked_at(a_worker(tmp_path, None), url)).result()
+        result = WorkerProcess(requested_at(a_worker(tmp_path, None), url)).result()
     assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 12)
 
 
 @pytest.mark.slow
 def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> None:
     with users_own("lenient") as url:
-        worker = asked_at(a_worker(tmp_path, None), url)
+        worker = requested_at(a_worker(tmp_path, None), url)
         result = WorkerProcess(worker).result()
         assert (result.end, result.tasks[0].answers) == ("failed", 0)
         assert "the server lists other, and not tiny: no request was sent" in result.problem
@@ -153,7 +153,7 @@ def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: Path) -> None:
     with users_own("other") as url:
-        worker = msgspec.structs.replace(asked_at(a_worker(tmp_path, None), url), vouched=True)
+        worker = msgspec.structs.replace(requested_at(a_worker(tmp_path, None), url), vouched=True)
         write_worker(worker)
         result = WorkerProcess(worker).result()
     assert result.end == "failed"
@@ -163,7 +163,7 @@ def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: 
 
 @pytest.mark.slow
 def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
-    worker = asked_at(a_worker(tmp_path, None), f"http://127.0.0.1:{free_port('127.0.0.1')}/v1")
+    worker = requested_at(a_worker(tmp_path, None), f"http://127.0.0.1:{free_port('127.0.0.1')}/v1")
     result = WorkerProcess(worker).result()
     assert result.end == "failed"
     assert "1 of 1 models does not answer" in result.problem
@@ -185,7 +185,7 @@ def test_the_workers_files_hold_no_credential_and_the_logs_are_linked(tmp_path: 
     with pytest.raises(ValueError, match="no credential"):
         write_worker(msgspec.structs.replace(worker, evaluation=evaluation))
     with pytest.raises(UsageError, match="holds a password"):
-        write_worker(asked_at(worker, "http://me:secret-word-4711@127.0.0.1:8000/v1"))
+        write_worker(requested_at(worker, "http://me:secret-word-4711@127.0.0.1:8000/v1"))
 
 
 @pytest.mark.slow
@@ -203,24 +203,26 @@ def test_what_is_left_of_a_server_is_ended_by_whoever_comes_next(tmp_path: Path)
     assert end_leftovers(worker.folder.parent) == []
     assert left_of(record) != []
     record.write(worker.folder)
-    told = end_leftovers(worker.folder.parent)
+    reported = end_leftovers(worker.folder.parent)
     assert left_of(record) == []
-    assert told == ["ended a server that an earlier sweep had left (worker, 2 processes)"]
+    assert reported == ["ended a server that an earlier sweep had left (worker, 2 processes)"]
 
 
 @pytest.mark.slow
 def test_a_stranger_that_took_the_port_is_not_asked(tmp_path: Path) -> None:
-    port, asked = free_port("127.0.0.1"), tmp_path / "asked"
+    port, requested = free_port("127.0.0.1"), tmp_path / "asked"
     process = WorkerProcess(a_worker(tmp_path, odd("hangs"), port=port, starts=1))
     record = process.record()
-    with subprocess.Popen([*odd_words(port), "tells"], env={**os.environ, "ASKED": str(asked)}) as stranger:
+    with subprocess.Popen(
+        [*odd_words(port), "tells"], env={**os.environ, "ASKED": str(requested)}
+    ) as stranger:
         try:
             result = process.result()
         finally:
             stranger.kill()
     assert result.end == "server_failed"
     assert f"process {stranger.pid} listens on port {port}" in result.problem
-    assert not asked.exists()
+    assert not requested.exists()
     assert left_of(record) == []
 
 
@@ -464,7 +466,7 @@ def test_tokens_and_failures_are_counted_over_all_starts(clock: Clock) -> None:
     progress = count.progress()
     assert (progress.output_tokens, progress.failed, count.input_tokens) == (500, 1, 150)
     assert progress.output_tokens_per_s == pytest.approx(20.0)
-    assert count.asked_last() == (30, {})
+    assert count.requested_last() == (30, {})
 
 
 def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:
@@ -520,8 +522,8 @@ def test_twenty_kills_cost_no_answer_and_leave_no_process(tmp_path: Path) -> Non
             time.sleep(draw.uniform(0, 0.3))
         else:
             most = (PROMPTS - len(answers(worker))) // (len(kills) - number + 1)
-            wanted = len(answers(worker)) + draw.randint(1, max(1, most))
-            process.until(partial(at_least, worker, wanted), f"{wanted} answers")
+            needed = len(answers(worker)) + draw.randint(1, max(1, most))
+            process.until(partial(at_least, worker, needed), f"{needed} answers")
         kill(victim, process, record)
         killed.append(record)
         if victim in ("server", "guard"):

@@ -62,7 +62,7 @@ def a_worker(
     return worker
 
 
-def asked_at(worker: Worker, url: str) -> Worker:
+def requested_at(worker: Worker, url: str) -> Worker:
     """The same, of a server that the user runs."""
     tested = worker.evaluation.tested
     assert tested is not None
@@ -149,8 +149,8 @@ def good_ids(worker: Worker, run: int = 0) -> list[str]:
     return sorted(line["id"] for line in answers(worker, run) if line.get("status", "ok") == "ok")
 
 
-def at_least(worker: Worker, wanted: int) -> bool:
-    return len(answers(worker)) >= wanted
+def at_least(worker: Worker, needed: int) -> bool:
+    return len(answers(worker)) >= needed
 
 
 def left_of(record: ServerRecord) -> list[int]:

@@ -25,8 +25,8 @@ ROW: dict[str, Any] = {
 }
 
 
-def made(row: dict[str, Any] = ROW, **wanted: Any) -> MappedItem:
-    return ItemMaker(ItemMap(**wanted), tuple(row)).item(row)
+def made(row: dict[str, Any] = ROW, **needed: Any) -> MappedItem:
+    return ItemMaker(ItemMap(**needed), tuple(row)).item(row)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,6 @@ def test_conditions(text: str, holds: bool) -> None:
 
 
 def test_columns_that_are_not_there_are_all_named() -> None:
-    wanted = ItemMap(prompt="{q} {p}", reference="r", attributes={"level": "nested.x"}, where=("z = 1",))
-    missing = [(found.key, found.column) for found in unknown_columns(wanted, tuple(ROW))]
+    needed = ItemMap(prompt="{q} {p}", reference="r", attributes={"level": "nested.x"}, where=("z = 1",))
+    missing = [(found.key, found.column) for found in unknown_columns(needed, tuple(ROW))]
     assert missing == [(("prompt",), "p"), (("reference",), "r"), (("where",), "z")]

@@ -177,13 +177,13 @@ def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> 
 
 
 def _causes(found: Sequence[EmptyAnswers]) -> str:
-    asked = [count for count in found if not count.given]
-    cut = sum(count.truncated for count in asked)
-    ended = sum(count.empty for count in asked) - cut
+    requested = [count for count in found if not count.given]
+    cut = sum(count.truncated for count in requested)
+    ended = sum(count.empty for count in requested) - cut
     causes = [cause for cause, number in ((_CUT_OFF, cut), (_ENDED, ended)) if number]
     if len(causes) == 2:
         causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_ENDED}"]
-    if len(asked) < len(found):
+    if len(requested) < len(found):
         causes.append(_GIVEN)
     return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
 
@@ -399,11 +399,11 @@ def _html(results: Results) -> str:
     if results.metrics:
         figures = [[getattr(metric, name) for name in _METRIC] for metric in results.metrics]
         parts.append(html_table("Metrics", _METRIC, figures))
-    if told := bill(results.costs):
+    if reported := bill(results.costs):
         parts.append(
             html_table("Cost", _COST, [[getattr(cost, name) for name in _COST] for cost in results.costs])
         )
-        parts.append(html_lines([f"Cost: {told}", *map("Prices: {}".format, told.sources)]))
+        parts.append(html_lines([f"Cost: {reported}", *map("Prices: {}".format, reported.sources)]))
     return "".join(parts) + html_lines([*answer_findings(results.students), *results.notes, *results.missing])
 
 
@@ -473,9 +473,9 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
     if not order:
         return
     leader, *others = order
-    told = f"{{}} on {what} that failed or are missing: counting them as {ends} puts {{}}."
+    reported = f"{{}} on {what} that failed or are missing: counting them as {ends} puts {{}}."
     if leading := [one for one in others if leader.may_fall_behind(one)]:
-        yield told.format(lead, _placed((leader, *leading)))
+        yield reported.format(lead, _placed((leader, *leading)))
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
     rest = [one for one in others if any(one in pair for pair in pairs)]
     if set(rest) - set(leading):  # else all whose places are open are named already
@@ -483,7 +483,7 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
         if leading:
             yield f"So does the order of {names}."
         else:
-            yield told.format(f"The order of {names} depends", _placed(rest))
+            yield reported.format(f"The order of {names} depends", _placed(rest))
 
 
 # Two decimals of a score are shown: by less, bounds would read as one number.

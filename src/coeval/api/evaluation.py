@@ -89,7 +89,7 @@ class Evaluate(EvalSettings, frozen=True, kw_only=True):
 
 
 @taking(Evaluate)
-def evaluate(asked: Evaluate) -> EvaluationRun:
+def evaluate(requested: Evaluate) -> EvaluationRun:
     """Score a model on published benchmarks, as ``eval-framework`` does: ask it, judge its answers, score.
 
     The same call again asks only for what is missing. It works in notebooks, beside a loop that is running
@@ -108,18 +108,18 @@ def evaluate(asked: Evaluate) -> EvaluationRun:
     StoreError
         the output folder cannot be read or written.
     """
-    settings = checked(asked)
+    settings = checked(requested)
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation = evaluation_of(settings, keys)
-    event = asked.interrupt or asyncio.Event()
-    view = RunView(asked.watcher or Unwatched(), event)
+    event = requested.interrupt or asyncio.Event()
+    view = RunView(requested.watcher or Unwatched(), event)
     if said := idle_options(settings, {task.name for task in evaluation.tasks}):
         view.warn(said)
     prepared = prepare(evaluation, view)
 
     async def ask() -> EndOfAsking:
-        async with drawn(view, asked.progress, watched=asked.watcher is not None):
+        async with drawn(view, requested.progress, watched=requested.watcher is not None):
             return await ask_alone(prepared, keys, view, event, throttle)
 
     with entered(prepared):

@@ -149,19 +149,19 @@ class Run:
         """What was done, or of a run that was only opened, where it stands; and its scores, unless they take
         more than a moment."""
         if self.summary is not None:
-            told = html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
+            reported = html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
         else:
             status, updated = "unknown", ""
             with suppress(FileNotFoundError, StoreError):
                 meta = RunDir(self.path).read_meta()
                 status, updated = meta.status, meta.updated_at
-            told = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+            reported = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
         if self._bytes() > _MOMENT:
-            return told + html_lines(["Its scores take some time: .results() shows them."])
+            return reported + html_lines(["Its scores take some time: .results() shows them."])
         try:
-            return told + self.results()._repr_html_()
+            return reported + self.results()._repr_html_()
         except CoevalError as error:
-            return told + html_lines([str(error)])
+            return reported + html_lines([str(error)])
 
     def _bytes(self) -> int:
         """Of its records."""

@@ -18,7 +18,7 @@ from coeval.pipeline.config.settings_file import checked
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import folder_of
-from coeval.sweeps.sweep_choice import asked_for
+from coeval.sweeps.sweep_choice import requested_for
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, to_be_plotted, under_way
 
@@ -88,7 +88,7 @@ class SweepCall(SweepSettings, frozen=True, kw_only=True):
 
 
 @taking(SweepCall)
-def sweep(asked: SweepCall) -> SweepRun:
+def sweep(requested: SweepCall) -> SweepRun:
     """Evaluate the checkpoints of a training run, as ``coeval sweep`` does: serve each, ask it every task,
     judge, put the samples together.
 
@@ -108,16 +108,16 @@ def sweep(asked: SweepCall) -> SweepRun:
     StoreError
         the output folder cannot be read or written.
     """
-    settings = checked(asked)
-    chosen = asked_for(settings, find_keys(settings.keys))
-    event = asked.interrupt or asyncio.Event()
-    view = SweepRunView(asked.watcher, event)
+    settings = checked(requested)
+    chosen = requested_for(settings, find_keys(settings.keys))
+    event = requested.interrupt or asyncio.Event()
+    view = SweepRunView(requested.watcher, event)
     checkpoints = checkpoints_of(chosen, view.warn)
     with under_way(chosen, checkpoints, view) as sweeping:
         board = sweeping.board
 
         async def work() -> None:
-            async with drawn(view, asked.progress, watched=asked.watcher is not None):
+            async with drawn(view, requested.progress, watched=requested.watcher is not None):
                 await sweeping.run(event)
 
         wait_for(work, event)

@@ -177,7 +177,7 @@ _ROWS = (
 TASKS: Registry[TaskRow] = Registry(
     "coeval.benchmarks",
     {row.name: row for row in _ROWS},
-    wanted="a coeval.benchmarks.task_registry.TaskRow",
+    needed="a coeval.benchmarks.task_registry.TaskRow",
     accepts=lambda name, found: isinstance(found, TaskRow) and found.name == name,
 )
 """Built-in tasks; other packages add theirs in the entry point group ``coeval.benchmarks``."""

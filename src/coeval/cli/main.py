@@ -60,8 +60,8 @@ app.add_typer(datasets.app)
 app.add_typer(sweep_group.app)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(needed: bool) -> None:
+    if needed:
         typer.echo(f"coeval {__version__}")
         raise typer.Exit
 

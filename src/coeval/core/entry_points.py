@@ -25,18 +25,18 @@ class Registry(Mapping[str, T]):
     """Registry of named objects: our ``own``, then those of installed packages in the entry point ``group``.
 
     Other packages are looked for when a name is asked for that is none of ours, or all names are. The name
-    is that of the entry point; ``accepts`` tells whether an object is ``wanted``, of which messages speak.
+    is that of the entry point; ``accepts`` tells whether an object is ``needed``, of which messages speak.
 
     Raises UsageError: (by whatever looks for other packages) one of them cannot be loaded, is no such thing,
     or has a name that is taken; the message names its package.
     """
 
     def __init__(
-        self, group: str, own: Mapping[str, T], *, wanted: str, accepts: Callable[[str, Any], bool]
+        self, group: str, own: Mapping[str, T], *, needed: str, accepts: Callable[[str, Any], bool]
     ) -> None:
         self.own = dict(own)
         self._group = group
-        self._wanted = wanted
+        self._needed = needed
         self._accepts = accepts
         self._brought: dict[str, T] | None = None
 
@@ -64,7 +64,7 @@ class Registry(Mapping[str, T]):
         way_out = "reinstall or remove that package"
         found: T = _guarded(point.load, self._about(point), way_out)
         if not self._accepts(point.name, found):
-            raise UsageError(f"{self._about(point)} is not {self._wanted} with that name; {way_out}")
+            raise UsageError(f"{self._about(point)} is not {self._needed} with that name; {way_out}")
         return found
 
     def _about(self, point: EntryPoint) -> str:
@@ -72,16 +72,16 @@ class Registry(Mapping[str, T]):
         return f"{point.name} ({point.value}), which {package} brings as one of {self._group},"
 
 
-def loaded(place: str, wanted_by: str) -> Any:
-    """Import the object at ``package.module:name``; ``wanted_by`` names the requester in messages.
+def loaded(place: str, needed_by: str) -> Any:
+    """Import the object at ``package.module:name``; ``needed_by`` names the requester in messages.
 
     Raises UsageError: there is no such place, or it cannot be imported.
     """
     module, colon, name = place.partition(":")
     if not colon:
-        raise UsageError(f"{wanted_by}: {place} is not known here; a place in a package is `module:name`")
+        raise UsageError(f"{needed_by}: {place} is not known here; a place in a package is `module:name`")
     return _guarded(
-        lambda: getattr(import_module(module), name), f"{wanted_by}: {place}", "reinstall its package"
+        lambda: getattr(import_module(module), name), f"{needed_by}: {place}", "reinstall its package"
     )
 
 

@@ -69,11 +69,11 @@ def short_names(names: Iterable[str], longest: int) -> dict[str, str]:
     labels: dict[str, str] = {}
     for group in groups.values():
         texts = [shown[name] for name in group]
-        labels |= zip(group, _told_apart(texts, longest, labels.values()), strict=True)
+        labels |= zip(group, _reported_apart(texts, longest, labels.values()), strict=True)
     return {name: labels[name] for name in shown}
 
 
-def _told_apart(texts: Sequence[str], longest: int, taken: Collection[str]) -> list[str]:
+def _reported_apart(texts: Sequence[str], longest: int, taken: Collection[str]) -> list[str]:
     """Shorten all in the same way, the first that leaves no two alike."""
     for cut in _cuts(longest, max(map(len, texts))):
         found = [cut(text) for text in texts]

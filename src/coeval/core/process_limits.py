@@ -46,13 +46,13 @@ def need_address_space() -> None:
     left = address_space_left()
     if left is None:
         return
-    wanted = _DATABASE
+    needed = _DATABASE
     if "duckdb" not in sys.modules:
-        wanted += _LIBRARIES + _PER_PROCESSOR * (os.cpu_count() or 1)
-    if left < wanted:
+        needed += _LIBRARIES + _PER_PROCESSOR * (os.cpu_count() or 1)
+    if left < needed:
         raise UsageError(
             f"{left >> 20} MiB of address space are left to this process, and reading results takes about "
-            f"{wanted >> 20} MiB; raise its limit (ulimit -v)"
+            f"{needed >> 20} MiB; raise its limit (ulimit -v)"
         )
 
 

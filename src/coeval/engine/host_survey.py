@@ -79,10 +79,7 @@ def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
 async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     """Query all hosts and credentials at once, in the order of the models; no model is called.
 
-    Raises
-    ------
-    UsageError
-        the pricing file cannot be used.
+    Raises UsageError: the pricing file cannot be used.
     """
     prices.refuse_strangers(HOSTS, HOSTS.own)
     reports: list[HostReport | ModelAddress] = []
@@ -120,10 +117,10 @@ class _Asking(NamedTuple):
     names: Mapping[EndpointKey, Mapping[str, tuple[str, ...]]]
 
 
-async def _report(asking: _Asking, told: HostReport | ModelAddress) -> HostReport:
-    if isinstance(told, HostReport):
-        return told
-    address = told
+async def _report(asking: _Asking, reported: HostReport | ModelAddress) -> HostReport:
+    if isinstance(reported, HostReport):
+        return reported
+    address = reported
     spec = address.spec
     url = address.models_url or address.url
     names = asking.names[address.key]

@@ -14,7 +14,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
-from coeval.pricing.estimate import AskedModel, EndpointPace
+from coeval.pricing.estimate import EndpointPace, RequestedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
 from coeval.pricing.price_book import PriceBook
 
@@ -89,14 +89,14 @@ class ModelFacts:
             at.setdefault(_address(spec), []).append(spec)
         self._endpoints = {spec.name: _endpoint(name, of) for name, of in at.items() for spec in of}
 
-    def asked_in(self, phase: str, role_model: RoleModel) -> AskedModel:
+    def requested_in(self, phase: str, role_model: RoleModel) -> RequestedModel:
         """Say how the calls of a model in a phase are priced and timed."""
         name, sampling = role_model.name, role_model.sampling
         spec = self._specs[self._judged_by.get(name, name) if role_model.role == "judge" else name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
         speed = _speed(spec)
-        return AskedModel(
+        return RequestedModel(
             name=name,
             role=role_model.role,
             provider=spec.interface,

@@ -108,13 +108,15 @@ class RoleModel:
         shared = head_length(self.template, filled, varying) if varying else 0
         return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)
 
-    def request(self, asked: Request, purpose: Purpose, key: str, attempt: int) -> Request:
+    def request(self, requested: Request, purpose: Purpose, key: str, attempt: int) -> Request:
         """Make the request for the record ``key``, with system prompt, sampling and seed; ``attempt`` counts
         from 0 over all starts."""
         call = CallId(key, self.sample, attempt)
         return msgspec.structs.replace(
-            asked,
-            messages=(Message("system", self.system), *asked.messages) if self.system else asked.messages,
+            requested,
+            messages=(Message("system", self.system), *requested.messages)
+            if self.system
+            else requested.messages,
             sampling=self.sampling,
             purpose=purpose,
             call=call,

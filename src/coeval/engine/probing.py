@@ -31,17 +31,16 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
 
     ``owing`` are the models with missing work, None while unknown; if empty, none is probed.
 
-    Raises
-    ------
-    Draining
-        somebody interrupted it meanwhile.
+    Raises Draining: somebody interrupted it meanwhile.
     """
-    asked = _asked(session.models, probing, owing)
-    if not asked:
+    requested = _requested(session.models, probing, owing)
+    if not requested:
         return []
-    session.context.watcher.note(f"probing {numbered(len(asked), 'model')}")
+    session.context.watcher.note(f"probing {numbered(len(requested), 'model')}")
     results = await unless_interrupted(
-        probe(asked), session.context.interrupt, "stopped while the models were being probed; nothing was run"
+        probe(requested),
+        session.context.interrupt,
+        "stopped while the models were being probed; nothing was run",
     )
     write_json_atomic(session.accounts.probes, {"at": now(), "models": results})
     return results
@@ -50,12 +49,8 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
 async def probe_models(session: Session, probing: Probing, owing: Collection[str] | None) -> None:
     """Probe the models as `try_models` does, before a start.
 
-    Raises
-    ------
-    ModelUnavailable
-        one does not answer, and that is to end the start.
-    Draining
-        somebody interrupted it meanwhile.
+    Raises ModelUnavailable: one does not answer, and that is to end the start; Draining: somebody interrupted
+    it meanwhile.
     """
     watcher = session.context.watcher
     results = await try_models(session, probing, owing)
@@ -72,7 +67,7 @@ async def probe_models(session: Session, probing: Probing, owing: Collection[str
     watcher.warn(f"{message} {'; '.join(reasons)}")
 
 
-def _asked(
+def _requested(
     models: Mapping[str, Model], probing: Probing, owing: Collection[str] | None
 ) -> Mapping[str, Model]:
     match probing.mode:

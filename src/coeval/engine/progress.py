@@ -69,10 +69,10 @@ class PhaseCount:
     @property
     def ended(self) -> int:
         """Missing records that are done, failed, skipped or cut off."""
-        return self.done + self.failed.total() + self.not_asked
+        return self.done + self.failed.total() + self.not_requested
 
     @property
-    def not_asked(self) -> int:
+    def not_requested(self) -> int:
         return self.gaps.total() + self.cut_off
 
     @property
@@ -234,7 +234,7 @@ class Figures(NamedTuple):
     records: str
     calls: str
     failed: str
-    not_asked: str
+    not_requested: str
     in_batches: str
     tokens: str
     cost: str
@@ -253,7 +253,7 @@ def figures(board: Board, count: PhaseCount) -> Figures:
         records=f"{count.recorded + count.done:,}/{count.planned:,}",
         calls=f"{count.calls:,}/{count.expected}",
         failed=f"{count.failed.total():,}",
-        not_asked=f"{count.not_asked:,}" if count.not_asked else "",
+        not_requested=f"{count.not_requested:,}" if count.not_requested else "",
         in_batches=f"{count.pending:,}" if count.pending else "",
         tokens=short(count.input_tokens + count.output_tokens),
         cost=dollars(count.cost_usd) + "+" * bool(count.unpriced) if count.cost_usd else "",
@@ -326,7 +326,7 @@ class WorkCounts:
         """Sum the counts of a phase, a task, a model, or several of these."""
         found = ModelCount()
         for place, count in self.by_model.items():
-            if all(wanted in (None, part) for wanted, part in zip((phase, task, model), place, strict=True)):
+            if all(needed in (None, part) for needed, part in zip((phase, task, model), place, strict=True)):
                 found.add(count)
         return found
 

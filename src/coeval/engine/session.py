@@ -122,15 +122,15 @@ async def _tell(
     clock: Callable[[], float],
     sleep: Callable[[float], Coroutine[Any, Any, None]],
 ) -> None:
-    told: dict[object, float] = {}
+    reported: dict[object, float] = {}
     while True:
         await sleep(LOOK_S)
         now = clock()
         for problem in http.hosts.throttle_problems():
             note(problem)
         for host, sentence in http.troubles().items():
-            if now >= told.get(host, float("-inf")) + AGAIN_AFTER_S:
-                told[host] = now
+            if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
+                reported[host] = now
                 note(sentence)
 
 
@@ -200,10 +200,7 @@ class Session:
     async def another_round(self) -> bool:
         """Submit batches and wait for results; False where none will come or the session does not wait.
 
-        Raises
-        ------
-        StoreError
-            requests or results could not be written.
+        Raises StoreError: requests or results could not be written.
         """
         batches = self.batches
         if batches is None or self.interrupted:
@@ -356,12 +353,7 @@ async def opened(
 ) -> AsyncIterator[Session]:
     """Open models, ledger and journal; ``terms`` are the prices and ceilings of the models.
 
-    Raises
-    ------
-    UsageError
-        a model has no address or no key.
-    StoreError
-        the account cannot be read or written.
+    Raises UsageError: a model has no address or no key; StoreError: the account cannot be read or written.
     """
     ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd, recorded=accounts.recorded)
     ledger.warn = lambda sentence: _warn(context.watcher, sentence)
@@ -412,10 +404,7 @@ class _RunLog(logging.FileHandler):
 def logged(path: Path, level: str) -> Iterator[None]:
     """Write the package's log of this level and above to a file while entered; the first line creates it.
 
-    Raises
-    ------
-    StoreError
-        what stands there is no file; a pipe would keep us waiting.
+    Raises StoreError: what stands there is no file; a pipe would keep us waiting.
     """
     _refuse_other_things(path)
     handler = _RunLog(path, encoding="utf-8", delay=True)

@@ -38,10 +38,8 @@ def terms_of(
 ) -> dict[str, Terms]:
     """Make the terms of each model by name. ``sent`` are its parameters in each role; see `tariff_of_roles`.
 
-    Raises
-    ------
-    UsageError
-        the pricing file cannot be used, or a host of another package brings prices that are none.
+    Raises UsageError: the pricing file cannot be used, or a host of another package brings prices that are
+    none.
     """
     prices.refuse_strangers(HOSTS, HOSTS.own)
     terms = {}
@@ -119,7 +117,7 @@ def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
 # --- Budget terms: a price and a bound for every model
 
 
-class AskedUnder(NamedTuple):
+class RequestedUnder(NamedTuple):
     """A model with the parameters of one role."""
 
     spec: ModelSpec
@@ -127,19 +125,16 @@ class AskedUnder(NamedTuple):
 
 
 def refuse_boundless(
-    asked: Iterable[AskedUnder], terms: Mapping[str, Terms], budget_usd: float | None
+    requested: Iterable[RequestedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
     """Check that every model under a budget has a price and a bound on its answers.
 
-    Raises
-    ------
-    UsageError
-        a model has a budget, its own or that of all, and nobody knows its price, or nothing bounds what one
-        of its answers may have.
+    Raises UsageError: a model has a budget, its own or that of all, and nobody knows its price, or nothing
+    bounds what one of its answers may have.
     """
     unpriced: dict[str, str] = {}
     unbounded: dict[str, str] = {}
-    for spec, sampling in asked:
+    for spec, sampling in requested:
         of_model = terms[spec.name]
         if budget_usd is None and of_model.max_cost_usd is None:
             continue
@@ -167,10 +162,7 @@ def refuse_least(least_usd: float, budget_usd: float, accounts: Collection[Model
     """Check that the remaining work fits the budget at its least cost; ``shows`` names the option that shows
     costs. No process may be at work on ``accounts``.
 
-    Raises
-    ------
-    UsageError
-        what is to be done costs more at the least than is left of the budget.
+    Raises UsageError: what is to be done costs more at the least than is left of the budget.
     """
     spent = Spent.of(accounts, at_work=False)
     if spent.usd + least_usd <= budget_usd:

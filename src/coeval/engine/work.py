@@ -46,12 +46,8 @@ class Work(Protocol):
     async def do(self) -> Kept:
         """Make the record.
 
-        Raises
-        ------
-        Gap
-            nothing was asked; the record stays owed.
-        AskError
-            it failed; `failed` makes the record that says so.
+        Raises Gap: nothing was asked; the record stays owed; AskError: it failed; `failed` makes the record
+        that says so.
         """
 
     def failed(self, error: Exception) -> Kept: ...
@@ -96,12 +92,7 @@ async def ask(
     ``make(i)`` is the i-th request, from 0. A reply that ``parse`` refuses with `ReplyError`, and a request
     that failed for a passing reason, is retried. ``tally`` counts every request.
 
-    Raises
-    ------
-    AskError
-        the last failure.
-    Gap
-        nothing could be asked.
+    Raises AskError: the last failure; Gap: nothing could be asked.
     """
     for attempt in range(retries + 1):
         request = make(attempt)
@@ -198,10 +189,7 @@ class Flow:
     async def run(self, works: AsyncIterator[Work]) -> AsyncIterator[Done]:
         """Yield each work's outcome, in order of completion.
 
-        Raises
-        ------
-        StoreError
-            a record could not be kept. What runs is ended first; all that was kept stays.
+        Raises StoreError: a record could not be kept. What runs is ended first; all that was kept stays.
         """
         source = aiter(works)
         exhausted = False

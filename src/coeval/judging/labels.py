@@ -53,9 +53,9 @@ def score_labels(
     for label, value in expected.items():
         known = declared.get(label, ())
         values = label_values(tuple(known) if value in known else (*known, value))
-        wanted = values.named(value) or value
+        needed = values.named(value) or value
         predicted = _said(answer, label, values, single=len(expected) == 1)
-        scores[label] = LabelScore(expected=wanted, predicted=predicted, match=predicted == wanted)
+        scores[label] = LabelScore(expected=needed, predicted=predicted, match=predicted == needed)
     return scores
 
 

@@ -49,10 +49,10 @@ def contradicted_factors(text: str, factors: Sequence[str], *, repaired: bool) -
         for name, level in _stated(value, {fold_name(factor) for factor in factors}):
             exact.setdefault(name, set()).add(level)
             folded.setdefault(fold_name(name), set()).add(level)
-    asked = [fold_name(factor) for factor in factors]
+    requested = [fold_name(factor) for factor in factors]
     found = set()
-    for factor, fold in zip(factors, asked, strict=True):
-        alone = asked.count(fold) == 1
+    for factor, fold in zip(factors, requested, strict=True):
+        alone = requested.count(fold) == 1
         levels = set(folded.get(fold, ()) if alone else exact.get(factor, ()))
         if repaired:
             levels.update(_levels_after(factor, text, any_case=alone))
@@ -75,7 +75,7 @@ def levels_in(text: str) -> set[Level]:
     return {_LEVEL_OF[found.casefold()] for found in _ANY_LEVEL.findall(text)}
 
 
-def _stated(value: Any, asked: set[str]) -> Iterator[tuple[str, Level]]:
+def _stated(value: Any, requested: set[str]) -> Iterator[tuple[str, Level]]:
     """The names and levels that JSON pairs, wherever in it they stand."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
@@ -87,11 +87,11 @@ def _stated(value: Any, asked: set[str]) -> Iterator[tuple[str, Level]]:
                 continue
             levels = _levels_of(item) if isinstance(item, Pairs) else []
             yield from ((key, level) for level in levels)
-            if not levels or fold_name(key) not in asked:
-                yield from _stated(item, asked)
+            if not levels or fold_name(key) not in requested:
+                yield from _stated(item, requested)
     elif isinstance(value, list):
         for item in value:
-            yield from _stated(item, asked)
+            yield from _stated(item, requested)
 
 
 def _levels_of(entry: Pairs) -> list[Level]:
@@ -209,7 +209,7 @@ def parse_levels(text: str, factors: Sequence[str]) -> Levels:
 
     Raises Unparsable: the reply holds no JSON.
     """
-    if (levels := _as_asked(text, factors)) is not None:
+    if (levels := _as_requested(text, factors)) is not None:
         return levels
     found = extract_json(text)
     scores: dict[str, Level] = {}
@@ -222,7 +222,7 @@ def parse_levels(text: str, factors: Sequence[str]) -> Levels:
     return Levels(scores, tuple(factor for factor in factors if factor not in scores))
 
 
-def _as_asked(text: str, factors: Sequence[str]) -> Levels | None:
+def _as_requested(text: str, factors: Sequence[str]) -> Levels | None:
     """The levels of a reply that is just what was asked for, as nearly all are; None for any other."""
     try:
         scores = _plain(text)
@@ -303,12 +303,12 @@ def _scores_of(factors: Sequence[str], entries: list[tuple[str, Level | None]]) 
     folded: dict[str, set[Level | None]] = {}
     for name, level in entries:
         folded.setdefault(fold_name(name), set()).add(level)
-    asked = [fold_name(factor) for factor in factors]
+    requested = [fold_name(factor) for factor in factors]
     scores: dict[str, Level] = {}
-    for factor, fold in zip(factors, asked, strict=True):
+    for factor, fold in zip(factors, requested, strict=True):
         if factor in exact:
             level = exact[factor]
-        elif asked.count(fold) == 1 and len(folded.get(fold, ())) == 1:
+        elif requested.count(fold) == 1 and len(folded.get(fold, ())) == 1:
             (level,) = folded[fold]
         else:
             continue

@@ -40,8 +40,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
     set; those that are no credential can be parameters of a model as well. ``models_url`` is the base URL
     of its list of models where that is another, and not used where the user sets one; without
-    ``lists_models`` there is none, or none of what can be asked, and without ``listed_may_be_asked`` being
-    listed says nothing of the key: the list is public, or names what accounts may be given.
+    ``lists_models`` there is none, or none of what can be asked, and without ``listed_may_be_requested``
+    being listed says nothing of the key: the list is public, or names what accounts may be given.
     ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
     interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
     its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
@@ -66,7 +66,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, str] = {}
     models_url: str = ""
     lists_models: bool = True
-    listed_may_be_asked: bool = True
+    listed_may_be_requested: bool = True
     priced_as: str = ""
     prices: str = ""
     local: bool = False
@@ -188,7 +188,7 @@ _ROWS = (
         dialect="bedrock",
         url="https://bedrock-runtime.{region}.amazonaws.com",
         models_url="https://bedrock.{region}.amazonaws.com",
-        listed_may_be_asked=False,
+        listed_may_be_requested=False,
         signer="coeval.models.hosts.signers:aws",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
@@ -224,7 +224,7 @@ _ROWS = (
         name="openrouter",
         dialect="openrouter_chat",
         url="https://openrouter.ai/api/v1",
-        listed_may_be_asked=False,
+        listed_may_be_requested=False,
         key_env=("OPENROUTER_API_KEY",),
         reasons_by="reasoning",
         most_stops=4,
@@ -263,7 +263,7 @@ _ROWS = (
         name="deepinfra",
         dialect="openai_chat",
         url="https://api.deepinfra.com/v1/openai",
-        listed_may_be_asked=False,
+        listed_may_be_requested=False,
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_API_TOKEN"),
         structured="json_object",
         most_stops=16,
@@ -290,7 +290,7 @@ _ROWS = (
         dialect="openai_chat",
         priced_as="huggingface_",
         url="https://router.huggingface.co/v1",
-        listed_may_be_asked=False,
+        listed_may_be_requested=False,
         placed="below /v1",
         key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
         shares_keys_of="huggingface",
@@ -335,7 +335,7 @@ _ROWS = (
 HOSTS: Registry[Host] = Registry(
     "coeval.hosts",
     {host.name: host for host in _ROWS},
-    wanted="a coeval.models.catalog.Host",
+    needed="a coeval.models.catalog.Host",
     accepts=lambda name, found: isinstance(found, Host) and found.name == name,
 )
 """Every interface a model may name, but ``auto``, which is resolved to one of these; other packages bring

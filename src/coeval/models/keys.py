@@ -82,10 +82,7 @@ class Keys:
     def load(cls, path: Path | None, *, env: Mapping[str, str], cwd: Path, home: Path) -> Keys:
         """Read the key files that there are; ``path`` is what ``--keys`` named.
 
-        Raises
-        ------
-        UsageError
-            a file that was named is not there, or a file is not a key file.
+        Raises UsageError: a file that was named is not there, or a file is not a key file.
         """
         return cls([_read(file) for file in _find(path, env, cwd, home)], env)
 
@@ -97,10 +94,7 @@ class Keys:
         ``account`` names an entry of a key file, which is asked with in place of the interface's own; where
         that one says no address, the interface's holds.
 
-        Raises
-        ------
-        UsageError
-            there is no such account, or it is one of another interface.
+        Raises UsageError: there is no such account, or it is one of another interface.
         """
         host = HOSTS[interface]
         fields = self._from_env(host)
@@ -194,19 +188,19 @@ def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> l
     for given, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
         if given is None:
             continue
-        asked = home.joinpath(*given.parts[1:]) if given.parts[:1] == ("~",) else cwd / given
-        if not asked.exists():
-            raise UsageError(f"{_shown(given, asked)}, the key file that {origin} names, is not there.")
-        files.append(asked)
+        requested = home.joinpath(*given.parts[1:]) if given.parts[:1] == ("~",) else cwd / given
+        if not requested.exists():
+            raise UsageError(f"{_shown(given, requested)}, the key file that {origin} names, is not there.")
+        files.append(requested)
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return list(dict.fromkeys([*files, *(file for file in usual if file.exists())]))
 
 
-def _shown(given: Path, asked: Path) -> str:
+def _shown(given: Path, requested: Path) -> str:
     """A path that leads nowhere: a key may have been given in the place of a file."""
     if any(is_key_like(part) or is_password_like(part) for part in map(str.strip, given.parts)):
         return HIDDEN
-    return Redactor().message(str(asked))
+    return Redactor().message(str(requested))
 
 
 def _read(path: Path) -> _KeyFile:

@@ -37,10 +37,7 @@ class HostModels:
         """Whether the list names a model. False says nothing of it: many go by names that are in no list,
         and the list may not be had.
 
-        Raises
-        ------
-        Gap
-            the run is being interrupted.
+        Raises Gap: the run is being interrupted.
         """
         async with self._asking:
             if self._ids is None:
@@ -61,12 +58,7 @@ async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[
 
     No tokens are spent, and nothing is counted: these requests ask no model.
 
-    Raises
-    ------
-    ModelError
-        the list cannot be had.
-    Gap
-        the run is being interrupted.
+    Raises ModelError: the list cannot be had; Gap: the run is being interrupted.
     """
     listing = dialect.model_list
     if listing is None:

@@ -37,7 +37,7 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     device. Whether weights can be loaded shows when they are.
     """
     throttle_of(os.environ)
-    _reach(_asked(specs), keys)
+    _reach(_requested(specs), keys)
 
 
 def obstacle(interface: str, keys: Keys) -> str | None:
@@ -49,7 +49,7 @@ def obstacle_to(spec: ModelSpec, keys: Keys) -> str | None:
     """Why a model cannot be asked, as far as it shows: there is no credential, or no address. None where it
     can."""
     try:
-        reached = _reach(_asked([spec]), keys)
+        reached = _reach(_requested([spec]), keys)
     except UsageError as error:
         return str(error)
     signers = (address.signer for address in reached.values())
@@ -79,7 +79,7 @@ class Models(Mapping[str, Model]):
         http: Http | None = None,
         batches: Batches | None = None,
     ) -> None:
-        self._specs = _asked(specs)
+        self._specs = _requested(specs)
         self._keys = keys
         self._ledger = ledger
         self.by_name: dict[str, Model] = {}
@@ -146,10 +146,10 @@ class Models(Mapping[str, Model]):
         opened: AsyncExitStack,
     ) -> HostedModel:
         name, batches, ledger = address.spec.name, self._batches, self._ledger
-        asked = (address, self.http, endpoint, self._admission(address.spec), host_models)
+        requested = (address, self.http, endpoint, self._admission(address.spec), host_models)
         if batches is None or ledger is None or name not in batches:
-            return HostedModel(*asked)
-        model = BatchedModel(*asked)
+            return HostedModel(*requested)
+        model = BatchedModel(*requested)
         opened.push_async_callback(model.join(batches, address, ledger.meter(name)).aclose)
         return model
 
@@ -171,7 +171,7 @@ class Models(Mapping[str, Model]):
         return self._here(spec, model)
 
 
-def _asked(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+def _requested(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     return [spec for spec in specs if HOSTS[spec.interface].dialect != "benchmark"]
 
 
@@ -204,16 +204,16 @@ def _lists(
     return {
         address.key: HostModels(http, _list_endpoint(address, endpoints[address.key], http), address.dialect)
         for address in reached.values()
-        if _is_told_by_a_list(address)
+        if _is_reported_by_a_list(address)
     }
 
 
-def _is_told_by_a_list(address: ModelAddress) -> bool:
+def _is_reported_by_a_list(address: ModelAddress) -> bool:
     """Whether a host lists what a key may ask: by the row of the interface, and by those of the host that a
     base URL leads to."""
     there = URL(address.url).host
     rows = (host for host in HOSTS.own.values() if "{" not in host.url and URL(host.url).host == there)
-    return all(host.lists_models and host.listed_may_be_asked for host in (address.host, *rows))
+    return all(host.lists_models and host.listed_may_be_requested for host in (address.host, *rows))
 
 
 def _list_endpoint(address: ModelAddress, endpoint: Endpoint, http: Http) -> Endpoint:

@@ -53,9 +53,9 @@ def _way_out(path: Path) -> str:
     """Where runs are: below the folder itself, below ``runs/`` where an id was given, or beside it."""
     for place in (path, Path("runs"), path.parent):
         if found := _runs_below(place):
-            wanted = [run for run in found if run.name == path.name] or found
-            shown = ", ".join(map(str, wanted[:_MOST_NAMED])) + (", …" if len(wanted) > _MOST_NAMED else "")
-            return f"; there {'is' if len(wanted) == 1 else 'are'}: {shown}"
+            needed = [run for run in found if run.name == path.name] or found
+            shown = ", ".join(map(str, needed[:_MOST_NAMED])) + (", …" if len(needed) > _MOST_NAMED else "")
+            return f"; there {'is' if len(needed) == 1 else 'are'}: {shown}"
     return ""
 
 

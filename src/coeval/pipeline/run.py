@@ -77,10 +77,10 @@ async def arun(
     probed model does not answer; StoreError: the run folder cannot be read or written; what was recorded
     stays.
     """
-    options, told = options or RunOptions(), watcher or Unwatched()
-    watcher, doubtful = _Logged(told), list(doubts(config))
+    options, reported = options or RunOptions(), watcher or Unwatched()
+    watcher, doubtful = _Logged(reported), list(doubts(config))
     for sentence in doubtful:
-        told.warn(sentence)  # at once; there is no log yet
+        reported.warn(sentence)  # at once; there is no log yet
     try:
         context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http)
         async with begun(config, options, context) as start:

@@ -69,7 +69,7 @@ class _Origin:
         """Whether what is recorded by an id was made from something else than this."""
         recorded = self._recorded
         if phase == "response_collection":
-            return outdated(self._was, recorded.responses, key, ResponsePart, lambda: self.item.asked)
+            return outdated(self._was, recorded.responses, key, ResponsePart, lambda: self.item.requested)
         return outdated(
             self._was,
             recorded.evaluations,

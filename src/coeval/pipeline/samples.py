@@ -381,9 +381,9 @@ def _draws_of(seed: int, task: str, teacher: str) -> str:
     return canonical([seed, task, teacher])
 
 
-def clipping(asked: tuple[int, int], there: Sequence[str]) -> str:
+def clipping(requested: tuple[int, int], there: Sequence[str]) -> str:
     """What becomes of a range whose upper end is beyond the attributes that are ``there``."""
-    (lo, hi), count = asked, len(there)
+    (lo, hi), count = requested, len(there)
     have = f"{lo} to {count}" if lo < count else f"{count}"
     return f"[{lo}, {hi}] is more than there is to sample ({', '.join(there)}); items have {have}"
 

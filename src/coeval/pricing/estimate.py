@@ -36,7 +36,7 @@ class EndpointPace(NamedTuple):
     tokens_per_minute: float | None = None
 
 
-class AskedModel(NamedTuple):
+class RequestedModel(NamedTuple):
     """A model as its calls in one role are priced and timed. ``tariff`` is None where nobody knows its price,
     and ``share`` of it is paid for calls that are ``batched``. ``thinking``: tokens that it thinks for a
     reply; ``limit``: the most that a reply may have; ``tokens_per_s`` None: the whole reply at once."""
@@ -67,7 +67,7 @@ class CallShape(NamedTuple):
 
     phase: str
     task: str
-    asked: AskedModel
+    requested: RequestedModel
     counted: Span
     calls: Span
     prompt: Span
@@ -77,7 +77,7 @@ class CallShape(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        return Cell(self.task, self.asked.name)
+        return Cell(self.task, self.requested.name)
 
 
 class CallGroup(NamedTuple):
@@ -99,14 +99,14 @@ class CallGroup(NamedTuple):
     @property
     def cost_usd(self) -> Span | None:
         """US dollars; None where the price is not known."""
-        asked = self.shape.asked
+        requested = self.shape.requested
         if not self.shape.calls.high:
             return exact(0)
-        if asked.tariff is None:
+        if requested.tariff is None:
             return None
         central = self.input.central
-        tiers = (tier for tier in reversed(asked.tariff.tiers) if central > tier.above)
-        rates: Rates = next(tiers, asked.tariff.rates)
+        tiers = (tier for tier in reversed(requested.tariff.tiers) if central > tier.above)
+        rates: Rates = next(tiers, requested.tariff.rates)
 
         def usd(calls: float, tokens: float, made: float, read: float, written: float) -> float:
             of_input, of_output = rates.input_usd_per_mtok, rates.output_usd_per_mtok
@@ -114,7 +114,7 @@ class CallGroup(NamedTuple):
             write = of_input if rates.cache_write_usd_per_mtok is None else rates.cache_write_usd_per_mtok
             plain = max(tokens - read - written, 0.0)
             cost = plain * of_input + read * of_read + written * write + made * of_output
-            return calls * (cost / 1e6 + rates.usd_per_request) * asked.share
+            return calls * (cost / 1e6 + rates.usd_per_request) * requested.share
 
         return each(usd, self.shape.calls, self.input, self.output, *self._cached())
 
@@ -122,7 +122,7 @@ class CallGroup(NamedTuple):
         """Tokens of a prompt that are read from the host's cache, and those written to it."""
         shape = self.shape
         head = shape.head.central
-        if head < _LEAST_CACHED or not shape.asked.caches or shape.asked.batched:
+        if head < _LEAST_CACHED or not shape.requested.caches or shape.requested.batched:
             return exact(0), exact(0)
         again = 1 - 1 / max(shape.together, 1.0)
         return Span(*(head * again * hits for hits in _CACHE_HITS)), exact(head * (1 - again))
@@ -134,14 +134,14 @@ def _groups(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGroup]:
     def corrected(what: str, rules: Iterable[Span]) -> list[Span]:
         by_role: dict[str, dict[Cell, Span]] = {}
         for shape, rule in zip(shapes, rules, strict=True):
-            by_role.setdefault(shape.asked.role, {})[shape.cell] = rule
+            by_role.setdefault(shape.requested.role, {})[shape.cell] = rule
         found = {role: lengths.expected(f"{role} {what}", of) for role, of in by_role.items()}
-        return [found[shape.asked.role][shape.cell] for shape in shapes]
+        return [found[shape.requested.role][shape.cell] for shape in shapes]
 
     inputs = corrected("input", (shape.prompt for shape in shapes))
     replies = corrected("output", (shape.reply for shape in shapes))
-    outputs = [reply.up_to(shape.asked.limit) for shape, reply in zip(shapes, replies, strict=True)]
-    paces = (shape.asked.seconds(output) for shape, output in zip(shapes, outputs, strict=True))
+    outputs = [reply.up_to(shape.requested.limit) for shape, reply in zip(shapes, replies, strict=True)]
+    paces = (shape.requested.seconds(output) for shape, output in zip(shapes, outputs, strict=True))
     return list(map(CallGroup, shapes, inputs, outputs, corrected("seconds", paces)))
 
 
@@ -236,16 +236,20 @@ def estimate_of(shapes: Sequence[CallShape], lengths: Lengths, stages: Sequence[
     """Price and time calls, corrected by what was seen. ``stages`` are phases that overlap, one stage after
     another."""
     groups = _groups(shapes, lengths)
-    models = {group.shape.asked.name: group.shape.asked for group in groups}
+    models = {group.shape.requested.name: group.shape.requested for group in groups}
     return Estimate(
         total=_line(groups),
         by_phase=_lines(groups, lambda shape: shape.phase),
-        by_model=_lines(groups, lambda shape: shape.asked.name),
-        by_provider=_lines(groups, lambda shape: shape.asked.provider),
+        by_model=_lines(groups, lambda shape: shape.requested.name),
+        by_provider=_lines(groups, lambda shape: shape.requested.provider),
         hours=_duration_s(stages, groups) * (1 / 3600),
-        unpriced=tuple(dict.fromkeys(g.shape.asked.name for g in groups if g.cost_usd is None)),
+        unpriced=tuple(dict.fromkeys(g.shape.requested.name for g in groups if g.cost_usd is None)),
         basis={name: lengths.basis(name) for name in models},
-        prices={name: asked.tariff.source for name, asked in models.items() if asked.tariff is not None},
+        prices={
+            name: requested.tariff.source
+            for name, requested in models.items()
+            if requested.tariff is not None
+        },
     )
 
 
@@ -274,20 +278,20 @@ def _duration_s(stages: Sequence[Collection[str]], groups: Sequence[CallGroup]) 
         live: dict[str, list[CallGroup]] = {}
         slowest: dict[str, Span] = {}
         for group in ours:
-            if not group.shape.asked.batched:
-                live.setdefault(group.shape.asked.endpoint.name, []).append(group)
+            if not group.shape.requested.batched:
+                live.setdefault(group.shape.requested.endpoint.name, []).append(group)
                 before = slowest.get(group.shape.phase, exact(0))
                 slowest[group.shape.phase] = each(max, before, group.seconds)
         total += each(lambda *busy: max(busy), exact(0), *map(_busy_s, live.values()))
         total += sum(slowest.values() if len(phases) > 1 else (), exact(0))
-        total += _BATCH_S * len({group.shape.phase for group in ours if group.shape.asked.batched})
+        total += _BATCH_S * len({group.shape.phase for group in ours if group.shape.requested.batched})
     own = sum((group.shape.calls for group in groups), exact(0)) * _OWN_S
     return each(max, total, own)
 
 
 def _busy_s(groups: Sequence[CallGroup]) -> Span:
     """Seconds that an endpoint works on what it is asked."""
-    endpoint = groups[0].shape.asked.endpoint
+    endpoint = groups[0].shape.requested.endpoint
 
     def busy(at_once: float, calls: float, work: float, tokens: float) -> float:
         by_requests = calls * 60 / (endpoint.requests_per_minute or inf)

@@ -30,11 +30,11 @@ class Choice(NamedTuple):
     def __str__(self) -> str:
         """Format as ``groq, as llama-3.1-8b-instant ($0.05 in, $0.08 out per million tokens; openrouter:
         …)``."""
-        told = [shown_rates(self.tariff)]
-        told += [f"{route.interface}: {shown_rates(tariff)}" for route, tariff in self.others]
+        reported = [shown_rates(self.tariff)]
+        reported += [f"{route.interface}: {shown_rates(tariff)}" for route, tariff in self.others]
         if self.keyless:
-            told.append(f"no credential for {', '.join(self.keyless)}")
-        return f"{self.route.interface}, as {self.route.model} ({'; '.join(told)})"
+            reported.append(f"no credential for {', '.join(self.keyless)}")
+        return f"{self.route.interface}, as {self.route.model} ({'; '.join(reported)})"
 
 
 def shown_rates(tariff: Tariff | None) -> str:
@@ -85,11 +85,11 @@ def blended_usd(tariff: Tariff | None) -> float:
 
 def _routes(model_id: str, known: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:
     by_lower = {name.lower(): routes for name, routes in known.items()}
-    wanted = model_id.lower()
-    for name in (wanted, wanted.rpartition("/")[2]):
+    needed = model_id.lower()
+    for name in (needed, needed.rpartition("/")[2]):
         if routes := by_lower.get(name):
             return routes
-    near = difflib.get_close_matches(wanted.rpartition("/")[2], by_lower, n=1)
+    near = difflib.get_close_matches(needed.rpartition("/")[2], by_lower, n=1)
     hint = f"did you mean '{near[0]}'? Else name" if near else "name"
     raise UsageError(
         f"no host is known for '{model_id}'; {hint} its interface, "

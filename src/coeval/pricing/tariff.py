@@ -51,7 +51,7 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     renewed: Callable[[datetime], Tariff | None] | None = None
 
 
-def sources_told(sources: Iterable[str]) -> str:
+def sources_reported(sources: Iterable[str]) -> str:
     """Name the sources of prices, each once: ``library 1.0: openai gpt-4o, openai o3; my-prices.yaml``."""
     whose: dict[str, dict[str, None]] = {}
     for source in sources:

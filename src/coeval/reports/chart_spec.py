@@ -68,8 +68,8 @@ def shown_name(
 ) -> str:
     """An expression, once `with_labels` has seen it: what a picture calls the name that the expression ``of``
     gives, in so many characters; ``narrow``: how long it may be where the picture's place is narrow."""
-    told = _ShownNames([_chart_text(name) for name in names], longest, min(longest, narrow), of)
-    return f"⟦{json.dumps(told)}⟧"
+    reported = _ShownNames([_chart_text(name) for name in names], longest, min(longest, narrow), of)
+    return f"⟦{json.dumps(reported)}⟧"
 
 
 class _ShownNames(NamedTuple):

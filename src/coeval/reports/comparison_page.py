@@ -56,16 +56,16 @@ def comparison_page(compared: ComparisonReport) -> Report:
     notes = tuple(Sentence(plain(note)) for note in compared.notes)
     sections.append(ReportSection("sides", "What was compared?", (*map(Sentence, sides), *notes)))
     first = compared.comparisons[0].family
-    told = [one for one in ranked if one.family == first]
+    reported = [one for one in ranked if one.family == first]
     return Report(
         kind="comparison",
         title=f"Comparison of {plain(listed(order, _FEW_SIDES))}",
         facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
         lead=(
-            *(Sentence(said, first) for said in _ranking(order, told)),
+            *(Sentence(said, first) for said in _ranking(order, reported)),
             *(
                 Sentence(f"{plain(one.sentence)}.", first)
-                for one in told[: _MOST_TOLD if len(order) <= _FEW_SIDES else _FEW_SIDES]
+                for one in reported[: _MOST_TOLD if len(order) <= _FEW_SIDES else _FEW_SIDES]
             ),
             *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
         ),
@@ -85,12 +85,12 @@ def _best_first(compared: ComparisonReport) -> list[str]:
     return sorted(ahead, key=lambda label: -ahead[label])
 
 
-def _ranking(order: Sequence[str], told: Sequence[Comparison]) -> Iterator[str]:
+def _ranking(order: Sequence[str], reported: Sequence[Comparison]) -> Iterator[str]:
     """Who stands where, before pairs are told one by one."""
     if len(order) > 2:
-        sure = sum(one.significant for one in told)
+        sure = sum(one.significant for one in reported)
         yield f"Best first: {plain(listed(order, _MOST_TOLD))}."
-        yield f"Of {numbered(len(told), 'comparison')} between them, {sure:,} are sure."
+        yield f"Of {numbered(len(reported), 'comparison')} between them, {sure:,} are sure."
 
 
 def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportSection:
@@ -147,6 +147,6 @@ def _picture(name: str, table: ReportTable, halves: Halves) -> Picture:
     drawn = (
         f"The first {_MOST_DRAWN} of {len(rows):,} differences" if len(rows) > _MOST_DRAWN else "Differences"
     )
-    told = f"{drawn} with their 95 % intervals. Left of zero {halves.left}, right of it {halves.right}."
+    reported = f"{drawn} with their 95 % intervals. Left of zero {halves.left}, right of it {halves.right}."
     plot = interval_plot(table.name, rows[:_MOST_DRAWN], "share of the scale", halves)
-    return Picture(name, f"{told} Filled: significant.", table.name, plot)
+    return Picture(name, f"{reported} Filled: significant.", table.name, plot)

@@ -71,7 +71,7 @@ def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsSho
     scale = alt.Scale(zero=False, nice=False, padding=10)
     x = alt.X("at:Q", title="step", scale=scale, axis=alt.Axis(tickMinStep=1, labelFlush=False, grid=False))
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=6))
-    told = [
+    reported = [
         alt.Tooltip("run:N"),
         alt.Tooltip("step:Q"),
         alt.Tooltip("mean:Q", format=".4~f"),
@@ -85,7 +85,7 @@ def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsSho
     )  # fmt: skip
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
     errors = base.transform_filter("isValid(datum.mean_low)").mark_rule(strokeWidth=1.5).encode(
-        x=x, y=alt.Y("mean_low:Q", title=title), y2="mean_high:Q", color=colour, tooltip=told
+        x=x, y=alt.Y("mean_low:Q", title=title), y2="mean_high:Q", color=colour, tooltip=reported
     )  # fmt: skip
     ends = [
         base.transform_filter(f"isValid(datum.{end})")
@@ -94,14 +94,14 @@ def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsSho
         for end in ("mean_low", "mean_high")
     ]  # fmt: skip
     hollow = base.mark_point(size=60, strokeWidth=2, fill="white").encode(
-        x=x, y=y, color=colour, tooltip=told
+        x=x, y=y, color=colour, tooltip=reported
     )
     filled = base.mark_point(size=60, filled=True).encode(
         x=x,
         y=y,
         color=colour,
         opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)),
-        tooltip=told,
+        tooltip=reported,
     )
     layers = [*([band] if shown.band else []), line, *([errors, *ends] if shown.bars else []), hollow, filled]
     return alt.layer(*layers)

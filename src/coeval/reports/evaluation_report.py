@@ -94,8 +94,8 @@ def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterat
     [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
     if judgments:
         yield numbered(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
-    if told := bill(found.costs):
-        yield str(told)
+    if reported := bill(found.costs):
+        yield str(reported)
     yield plain(reader.folder.resolve().name)
 
 

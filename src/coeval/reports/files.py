@@ -67,11 +67,11 @@ def _write_figures(report: Report, folder: Path) -> Iterator[Path]:
             yield path
 
 
-def files_told(written: Iterable[Path], folder: Path | None) -> str:
+def files_reported(written: Iterable[Path], folder: Path | None) -> str:
     """What was written, in words; pictures in their ``folder`` are counted."""
     paths = list(written)
     drawn = [path for path in paths if path.parent == folder and path.suffix in (".png", ".svg")]
-    told = [str(path) for path in paths if path not in drawn]
+    reported = [str(path) for path in paths if path not in drawn]
     if folder is not None:
-        told.append(f"{numbered(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
-    return ", ".join(told)
+        reported.append(f"{numbered(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
+    return ", ".join(reported)

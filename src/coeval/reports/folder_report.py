@@ -62,8 +62,8 @@ class FolderReport:
         """One section of the report, by its anchor, with what the folder lacks: that stands in another one.
         Sections empty: there is nothing of it."""
         shown = tuple(each for each in self.report.sections if each.anchor == section)
-        told = {sentence.text for sentence in self.report.lead}
-        lacks = tuple(Sentence(text) for text in self.lacks if text not in told)
+        reported = {sentence.text for sentence in self.report.lead}
+        lacks = tuple(Sentence(text) for text in self.lacks if text not in reported)
         return msgspec.structs.replace(self.report, sections=shown, lead=(*self.report.lead, *lacks))
 
 
@@ -95,7 +95,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
         experiment_report(evidence),
         measured.measures,
         (*reader.notes(), *notes),
-        _told((*evidence.missing.sentences, *evidence.missing.notes)),
+        _reported((*evidence.missing.sentences, *evidence.missing.notes)),
         lambda: run_sheets(reader, items),
         score_blocks(measured) if measured.grid.valid.any() else None,
         items,
@@ -109,10 +109,10 @@ def _(
     notes: tuple[str, ...] = (),
     options: RobustOptions | None = None,  # noqa: ARG001
 ) -> FolderReport:
-    measures, told = measure_output(reader), (*reader.notes(), *notes)
+    measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, measures, told, _told(told), lambda: output_sheets(reader))
+    return FolderReport(report, measures, reported, _reported(reported), lambda: output_sheets(reader))
 
 
-def _told(texts: Sequence[str]) -> tuple[str, ...]:
+def _reported(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(plain(as_sentence(text)) for text in texts)

@@ -177,8 +177,8 @@ class _TaskPrompts:
             owed = self._preview.blueprint.owed_proposals(setup.task, kind)
             for alike in _alike([teacher for teacher, _ in owed]):
                 noun = "rubric" if kind == "rubric" else f"{kind} attributes"
-                asked = alike[0].prompt({}, None)
-                yield self._prompt(PHASE_OF[kind], noun, alike, asked, "")
+                requested = alike[0].prompt({}, None)
+                yield self._prompt(PHASE_OF[kind], noun, alike, requested, "")
         for alike in _alike(setup.teachers):
             values, item = self._sampled(alike[0].name)
             yield self._prompt(
@@ -194,16 +194,16 @@ class _TaskPrompts:
             yield self._prompt("evaluation", what, alike, alike[0].prompt(shown, schema), item)
 
     def _prompt(
-        self, phase: Purpose, what: str, alike: Sequence[RoleModel], asked: Request, item: str
+        self, phase: Purpose, what: str, alike: Sequence[RoleModel], requested: Request, item: str
     ) -> PlannedPrompt:
-        sent = alike[0].request(asked, phase, "", 0)
+        sent = alike[0].request(requested, phase, "", 0)
         several = len(sent.messages) > 1
         text = "\n\n".join(
             f"[{message.role}]\n{message.content}" if several else message.content
             for message in sent.messages
         )
         names = tuple(each.name for each in alike)
-        structured = asked.schema is not None or phase in ("attribute_mapping", "rubric_mapping")
+        structured = requested.schema is not None or phase in ("attribute_mapping", "rubric_mapping")
         parts = tuple(self._stand_ins.parts(text))
         return PlannedPrompt(self._setup.task.name, phase, what, names, item, structured, parts)
 
@@ -278,8 +278,8 @@ class _TaskPrompts:
             return values, FACTOR_SCORE, f"judgment of one factor: {factors[0]}"
         if self._known["rubric"] is None:
             return {"rubric": mark("the factors that the teachers propose")}, FACTOR_SCORE, "judgment"
-        asked = setup.asked_about(factors)
-        return asked.values, asked.schema, "judgment"
+        requested = setup.requested_about(factors)
+        return requested.values, requested.schema, "judgment"
 
 
 def _alike(role_models: Sequence[RoleModel]) -> list[list[RoleModel]]:

@@ -167,13 +167,13 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
     )
     most = grid.most or 1.0  # where all are 0, none has a colour
     scale = alt.Scale(interpolate="rgb", domain=[-most, 0, most], range="diverging", clamp=True)
-    told = [
+    reported = [
         alt.Tooltip(f"{grid.row}:N"),
         alt.Tooltip(f"{grid.column}:N"),
         alt.Tooltip(f"{grid.value}:Q", format=grid.format),
         *(alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=".3~f") for name in grid.tooltip),
     ]
-    base = alt.Chart(named(grid.table)).encode(y=row, x=column, tooltip=told)
+    base = alt.Chart(named(grid.table)).encode(y=row, x=column, tooltip=reported)
     cells = base.mark_rect(cornerRadius=3).encode(
         color=alt.Color(f"{grid.shade}:Q", scale=scale, legend=None)
     )
@@ -237,7 +237,7 @@ def interval_plot(
     y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
     ends = (-halves.most, halves.most) if halves is not None else None
     scale = alt.Scale(domain=ends, nice=True) if ends else alt.Scale(zero=False, nice=True, padding=6)
-    told = [
+    reported = [
         alt.Tooltip("row:N", title="of"),
         alt.Tooltip("shown:Q", title="value", format=".4f"),
         alt.Tooltip("shown_low:Q", title="from", format=".4f"),
@@ -249,11 +249,11 @@ def interval_plot(
         y=y,
         x=alt.X("begin:Q", scale=scale, title=title, axis=axis),
         x2="end:Q",
-        tooltip=told,
+        tooltip=reported,
     )
-    hollow = base.mark_point(size=100, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=told)
+    hollow = base.mark_point(size=100, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=reported)
     filled = base.mark_point(filled=True, size=100).encode(
-        y=y, x="shown:Q", opacity=alt.condition("datum.sure", alt.value(1), alt.value(0)), tooltip=told
+        y=y, x="shown:Q", opacity=alt.condition("datum.sure", alt.value(1), alt.value(0)), tooltip=reported
     )
     layers: list[alt.Chart] = [line, hollow, filled]
     if halves is not None:
@@ -325,7 +325,7 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     base = alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)").transform_calculate(place=name)
     y = alt.Y("place:N", sort=None, title=None, axis=names_axis(()))
     colour = model_colour("student", models)
-    told = [
+    reported = [
         alt.Tooltip("student:N"),
         alt.Tooltip("task:N"),
         alt.Tooltip("label:N"),
@@ -336,10 +336,10 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     ]
     x = alt.X("accuracy_low:Q", scale=alt.Scale(domain=[0, 1]), title="accuracy", axis=alt.Axis(tickCount=6))
     line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
-        y=y, x=x, x2="accuracy_high:Q", color=colour, tooltip=told
+        y=y, x=x, x2="accuracy_high:Q", color=colour, tooltip=reported
     )
     point = base.mark_point(filled=True, size=110, opacity=1).encode(
-        y=y, x="accuracy:Q", color=colour, tooltip=told
+        y=y, x="accuracy:Q", color=colour, tooltip=reported
     )
     return chart_spec(alt.layer(line, point), max(len(rows), 1) * _LABEL_STEP)
 

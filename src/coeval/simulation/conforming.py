@@ -176,16 +176,16 @@ class _Writer:
         if least > _MOST_ITEMS:
             raise _unwritable(place.path, f"minItems is above {_MOST_ITEMS}")
         first = schema.get("prefixItems") or []
-        wanted = least if self._is_much(place) else max(least, len(first) or 1 + self._bits(place.path) % 3)
+        needed = least if self._is_much(place) else max(least, len(first) or 1 + self._bits(place.path) % 3)
         rest = schema.get("items", True)
-        count = min(wanted, most) if rest is not False else min(wanted, most, len(first))
+        count = min(needed, most) if rest is not False else min(needed, most, len(first))
         return [self.value(place.below(first[i] if i < len(first) else rest, f"[{i}]")) for i in range(count)]
 
     def _string(self, schema: dict[str, Any], path: str) -> str:
         if "pattern" in schema:
             raise _unwritable(path, "simulated models write no text to a pattern")
-        if (wanted := schema.get("format")) is not None:
-            return _STRINGS.get(wanted) or self.text(path)
+        if (needed := schema.get("format")) is not None:
+            return _STRINGS.get(needed) or self.text(path)
         least, most = _whole(schema, "minLength", 0, path), _whole(schema, "maxLength", _LONGEST_STRING, path)
         if least > _LONGEST_STRING:
             raise _unwritable(path, f"minLength is above {_LONGEST_STRING}")

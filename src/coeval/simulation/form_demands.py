@@ -350,7 +350,7 @@ _STOPS = frozenset(
 _PLAIN = ("dim", "vow", "up", "joy", "cheap", "kept", "box", "lunch", "frog", "quiz", "hymn", "warm", "end")
 
 
-class _Wanted(NamedTuple):
+class _Needed(NamedTuple):
     """``times`` is None where the words must not stand at all; at most so often with ``few``."""
 
     words: tuple[str, ...]
@@ -372,10 +372,10 @@ def heed_words(draft: AnswerDraft, prompt: str, quality: float) -> int:
             made += 1
             _letters(draft, letter[1].lower(), _count(times), is_met)
         else:
-            wanted = _wanted(clause, times)
-            made += wanted is not None
-            if wanted is not None:
-                _give(draft, wanted, is_met)
+            needed = _needed(clause, times)
+            made += needed is not None
+            if needed is not None:
+                _give(draft, needed, is_met)
     return made
 
 
@@ -390,7 +390,7 @@ def _count(times: re.Match[str]) -> _Count:
     return _Count(number(times["n"]) - strict, few is not None)
 
 
-def _wanted(clause: str, times: re.Match[str] | None) -> _Wanted | None:
+def _needed(clause: str, times: re.Match[str] | None) -> _Needed | None:
     """What the clause says of its words; None where it names none."""
     if _ODD.search(clause):
         return None
@@ -399,8 +399,8 @@ def _wanted(clause: str, times: re.Match[str] | None) -> _Wanted | None:
         return None
     if times is not None:
         count = _count(times)
-        return _Wanted(tuple(words), count.times, count.few)
-    return _Wanted(tuple(words), None if _NOT.search(clause) else 1)
+        return _Needed(tuple(words), count.times, count.few)
+    return _Needed(tuple(words), None if _NOT.search(clause) else 1)
 
 
 def _listed(clause: str) -> list[str]:
@@ -409,14 +409,14 @@ def _listed(clause: str) -> list[str]:
     return [word for word in words if word and " " not in word and word.lower() not in _STOPS]
 
 
-def _give(draft: AnswerDraft, wanted: _Wanted, is_met: bool) -> None:
-    for word in wanted.words:
-        if wanted.times is None or wanted.few:
+def _give(draft: AnswerDraft, needed: _Needed, is_met: bool) -> None:
+    for word in needed.words:
+        if needed.times is None or needed.few:
             draft.banned.append(word.casefold())
             if not is_met:
-                draft.clauses.append(" ".join([f"names {word}"] * ((wanted.times or 0) + 1)))
+                draft.clauses.append(" ".join([f"names {word}"] * ((needed.times or 0) + 1)))
         elif is_met:
-            draft.clauses.append(" ".join([f"names {word}"] * wanted.times))
+            draft.clauses.append(" ".join([f"names {word}"] * needed.times))
         else:
             draft.banned.append(word.casefold())
 

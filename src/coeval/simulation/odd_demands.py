@@ -47,10 +47,10 @@ def _punctuation(draft: AnswerDraft, _: Found) -> None:
 
 def _word_range(draft: AnswerDraft, found: Found) -> None:
     """So many words as are in the middle of the range, those of the mark included."""
-    wanted = (min(LARGEST, int(found["low"])) + min(LARGEST, int(found["high"]))) // 2
-    left = wanted - len(_WORDS.findall(draft.mark))
-    words = " ".join(sentence_list(draft.draws, "range", wanted // 6 + 1)).replace(",", "").split()
-    draft.whole = f"{draft.mark} {' '.join(words[:left])}" if left > 0 else " ".join(words[:wanted])
+    needed = (min(LARGEST, int(found["low"])) + min(LARGEST, int(found["high"]))) // 2
+    left = needed - len(_WORDS.findall(draft.mark))
+    words = " ".join(sentence_list(draft.draws, "range", needed // 6 + 1)).replace(",", "").split()
+    draft.whole = f"{draft.mark} {' '.join(words[:left])}" if left > 0 else " ".join(words[:needed])
 
 
 def _list(draft: AnswerDraft, found: Found) -> None:

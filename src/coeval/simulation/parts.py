@@ -43,7 +43,7 @@ class FormPart(NamedTuple):
     """A role: its schema's name, the test of its prompts, and its player."""
 
     schema: str
-    asked_in: Callable[[str], bool]
+    requested_in: Callable[[str], bool]
     play: Player
 
 
@@ -104,4 +104,4 @@ def player(ask: SimulatedAsk) -> Player:
         return labelled_answer
     if ask.schema is not None:
         return _BY_SCHEMA.get(ask.schema.name, conforming)
-    return next((part.play for part in PARTS if part.asked_in(ask.text)), answer)
+    return next((part.play for part in PARTS if part.requested_in(ask.text)), answer)

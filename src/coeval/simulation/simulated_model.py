@@ -183,7 +183,7 @@ class SimulatedModel(Model):
             usage=usage,
             finish_reason="length" if cut else "stop",
             latency_s=self.traits.latency_s + (usage.output_tokens / pace if pace else 0.0),
-            logprobs=_told(kept, request.top_logprobs, chances, draws),
+            logprobs=_reported(kept, request.top_logprobs, chances, draws),
             truncated=cut,
         )
 
@@ -208,7 +208,7 @@ def _limit(sampling: SamplingParameters) -> int | None:
     return max(1, limit) if isinstance(limit, int) else None
 
 
-def _told(
+def _reported(
     text: str, top: int | None, chances: dict[str, float] | None, draws: Draws
 ) -> tuple[TokenLogprob, ...]:
     """The log-probabilities asked for: none without ``top``, those of a choice where it is one."""
@@ -217,8 +217,8 @@ def _told(
     if chances is None:
         return token_logprobs(text, top, draws)
     likeliest = sorted(chances, key=lambda token: -chances[token])
-    told = {token: log(max(chances[token], _LEAST_CHANCE)) for token in likeliest}
-    return (TokenLogprob(text, told[text], dict(islice(told.items(), top))),)
+    reported = {token: log(max(chances[token], _LEAST_CHANCE)) for token in likeliest}
+    return (TokenLogprob(text, reported[text], dict(islice(reported.items(), top))),)
 
 
 def token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
@@ -226,7 +226,7 @@ def token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...
 
     A token has a probability of 55 to 99%; each alternative has half of the remainder.
     """
-    told: list[TokenLogprob] = []
+    reported: list[TokenLogprob] = []
     for start in range(0, len(text), CHARACTERS_PER_TOKEN):
         token = text[start : start + CHARACTERS_PER_TOKEN]
         probability = 0.55 + 0.44 * draws.uniform(f"token {start}")
@@ -236,5 +236,5 @@ def token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...
             if other != token:
                 left /= 2
                 likeliest[other] = log(left)
-        told.append(TokenLogprob(token, likeliest[token], dict(islice(likeliest.items(), top))))
-    return tuple(told)
+        reported.append(TokenLogprob(token, likeliest[token], dict(islice(likeliest.items(), top))))
+    return tuple(reported)

@@ -177,13 +177,13 @@ def labelled_answer(ask: SimulatedAsk) -> Reply:
     """
     item = read_item(ask.text) or ItemMark(0.5)
     quality = hidden_quality(ask, item.difficulty)
-    told = {
+    reported = {
         name: item.attributes[name]
         if name in item.attributes and ask.draws.uniform(f"knows {name}") < quality
         else ask.draws.pick(f"guess {name}", values)
         for name, values in ask.labels.items()
     }
-    labels = told if len(told) > 1 else {"label": next(iter(told.values()))}
+    labels = reported if len(reported) > 1 else {"label": next(iter(reported.values()))}
     return {**labels, "note": write_answer(AnswerMark(ask.model, ask.traits.family, quality))}
 
 

@@ -152,7 +152,7 @@ def lines_that_count(
             earlier = places.get(key)
             if earlier is None or good(line.text) or not good(line_at(files[earlier[0]], earlier[1])):
                 places[key] = number, line.offset
-    wanted: list[set[int]] = [set() for _ in files]
+    needed: list[set[int]] = [set() for _ in files]
     for number, offset in places.values():
-        wanted[number].add(offset)
-    return wanted
+        needed[number].add(offset)
+    return needed

@@ -51,7 +51,7 @@ def started(pid: int) -> str | None:
     except (OSError, OverflowError):
         return None
     try:
-        told = subprocess.run(  # noqa: S603  a number
+        reported = subprocess.run(  # noqa: S603  a number
             ["ps", "-o", "lstart=", "-p", str(pid)],  # noqa: S607  where it lies differs
             capture_output=True,
             text=True,
@@ -59,7 +59,7 @@ def started(pid: int) -> str | None:
         )
     except OSError:
         return ""
-    return told.stdout.strip()
+    return reported.stdout.strip()
 
 
 T = TypeVar("T")

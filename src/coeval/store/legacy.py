@@ -108,8 +108,8 @@ def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Re
     files = run.files(phase)
     students = _students(run) if phase == "evaluation" else {}
     read = partial(_current, phase, students)
-    wanted = lines_that_count(files, read, dropped)
-    for path, offsets in zip(files, wanted, strict=True):
+    needed = lines_that_count(files, read, dropped)
+    for path, offsets in zip(files, needed, strict=True):
         for line in all_lines(path):
             if line.offset not in offsets:
                 continue

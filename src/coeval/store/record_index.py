@@ -209,7 +209,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
             self._places.update(zip(self.entries, self.positions, strict=True))
         return self.moved.get(key, self._places[key])
 
-    def asked_in_vain(self, key: KeyT) -> int:
+    def requested_in_vain(self, key: KeyT) -> int:
         """Return the ``attempts`` of a failed record that follows a key's good one, else 0."""
         return self.in_vain.get(key, 0)
 
@@ -232,8 +232,8 @@ class Index(Generic[EntryT]):
     def damaged(self) -> list[tuple[Path, int]]:
         return self._files.damaged
 
-    def asked_in_vain(self, key: str) -> int:
-        return self._column.asked_in_vain(key)
+    def requested_in_vain(self, key: str) -> int:
+        return self._column.requested_in_vain(key)
 
     def read(
         self,
@@ -309,10 +309,10 @@ class PhaseIndex(Generic[EntryT]):
         """Make a lookup by item row of the records whose ids end in ``end``."""
         return self.columns[end].entries.get
 
-    def asked_in_vain(self, key: str) -> int:
+    def requested_in_vain(self, key: str) -> int:
         """Return the ``attempts`` of a failed record that follows the good one of an id, else 0."""
         column, row = self.place(key)
-        return column.asked_in_vain(row)
+        return column.requested_in_vain(row)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record of an id again."""

@@ -27,7 +27,7 @@ class _Took(msgspec.Struct):
     usage: Usage | None = None
 
     @property
-    def asked(self) -> str:
+    def requested(self) -> str:
         run = self.judge_model_id or self.student_model_id or self.teacher_model_id
         return run or self.judge or self.model
 
@@ -45,9 +45,9 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
             for took in read([text for text in lines.texts if not text.isspace()]):
                 if isinstance(took, Undecodable) or took.usage is None or took.source:
                     continue  # nobody was asked for an answer that has a source
-                into, made, usd = sums.get(took.asked, (0, 0, 0.0))
+                into, made, usd = sums.get(took.requested, (0, 0, 0.0))
                 usage = took.usage
-                sums[took.asked] = (
+                sums[took.requested] = (
                     into + usage.input_tokens,
                     made + usage.output_tokens,
                     usd + (usage.cost_usd or 0.0),

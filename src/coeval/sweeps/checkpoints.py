@@ -68,14 +68,14 @@ class Pattern:
         """
         above = folder.joinpath(*self._parts[: self._at])
         before, after = map(re.escape, self._parts[self._at].split(STEP))
-        wanted = re.compile(f"{before}([0-9]+){after}")
+        needed = re.compile(f"{before}([0-9]+){after}")
         try:
             names = [entry.name for entry in above.iterdir()]
         except OSError as error:
             raise store_error("read", above, error) from error
         found: dict[int, Path] = {}
         for name in sorted(names, key=len, reverse=True):  # of step_010 and step_10 the last one counts
-            step = wanted.fullmatch(name)
+            step = needed.fullmatch(name)
             path = above.joinpath(name, *self._parts[self._at + 1 :])
             if step and path.is_dir():
                 found[int(step[1])] = path

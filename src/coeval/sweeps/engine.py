@@ -82,7 +82,7 @@ SHARED_S = 60.0
 _SOON_S = 5.0
 
 
-async def told_end(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
+async def reported_end(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
     """The worker's result as soon as it is there; after ``within_s`` that it told none, and ``how`` it
     ended."""
     loop = asyncio.get_running_loop()

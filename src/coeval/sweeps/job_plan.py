@@ -33,15 +33,15 @@ from coeval.sweeps.sweep import Sweep, SweepPhases, filled
 class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the sweep: ``task`` as it is asked for, ``label`` as its folders are called.
 
-    ``asked_with`` and ``judged_with`` are hashes of what its answers and its judgments hang on, but for the
-    checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
+    ``requested_with`` and ``judged_with`` are hashes of what its answers and its judgments hang on, but for
+    the checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
     """
 
     task: str
     label: str
     samples: int
     judged: bool
-    asked_with: str
+    requested_with: str
     judged_with: str
 
 
@@ -55,9 +55,9 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
         """What the answers of a job hang on."""
-        return digest(f"{task.asked_with}\0{checkpoint.identity}\0{filled(self.served_name, checkpoint)}")[
-            :12
-        ]
+        return digest(
+            f"{task.requested_with}\0{checkpoint.identity}\0{filled(self.served_name, checkpoint)}"
+        )[:12]
 
     def write(self, own_folder: Path) -> None:
         """Raises StoreError where it cannot be written."""
@@ -103,7 +103,7 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         options = {**request.options, "task": request.name}
         own_run = kind(TaskSettings(model="", assets={}, options=options, seed=evaluation.seed, judge=None))
         label, judged = own_run.label, own_run.is_judged
-    asked = {
+    requested = {
         "coeval": __version__,
         "model": _shaping(evaluation.tested),
         "sampling": evaluation.sampling.named(),
@@ -120,7 +120,7 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         label=label,
         samples=len(request.runs),
         judged=judged,
-        asked_with=digest(canonical(asked))[:12],
+        requested_with=digest(canonical(requested))[:12],
         judged_with=digest(canonical({**judging, "sampling": evaluation.judge_sampling.named()}))[:12]
         if judged
         else "",

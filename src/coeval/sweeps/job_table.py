@@ -292,7 +292,7 @@ class JobTable:
                 problem = failure.problem
         return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
-    def asked(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+    def requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
         """Whether all prompts of a job were asked, with an answer or without."""
         settings = self.plan.settings(checkpoint, task)
         job = Job(checkpoint.step, task.label, run)

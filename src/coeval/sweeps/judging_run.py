@@ -165,7 +165,7 @@ class _Judging:
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)
-                concluded = await asyncio.to_thread(_told, order, prepared, outcome)
+                concluded = await asyncio.to_thread(_reported, order, prepared, outcome)
             self._met = ended.begun and evaluation.judge is not None and not concluded.problem
             return concluded
 
@@ -186,7 +186,7 @@ class _Judging:
                     tell(progress)
 
 
-def _told(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
+def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
     samples: list[SampleConcluded] = []
     away: Counter[str] = Counter()
     for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
@@ -219,7 +219,7 @@ def _told(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Conclud
 
 def _missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
     """Judgments that are not there since the judge was away, by reason: they are to be asked for again."""
-    lacking = count_failures(task_run.judgments.get(key) for key in task_run.wanted)
+    lacking = count_failures(task_run.judgments.get(key) for key in task_run.needed)
     return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
 
 

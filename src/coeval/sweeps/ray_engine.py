@@ -15,7 +15,7 @@ from coeval.sweeps.engine import (
     SHARED_S,
     WorkerSlot,
     passed_on,
-    told_end,
+    reported_end,
     wait_for_worker,
     worker_command,
 )
@@ -88,13 +88,13 @@ class RayEngine:
             raise
         except self._ray.exceptions.RayError as error:
             why = f"was left by its Ray task ({type(error).__name__})"
-            return await told_end(worker, why, LONGEST_END_S)
-        return await told_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
+            return await reported_end(worker, why, LONGEST_END_S)
+        return await reported_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
     async def _end(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
         try:
-            await told_end(worker, "was cancelled", LONGEST_END_S)
+            await reported_end(worker, "was cancelled", LONGEST_END_S)
         except asyncio.CancelledError:
             self._ray.cancel(reference, force=True)
             raise

@@ -326,7 +326,7 @@ class Scheduler:
         if due.attempts.exhausted:
             for task, runs in due.samples.items():
                 for run in runs:
-                    if not self._table.asked(due.checkpoint, self._tasks[task], run):
+                    if not self._table.requested(due.checkpoint, self._tasks[task], run):
                         self._fail(due.checkpoint, self._tasks[task], run, problem)
             self.board.tell_problem(worker.name, problem, given_up=True)
             self._given_up += 1
@@ -367,7 +367,7 @@ class Scheduler:
         if not self._phases.judge:
             judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
             self.board.unjudged += sum(
-                self._table.asked(checkpoint, task, run) for task in judged for run in range(task.samples)
+                self._table.requested(checkpoint, task, run) for task in judged for run in range(task.samples)
             )
         for due in due_of(checkpoint, owed.conclusions, self._tasks, self._phases):
             runs = tuple(run for run in due.runs if self._is_there(checkpoint, due.task, run))
@@ -377,7 +377,7 @@ class Scheduler:
 
     def _is_there(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
         if self._phases.inference:
-            return self._table.asked(checkpoint, task, run)
+            return self._table.requested(checkpoint, task, run)
         return self._table.has_answers(checkpoint, task, run)
 
     async def _judge(self) -> None:

@@ -78,7 +78,7 @@ class ServerLog:
     def last_line(self) -> str:
         return next(iter(self.last_lines(1)), "")
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """The last lines for a message, with what they hint at."""
         lines = self.last_lines()
         if not lines:

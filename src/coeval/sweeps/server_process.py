@@ -135,7 +135,7 @@ class ServerProcess:
         self.code: int | None = None
         self._folder = folder
         self._guard = guard
-        self._told: asyncio.Task[None] | None = None
+        self._reported: asyncio.Task[None] | None = None
 
     @classmethod
     async def begin(
@@ -195,7 +195,7 @@ class ServerProcess:
             self.record, group=int(pid), started=started(int(pid)) or "", output=output
         )
         self.record.write(self._folder)
-        self._told = asyncio.create_task(self._listen())
+        self._reported = asyncio.create_task(self._listen())
 
     def _write(self, data: bytes) -> None:
         if self._guard.stdin is not None:
@@ -234,7 +234,7 @@ class ServerProcess:
 
     async def end(self) -> None:
         """End the server with its group, and wait for that; where that is cancelled, it is killed."""
-        if self._told is None:
+        if self._reported is None:
             return
         if self._guard.stdin is not None:
             self._guard.stdin.close()
@@ -271,8 +271,8 @@ def end_leftovers(workers: Path, patience_s: float = WINDING_DOWN_S, sleep: Slee
     """
     until = time.monotonic() + patience_s
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
-    told = (end_leftover(folder, until - time.monotonic(), sleep) for folder in folders)
-    return [sentence for sentence in told if sentence is not None]
+    reported = (end_leftover(folder, until - time.monotonic(), sleep) for folder in folders)
+    return [sentence for sentence in reported if sentence is not None]
 
 
 def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> str | None:

@@ -16,7 +16,7 @@ from coeval.sweeps.engine import (
     LONGEST_END_S,
     WorkerSlot,
     passed_on,
-    told_end,
+    reported_end,
     wait_for_worker,
     worker_command,
 )
@@ -109,7 +109,7 @@ class SlurmEngine:
             await asyncio.to_thread(job.cancel)
             await self._ended(job)
             raise
-        return await told_end(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
+        return await reported_end(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
 
     async def _ended(self, job: Any) -> None:
         """A job that was begun has its worker end first."""

@@ -67,7 +67,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         name = ".".join(filter(None, (checkpoint.name, shard_name(number, self.shards))))
         folder = self.own_folder / WORKERS / name
         shaped = self._shaped(checkpoint, samples)
-        asked = msgspec.structs.replace(
+        requested = msgspec.structs.replace(
             shaped,
             mode="inference",
             judge=None,
@@ -84,7 +84,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         return Worker(
             name=name,
             folder=folder,
-            evaluation=asked,
+            evaluation=requested,
             server=server,
             key_variable=self.key_variable,
             logs=self.logs,

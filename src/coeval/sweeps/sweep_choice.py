@@ -143,7 +143,7 @@ SAMPLES: Mapping[str, int] = {
 _SERVED_NAME = f"step_{STEP}"
 
 
-class AskedFor(NamedTuple):
+class RequestedFor(NamedTuple):
     """A sweep, what this start of it is to do, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
@@ -153,7 +153,7 @@ class AskedFor(NamedTuple):
     watch: CheckpointWatch | None
 
 
-def asked_for(settings: SweepSettings, keys: Keys) -> AskedFor:
+def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
     """
     Raises UsageError: something is lacking, contradicts something else, or is not there.
     """
@@ -177,7 +177,7 @@ def asked_for(settings: SweepSettings, keys: Keys) -> AskedFor:
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
     )
     places = places_of(settings)
-    return AskedFor(settings, sweep, phases, places, watch_of(settings, places))
+    return RequestedFor(settings, sweep, phases, places, watch_of(settings, places))
 
 
 def _evaluation(
@@ -186,7 +186,7 @@ def _evaluation(
     """What every checkpoint is asked; the key of its servers goes by the environment."""
     samples = samples_of(settings)
     shared = {name: getattr(settings, name) for name in declared(SharedSettings)}
-    asked = EvalSettings(
+    requested = EvalSettings(
         **{**shared, "api_key": None, "task_options": _options(settings)},
         tasks=list(samples),
         model=_SERVED_NAME,
@@ -196,7 +196,7 @@ def _evaluation(
         judge_base_url=settings.judge_base_url,
         judge_api_key=settings.judge_api_key,
     )
-    evaluation = evaluation_of(asked, keys)
+    evaluation = evaluation_of(requested, keys)
     tasks = tuple(
         msgspec.structs.replace(request, runs=tuple(range(samples[request.name])))
         for request in evaluation.tasks
@@ -281,11 +281,11 @@ def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings, phases:
 _LISTED_WITHIN_S = 20.0
 
 
-def engine_of(asked: AskedFor, environment: Mapping[str, str]) -> SweepEngine:
+def engine_of(requested: RequestedFor, environment: Mapping[str, str]) -> SweepEngine:
     """
     Raises UsageError: a slot has more GPUs than there are, or the engine is not there.
     """
-    settings, sweep = asked.settings, asked.sweep
+    settings, sweep = requested.settings, requested.sweep
     tp_size = sweep.server.tp_size if sweep.server is not None else 0
     match settings.engine:
         case "ray":
@@ -297,11 +297,11 @@ def engine_of(asked: AskedFor, environment: Mapping[str, str]) -> SweepEngine:
             return _local(settings, sweep, environment)
 
 
-def absent_program(asked: AskedFor) -> str:
+def absent_program(requested: RequestedFor) -> str:
     """What to say where servers are to be started on this machine by a program that is not there; else
     empty."""
-    server = asked.sweep.server
-    if server is None or asked.settings.engine != "local":
+    server = requested.sweep.server
+    if server is None or requested.settings.engine != "local":
         return ""
     program = ServerCommand(server.template).words[0]
     if "{" in program or shutil.which(program) is not None:
@@ -345,7 +345,7 @@ def _listed() -> list[str]:
     if program is None:
         return []
     try:
-        told = subprocess.run(  # noqa: S603  found in the path, without anything of the user's
+        reported = subprocess.run(  # noqa: S603  found in the path, without anything of the user's
             [program, "--query-gpu=index", "--format=csv,noheader"],
             capture_output=True,
             text=True,
@@ -354,4 +354,4 @@ def _listed() -> list[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return told.stdout.split() if told.returncode == 0 else []
+    return reported.stdout.split() if reported.returncode == 0 else []

@@ -68,9 +68,9 @@ def estimate_sweep(
         prepared = prepare(evaluation, watcher)
         estimate = estimate_evaluation(prepared, PriceBook())
         for run in prepared.task_runs:
-            asked = estimate.by_phase.get(run.label) if phases.inference else None
+            requested = estimate.by_phase.get(run.label) if phases.inference else None
             judging = estimate.by_phase.get(run.judging) if phases.judge else None
-            tasks[run.task] = _added(tasks.get(run.task, TaskEstimate()), asked, judging, times)
+            tasks[run.task] = _added(tasks.get(run.task, TaskEstimate()), requested, judging, times)
         name = evaluation.judge.name if evaluation.judge is not None else ""
         if phases.judge and name in estimate.by_model:
             judged.append(estimate.by_model[name] * times)
@@ -80,11 +80,11 @@ def estimate_sweep(
 
 
 def _added(
-    before: TaskEstimate, asked: EstimateLine | None, judging: EstimateLine | None, times: int
+    before: TaskEstimate, requested: EstimateLine | None, judging: EstimateLine | None, times: int
 ) -> TaskEstimate:
     """Add one job at each of ``times`` checkpoints. What is not known is the same of all that are alike: the
     ends of the range grow with their number."""
-    answers = round(asked.calls.central) if asked is not None else 0
+    answers = round(requested.calls.central) if requested is not None else 0
     jobs, asks = before.jobs + times, before.answers + answers * times
     if judging is None:
         return before._replace(jobs=jobs, answers=asks)

@@ -21,7 +21,7 @@ from coeval.sweeps.judge_worker import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
 from coeval.sweeps.sweep import WORKERS
-from coeval.sweeps.sweep_choice import KEY_VARIABLE, AskedFor, absent_program, engine_of, refuse_ambiguous
+from coeval.sweeps.sweep_choice import KEY_VARIABLE, RequestedFor, absent_program, engine_of, refuse_ambiguous
 
 
 class SweepWatcher(Protocol):
@@ -41,35 +41,35 @@ class SweepUnderWay(NamedTuple):
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
-def checkpoints_of(asked: AskedFor, warn: Callable[[str], None]) -> list[Checkpoint]:
+def checkpoints_of(requested: RequestedFor, warn: Callable[[str], None]) -> list[Checkpoint]:
     """Return the checkpoints that are there and whole; none yet where they are watched for.
 
     Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
     """
     throttle_of(os.environ)  # wrong variables are told before anything begins
-    watched = asked.watch is not None
-    checkpoints = [] if watched else asked.places.found()
-    for path, why in {} if watched else asked.places.passed_over().items():
+    watched = requested.watch is not None
+    checkpoints = [] if watched else requested.places.found()
+    for path, why in {} if watched else requested.places.passed_over().items():
         warn(f"{path} is passed over: {why}; {setting('watch')} waits for such ones")
-    refuse_ambiguous(asked.sweep, checkpoints, watched=watched)
+    refuse_ambiguous(requested.sweep, checkpoints, watched=watched)
     if not checkpoints and not watched:
         pattern = setting("name_pattern")
         raise UsageError(
-            f"{asked.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
+            f"{requested.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
         )
     return checkpoints
 
 
 @contextmanager
 def under_way(
-    asked: AskedFor, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
+    requested: RequestedFor, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
 ) -> Iterator[SweepUnderWay]:
     """Hold the sweep's folder, and have ready what does all that is owed.
 
     Raises UsageError: another process is at work in the folder, or it holds other checkpoints; servers are to
     be started by a program that is not there; StoreError: a file cannot be read or written.
     """
-    sweep, settings = asked.sweep, asked.settings
+    sweep, settings = requested.sweep, requested.settings
     with RunDir(sweep.own_folder).locked():
         refuse_others(sweep, checkpoints)
         table = JobTable(sweep.out, job_plan(sweep))
@@ -82,13 +82,13 @@ def under_way(
         log = sweep.own_folder / "judging.log"
         keys = None if settings.keys is None else Path(settings.keys)
         judge_worker = JudgingProcess(judging_command(log, keys), log, environment)
-        engine = engine_of(asked, environment)
-        scheduler = Scheduler(sweep, table, engine, judge_worker, asked.phases)
+        engine = engine_of(requested, environment)
+        scheduler = Scheduler(sweep, table, engine, judge_worker, requested.phases)
         board = scheduler.board
 
         async def run(interrupt: asyncio.Event) -> None:
             try:
-                await scheduler.run(interrupt, asked.watch)
+                await scheduler.run(interrupt, requested.watch)
             except BaseExceptionGroup as group:
                 raise next(problems_of(group), group) from None
             finally:
@@ -100,18 +100,18 @@ def under_way(
                 watcher.warn(sentence)
             for checkpoint in checkpoints:
                 scheduler.add(checkpoint)
-            if (board.workers or asked.watch is not None) and (absent := absent_program(asked)):
+            if (board.workers or requested.watch is not None) and (absent := absent_program(requested)):
                 raise UsageError(absent)
             owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
-            watcher.note(owed if asked.watch is None else f"watching {asked.places.folder}")
+            watcher.note(owed if requested.watch is None else f"watching {requested.places.folder}")
             watcher.begin(board)
             yield SweepUnderWay(board, run)
 
 
-def to_be_plotted(asked: AskedFor, board: SweepBoard) -> bool:
+def to_be_plotted(requested: RequestedFor, board: SweepBoard) -> bool:
     """Whether the last phase follows: what is watched for ends by Ctrl-C."""
-    ends = not board.interrupted or asked.watch is not None
-    return asked.phases.plot and ends and any(asked.sweep.out.glob("step_*/run_*/*/summary.json"))
+    ends = not board.interrupted or requested.watch is not None
+    return requested.phases.plot and ends and any(requested.sweep.out.glob("step_*/run_*/*/summary.json"))
 
 
 def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:

@@ -206,7 +206,7 @@ log = logging.getLogger("coeval")
 _LONGEST_MESSAGE = 300
 
 
-class AskedLast(NamedTuple):
+class RequestedLast(NamedTuple):
     """Good answers, and failed ones by kind."""
 
     done: int
@@ -270,7 +270,7 @@ class WorkerCount:
         for board in self._boards:
             yield from board.phases.values()
 
-    def asked_last(self) -> AskedLast:
+    def requested_last(self) -> RequestedLast:
         """What became of the records that were asked for last."""
         failed: Counter[str] = Counter()
         done = 0
@@ -278,13 +278,13 @@ class WorkerCount:
             for count in board.phases.values():
                 done += count.done
                 failed.update(count.failed)
-        return AskedLast(done, failed)
+        return RequestedLast(done, failed)
 
     def progress(self) -> WorkerProgress:
         """As it is now; to be called about once a second."""
         tasks = {run.label: self._of_task(run) for run in self._task_runs}
         done = sum(there for there, _ in tasks.values())
-        planned = sum(wanted for _, wanted in tasks.values())
+        planned = sum(needed for _, needed in tasks.values())
         pace = self._pace(planned - done)
         return WorkerProgress(
             at=time.time(),

@@ -101,7 +101,7 @@ class WorkerServer:
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
-            raise ServerDown(f"{error}{process.exit}. {self._log.told()}", again=error.again) from error
+            raise ServerDown(f"{error}{process.exit}. {self._log.reported()}", again=error.again) from error
 
     def _tell(self, waited_s: float) -> None:
         if waited_s >= _QUIET_S:
@@ -158,7 +158,7 @@ class WorkerAsking:
         CoevalError: it cannot be asked.
         """
         if up is not None:
-            prepared = _asked_at(prepared, up.url)
+            prepared = _requested_at(prepared, up.url)
         if (another := await self._another(prepared)) is not None:
             return Came("failed", another)
         for _ in range(ROUNDS):
@@ -172,7 +172,7 @@ class WorkerAsking:
                 raise self._down(up, "the server ended while it was asked")
             if ended.stopped:
                 return Came("failed", f"{'; '.join(ended.stopped.values())}{await self._served(prepared)}")
-            made, failed = self._count.asked_last()
+            made, failed = self._count.requested_last()
             dropped = not OF_SERVERS.isdisjoint(failed)
             if dropped and not made:
                 return self._no_good(prepared, up)
@@ -212,7 +212,7 @@ class WorkerAsking:
         return Came("server_failed", what)
 
     def _down(self, up: Up, what: str) -> ServerDown:
-        return ServerDown(f"{what}{up.process.exit}. {self._log.told()}")
+        return ServerDown(f"{what}{up.process.exit}. {self._log.reported()}")
 
     async def _served(self, prepared: Prepared) -> str:
         """A sentence on the models that the server names, where it does."""
@@ -234,11 +234,11 @@ class WorkerAsking:
         names = await served_names(tested.base_url, self._worker.key_of(os.environ))
         if not names or {tested.model, f"{tested.model}:latest"}.intersection(names):
             return None
-        told = "" if server is None else "have --server-command serve it as {name}, or "
+        reported = "" if server is None else "have --server-command serve it as {name}, or "
         return (
             f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: no request "
-            f"was sent, since it may be another model. If it is this checkpoint, {told}say how it is called: "
-            "--served-name"
+            f"was sent, since it may be another model. If it is this checkpoint, {reported}say how it "
+            "is called: --served-name"
         )
 
 
@@ -262,7 +262,7 @@ def _reason(prepared: Prepared) -> str:
     return messages[-1] if messages else "no reason was given"
 
 
-def _asked_at(prepared: Prepared, url: str) -> Prepared:
+def _requested_at(prepared: Prepared, url: str) -> Prepared:
     """The same of a server that is up: it needs no probe, and asking says what is wrong with it."""
     evaluation = prepared.evaluation
     if evaluation.tested is None:

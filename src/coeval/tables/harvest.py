@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from coeval.core.text import numbered
 from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, Misfit, unknown_columns
-from coeval.tables.source_bytes import SourceFile, Told
+from coeval.tables.source_bytes import Reported, SourceFile
 from coeval.tables.table import Table
 
 # Of a number that holds a file's place among the files and a line of it.
@@ -53,7 +53,7 @@ class Harvest:
     no item, ``unwanted`` ones fail a condition. ``known`` are existing ids."""
 
     tables: Iterable[Table]
-    wanted: ItemMap
+    needed: ItemMap
     known: Callable[[str], bool] | None = None
     rows: int = 0
     unwanted: int = 0
@@ -61,7 +61,7 @@ class Harvest:
     made: int = 0
     without_reference: int = 0
     lacking: Counter[str] = field(default_factory=Counter)
-    problems: dict[Path, Told] = field(default_factory=dict)
+    problems: dict[Path, Reported] = field(default_factory=dict)
     files: list[SourceFile] = field(default_factory=list)
     _ids: dict[int, int] = field(default_factory=dict)
 
@@ -83,9 +83,12 @@ class Harvest:
                 table.close()
 
     def _of_table(self, table: Table) -> Iterator[HarvestedItem]:
-        if missing := list(unknown_columns(self.wanted, table.columns)):
+        if missing := list(unknown_columns(self.needed, table.columns)):
             raise ColumnsMissing(table.path, missing)
-        maker, told = ItemMaker(self.wanted, table.columns), self.problems.setdefault(table.path, Told())
+        maker, reported = (
+            ItemMaker(self.needed, table.columns),
+            self.problems.setdefault(table.path, Reported()),
+        )
         for line, fields in table.rows:
             self.rows += 1
             try:
@@ -94,7 +97,7 @@ class Harvest:
                     self._refuse_twice(item.id, line)
             except Misfit as misfit:
                 self.flawed += 1
-                told.note(str(misfit), line)
+                reported.note(str(misfit), line)
                 continue
             if item is not None:
                 self.made += 1
@@ -124,23 +127,23 @@ class Harvest:
             of = f" of {self.files[file].path.name}" if file < len(self.files) else ""
             raise Misfit(f"the id {own} stood on line {there}{of} already")
 
-    def short_of(self, wanted: Selection) -> Iterator[str]:
+    def short_of(self, needed: Selection) -> Iterator[str]:
         """Warn that the sample is larger than the number of items."""
-        if wanted.drawn is not None and self.made < wanted.drawn:
-            yield f"a sample of {wanted.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
+        if needed.drawn is not None and self.made < needed.drawn:
+            yield f"a sample of {needed.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
 
     def problem_lines(self) -> list[str]:
-        return [sentence for path, told in self.problems.items() for sentence in told.of(path)]
+        return [sentence for path, reported in self.problems.items() for sentence in reported.of(path)]
 
 
-def sampled(items: Iterator[HarvestedItem], wanted: Selection) -> Iterator[HarvestedItem]:
+def sampled(items: Iterator[HarvestedItem], needed: Selection) -> Iterator[HarvestedItem]:
     """Draw the sample in one pass and in memory (Vitter 1985, algorithm R), and yield it in table order.
     Every subset is equally likely; the same seed draws the same one."""
-    size = wanted.drawn
+    size = needed.drawn
     if size is None:
         yield from items
         return
-    drawn = random.Random(wanted.seed)
+    drawn = random.Random(needed.seed)
     held: list[HarvestedItem] = []
     for seen, item in enumerate(items):
         if seen < size:

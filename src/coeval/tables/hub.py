@@ -69,17 +69,17 @@ def folder_tables(folder: Path, split: str | None) -> FolderTables:
     return FolderTables(files, named, str(about.get("license") or ""), str(about.get("citation") or ""))
 
 
-def pick_split(there: Sequence[str], wanted: str | None, where: str) -> str | None:
+def pick_split(there: Sequence[str], needed: str | None, where: str) -> str | None:
     """Choose the split: the requested one, else the only one or ``test``.
 
     Raises UsageError: it is not there, or several are and none is named.
     """
-    if wanted is not None:
-        if wanted in there:
-            return wanted
-        near = get_close_matches(wanted, there, n=1)
+    if needed is not None:
+        if needed in there:
+            return needed
+        near = get_close_matches(needed, there, n=1)
         meant = f"did you mean {near[0]}?" if near else f"it has {listed(there) or 'none'}"
-        raise UsageError(f"{where} has no split {wanted}; {meant}")
+        raise UsageError(f"{where} has no split {needed}; {meant}")
     if len(there) <= 1:
         return next(iter(there), None)
     raise UsageError(f"{where} has the splits {listed(there)}; choose a split")
@@ -147,34 +147,34 @@ class _About(msgspec.Struct, rename={"card": "cardData"}):
     card: _Card | None = None
 
 
-def fetch_dataset(wanted: HubDataset, progress: Progress | None = None) -> HubTables:
+def fetch_dataset(needed: HubDataset, progress: Progress | None = None) -> HubTables:
     """Download the files of a split, unless this revision is in the cache.
 
     Raises UsageError: the hub cannot be reached, or has no such data set, configuration or split; StoreError:
     the cache cannot be written.
     """
     base = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
-    api = f"{base}/api/datasets/{quote(wanted.repo)}"
+    api = f"{base}/api/datasets/{quote(needed.repo)}"
     try:
         about = _page(api, _About)
         listing: dict[str, dict[str, list[Any]]] = _page(f"{api}/parquet", dict[str, dict[str, list[Any]]])
-        config = _pick_config(listing, wanted)
-        split = pick_split(list(listing[config]), wanted.split, f"{wanted.repo} ({config})")
+        config = _pick_config(listing, needed)
+        split = pick_split(list(listing[config]), needed.split, f"{needed.repo} ({config})")
         if split is None:
-            raise UsageError(f"{wanted.repo} ({config}) has no splits on the hub")
-        folder = cache_folder() / _CACHE / file_name_of(wanted.repo) / file_name_of(about.sha)
+            raise UsageError(f"{needed.repo} ({config}) has no splits on the hub")
+        folder = cache_folder() / _CACHE / file_name_of(needed.repo) / file_name_of(about.sha)
         files = []
         for number in range(len(listing[config][split])):
             url = f"{api}/parquet/{quote(config, safe='')}/{quote(split, safe='')}/{number}.parquet"
             place = folder / file_name_of(config) / file_name_of(split) / f"{number:05d}.parquet"
             if not (about.sha and place.is_file()):  # of an unknown revision nothing is kept for good
-                _bring(url, place, f"{wanted.repo} {config}/{split} {number + 1}", progress)
+                _bring(url, place, f"{needed.repo} {config}/{split} {number + 1}", progress)
             files.append(place)
     except SourceFailed as error:
-        raise UsageError(_out_of_reach(wanted, str(error))) from error
+        raise UsageError(_out_of_reach(needed, str(error))) from error
     license_of = about.card.license if about.card is not None else ""
-    told = license_of if isinstance(license_of, str) else ", ".join(license_of)
-    return HubTables(files, f"{_HUB}/datasets/{wanted.repo}", about.sha, told, split)
+    reported = license_of if isinstance(license_of, str) else ", ".join(license_of)
+    return HubTables(files, f"{_HUB}/datasets/{needed.repo}", about.sha, reported, split)
 
 
 def _page(url: str, kind: Any) -> Any:
@@ -185,17 +185,17 @@ def _page(url: str, kind: Any) -> Any:
         raise SourceFailed(f"{shown_url(url)} sends something else than it should: {error}") from error
 
 
-def _pick_config(listing: Mapping[str, Any], wanted: HubDataset) -> str:
+def _pick_config(listing: Mapping[str, Any], needed: HubDataset) -> str:
     there: Sequence[str] = list(listing)
-    if wanted.config is None:
+    if needed.config is None:
         if len(there) == 1 or "default" in there:
             return there[0] if len(there) == 1 else "default"
-        raise UsageError(f"{wanted.repo} has the subsets {listed(there)}; choose a subset")
-    if wanted.config in there:
-        return wanted.config
-    near = get_close_matches(wanted.config, there, n=1)
+        raise UsageError(f"{needed.repo} has the subsets {listed(there)}; choose a subset")
+    if needed.config in there:
+        return needed.config
+    near = get_close_matches(needed.config, there, n=1)
     meant = f"did you mean {near[0]}?" if near else f"it has {listed(there) or 'none'}"
-    raise UsageError(f"{wanted.repo} has no subset {wanted.config}; {meant}")
+    raise UsageError(f"{needed.repo} has no subset {needed.config}; {meant}")
 
 
 def _bring(url: str, place: Path, what: str, progress: Progress | None) -> None:
@@ -216,16 +216,16 @@ def _bring(url: str, place: Path, what: str, progress: Progress | None) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _out_of_reach(wanted: HubDataset, reason: str) -> str:
+def _out_of_reach(needed: HubDataset, reason: str) -> str:
     if "status 401" in reason or "status 403" in reason:
         return (
-            f"the hub does not give {wanted.repo} to everybody ({reason}); fetch it with an account that may "
+            f"the hub does not give {needed.repo} to everybody ({reason}); fetch it with an account that may "
             "have it, and give the folder"
         )
     if "status 404" in reason:
-        return f"the hub has no data set {wanted.repo}, or no Parquet files of it ({reason})"
+        return f"the hub has no data set {needed.repo}, or no Parquet files of it ({reason})"
     return (
-        f"{wanted.repo} cannot be fetched ({reason}). Where there is a network, fetch the data set from "
-        f"{_HUB}/datasets/{wanted.repo}, bring the folder here and name it in its place (for a benchmark of "
+        f"{needed.repo} cannot be fetched ({reason}). Where there is a network, fetch the data set from "
+        f"{_HUB}/datasets/{needed.repo}, bring the folder here and name it in its place (for a benchmark of "
         "ours: --from FOLDER). HF_ENDPOINT names a mirror of the hub"
     )

@@ -407,8 +407,8 @@ def usual_ids(columns: Collection[str]) -> list[str]:
     return sorted(filter(_LIKE_AN_ID.fullmatch, columns), key=len)
 
 
-def unknown_columns(wanted: ItemMap, columns: tuple[str, ...]) -> Iterator[UnknownColumn]:
-    for key, text in _named(wanted):
+def unknown_columns(needed: ItemMap, columns: tuple[str, ...]) -> Iterator[UnknownColumn]:
+    for key, text in _named(needed):
         parts = (
             RowTemplate.among(text, columns).places if is_template(text) else [FieldPath.among(text, columns)]
         )
@@ -417,30 +417,30 @@ def unknown_columns(wanted: ItemMap, columns: tuple[str, ...]) -> Iterator[Unkno
                 yield UnknownColumn(key, path.root, columns)
 
 
-def _named(wanted: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
+def _named(needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
     """Each place of a map that names columns, with what stands there."""
     for key in ("prompt", "reference", "id", "choices"):
-        if (text := getattr(wanted, key)) is not None:
+        if (text := getattr(needed, key)) is not None:
             yield (key,), text
-    yield from ((("attributes", name), column) for name, column in wanted.attributes.items())
-    yield from ((("where",), Condition.of(text).path) for text in wanted.where)
+    yield from ((("attributes", name), column) for name, column in needed.attributes.items())
+    yield from ((("where",), Condition.of(text).path) for text in needed.where)
 
 
 class ItemMaker:
     """Make items of a table's rows; all columns of the map must exist."""
 
-    def __init__(self, wanted: ItemMap, columns: Collection[str]) -> None:
-        self._prompt = _words(wanted.prompt, columns)
-        self._prompt_name = wanted.prompt
-        self._reference = _words(wanted.reference, columns) if wanted.reference is not None else None
-        self._id = FieldPath.among(wanted.id, columns) if wanted.id is not None else None
-        self._choices = FieldPath.among(wanted.choices, columns) if wanted.choices is not None else None
-        self._right = FieldPath.among(wanted.reference or "", columns)
-        lettered = {name for name, column in wanted.attributes.items() if column == wanted.reference}
+    def __init__(self, needed: ItemMap, columns: Collection[str]) -> None:
+        self._prompt = _words(needed.prompt, columns)
+        self._prompt_name = needed.prompt
+        self._reference = _words(needed.reference, columns) if needed.reference is not None else None
+        self._id = FieldPath.among(needed.id, columns) if needed.id is not None else None
+        self._choices = FieldPath.among(needed.choices, columns) if needed.choices is not None else None
+        self._right = FieldPath.among(needed.reference or "", columns)
+        lettered = {name for name, column in needed.attributes.items() if column == needed.reference}
         self._lettered = lettered if self._choices is not None else set[str]()
-        paths = {name: FieldPath.among(column, columns) for name, column in wanted.attributes.items()}
+        paths = {name: FieldPath.among(column, columns) for name, column in needed.attributes.items()}
         self._attributes = [(name, path) for name, path in paths.items() if name not in self._lettered]
-        self._conditions = [Condition.of(text).among(columns) for text in wanted.where]
+        self._conditions = [Condition.of(text).among(columns) for text in needed.where]
 
     def wants(self, row: Row) -> bool:
         """Test all conditions; raises Misfit where one cannot be applied to the row."""

@@ -53,7 +53,7 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(
             source=source.name,
             files=[OriginFile.of(file) for file in harvest.files],
-            map=harvest.wanted,
+            map=harvest.needed,
             rows=harvest.rows,
             items=items,
             taken_at=now(),
@@ -72,12 +72,12 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def selection(self) -> Selection:
         return Selection(self.limit, self.sample, self.seed or 0)
 
-    def same_as(self, files: Sequence[SourceFile], wanted: ItemMap, chosen: Selection) -> bool:
+    def same_as(self, files: Sequence[SourceFile], needed: ItemMap, chosen: Selection) -> bool:
         """Check whether the same files, used alike, give the same items; file names do not matter."""
         hashes = [file.sha256 for file in files]
         seeded = chosen if chosen.sample is not None else chosen._replace(seed=0)
         return (
-            [file.sha256 for file in self.files] == hashes and self.map == wanted and self.selection == seeded
+            [file.sha256 for file in self.files] == hashes and self.map == needed and self.selection == seeded
         )
 
 

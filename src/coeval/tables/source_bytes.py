@@ -44,7 +44,7 @@ class LinesSaid(NamedTuple):
     first: tuple[int, ...]
 
 
-class Told(dict[str, LinesSaid]):
+class Reported(dict[str, LinesSaid]):
     """Messages on a file's lines: each sentence with its lines, from 1."""
 
     more = 0

@@ -256,8 +256,8 @@ def test_what_a_checkpoint_gained_is_its_own_gain() -> None:
     found = stop_signal(common(scores), "share", last=2)
     assert found is not None
     assert found.largest_gain == pytest.approx(0.1)
-    told = "step 200 gained over step 100: up to 2.5 points; step 300 shows no detectable gain over it"
-    assert found.sentence == told
+    reported = "step 200 gained over step 100: up to 2.5 points; step 300 shows no detectable gain over it"
+    assert found.sentence == reported
 
 
 def test_the_stop_signal_says_what_is_ruled_out() -> None:
@@ -331,8 +331,8 @@ def column(values: dict[str, float], weights: dict[str, float] | None = None) ->
 
 
 def test_items_are_paired_by_id_and_question() -> None:
-    asked_otherwise = column({"a": 1.0})._replace(keys=(("a", 8),))
-    columns = [column({"a": 0.0, "b": 1.0}), column({"b": 0.5, "a": 1.0}), asked_otherwise]
+    requested_otherwise = column({"a": 1.0})._replace(keys=(("a", 8),))
+    columns = [column({"a": 0.0, "b": 1.0}), column({"b": 0.5, "a": 1.0}), requested_otherwise]
     found = side_by_side(dict(enumerate(columns)))
     assert found.values[0].tolist()[:2] == [0.0, 1.0]
     assert np.isnan(found.values[0, 2])

@@ -113,9 +113,9 @@ async def collected(api: BatchApi, job_id: str, folder: Path) -> list[BatchReply
 
 async def replies(api: BatchApi, job_id: str, folder: Path) -> dict[str, BatchReply]:
     """What became of each request; each is told once, and all can be read."""
-    told = await collected(api, job_id, folder)
-    found = {reply.custom_id: reply for reply in told if isinstance(reply, BatchReply)}
-    assert len(found) == len(told)
+    reported = await collected(api, job_id, folder)
+    found = {reply.custom_id: reply for reply in reported if isinstance(reply, BatchReply)}
+    assert len(found) == len(reported)
     return found
 
 

@@ -58,17 +58,17 @@ def theirs(custom_id: str, text: str) -> Any:
 @asynccontextmanager
 async def always(said: bytes) -> AsyncIterator[tuple[str, list[str]]]:
     """The URL of a host that says the same to all, and the paths it was asked for."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
-        asked.append(request.path)
+        requested.append(request.path)
         await request.read()
         return web.Response(body=said, content_type="application/json")
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
     async with listening(app) as url:
-        yield url, asked
+        yield url, requested
 
 
 def of_text(fates: dict[str, Fate]) -> Any:
@@ -105,11 +105,11 @@ async def test_the_client_drives_a_batch_through_its_life(server: BatchServer) -
         running = await batches.retrieve(made.id)
         ended = await batches.retrieve(made.id)
         assert (running.processing_status, ended.processing_status) == ("in_progress", "ended")
-        told = {line.custom_id: line.result.type async for line in await batches.results(made.id)}
-        assert [told[f"id-{text}"] for text in TEXTS] == [
+        reported = {line.custom_id: line.result.type async for line in await batches.results(made.id)}
+        assert [reported[f"id-{text}"] for text in TEXTS] == [
             *("succeeded", "errored", "expired", "succeeded", "succeeded")
         ]
-        assert list(told) != [f"id-{text}" for text in TEXTS]
+        assert list(reported) != [f"id-{text}" for text in TEXTS]
         second = await batches.create(requests=[theirs("other", "six")])
         assert (await batches.cancel(second.id)).processing_status == "canceling"
         assert [batch.id async for batch in batches.list(limit=1)] == [second.id, made.id]
@@ -253,14 +253,14 @@ async def test_a_lost_job_is_told_from_others_like_it(
     server.clock_ahead_s = ahead_s
     texts = ("eleven", "twelve", "thirteen", "fourteen", "fifteen")
     async with ours(server) as api, client(server) as official:
-        wanted = bodies(server)
-        old = await api.create(job_of(api, tmp_path, wanted))
+        needed = bodies(server)
+        old = await api.create(job_of(api, tmp_path, needed))
         server.batches[old].created -= 86_400
         ids = [f"{number:032x}" for number in range(50, 55)]
         foreign = [theirs(custom_id, text) for custom_id, text in zip(ids, texts, strict=True)]
         await official.messages.batches.create(requests=foreign)
-        full = await api.create(job_of(api, tmp_path, wanted, tag="b" * 32))
-        job = job_of(api, tmp_path, wanted)._replace(others=frozenset([full]))
+        full = await api.create(job_of(api, tmp_path, needed, tag="b" * 32))
+        job = job_of(api, tmp_path, needed)._replace(others=frozenset([full]))
         lost = await api.create(job)
         for number in range(120):
             await official.messages.batches.create(requests=[theirs(f"id-{number}", "hello")])
@@ -342,12 +342,12 @@ async def test_results_that_are_kept_no_more(server: BatchServer, tmp_path: Path
 
 async def test_a_key_is_not_shown_where_results_are_said_to_be(server: BatchServer, tmp_path: Path) -> None:
     """Behind a gateway the host may name an address of its own: results are asked for at the gateway."""
-    async with always(b"{}") as (url, asked), ours(server) as api:
+    async with always(b"{}") as (url, requested), ours(server) as api:
         server.results_at = f"{url}/results"
         job_id = await api.create(job_of(api, tmp_path, bodies(server)))
         server.end(job_id)
         assert len(await replies(api, job_id, tmp_path)) == len(TEXTS)
-        assert asked == []
+        assert requested == []
 
 
 @pytest.mark.parametrize("said", [b"{}", b"<html>", b'{"id": 1}'])

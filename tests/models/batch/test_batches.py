@@ -37,12 +37,12 @@ async def test_a_job_through_its_life(at: At) -> None:
         seen = [await api.check(job_id) for _ in at.batching.way]
         assert tuple(progress.state for progress in seen) == at.batching.way
         assert (seen[-1].total, seen[-1].done, seen[-1].failed) == (5, 3, 2)
-        told = await at.replies(api, job_id)
-    found = [told[custom_id] for custom_id in at.bodies()]
+        reported = await at.replies(api, job_id)
+    found = [reported[custom_id] for custom_id in at.bodies()]
     assert [reply.status for reply in found] == [200, 400, 200, 429, 200]
     assert [at.batching.read(reply) for reply in found[::2]] == ["ONE", "THREE", "FIVE"]
     assert b"The prompt was filtered." in found[1].body
-    assert sorted(at.batching.text_of(asked.body) for asked in at.host.asked) == sorted(TEXTS)
+    assert sorted(at.batching.text_of(requested.body) for requested in at.host.requested) == sorted(TEXTS)
 
 
 ENDS = [
@@ -62,12 +62,12 @@ async def test_what_a_job_had_done_when_it_ended_is_collected_where_it_is_given_
         job_id = await at.made(api)
         await api.check(job_id)
         assert (await api.check(job_id)).state == expected
-        told = await at.replies(api, job_id)
+        reported = await at.replies(api, job_id)
     first, second, *others = at.bodies()
-    answered = [custom_id for custom_id, reply in told.items() if reply.status == 200]
+    answered = [custom_id for custom_id, reply in reported.items() if reply.status == 200]
     assert set(answered) == ({first, second} if end in at.batching.keeps else set())
-    assert not {reply.status for custom_id, reply in told.items() if custom_id in others} - {None}
-    assert len(at.host.asked) == 2
+    assert not {reply.status for custom_id, reply in reported.items() if custom_id in others} - {None}
+    assert len(at.host.requested) == 2
 
 
 async def test_a_cancelled_job_stays_cancelled_and_gives_what_is_done(at: At) -> None:

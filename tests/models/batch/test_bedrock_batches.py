@@ -174,7 +174,7 @@ async def test_large_files_go_in_parts_each_repeated_by_itself(
         await api.create(job)
     key = f"coeval/{job.tag}/requests.jsonl"
     assert at.host.s3.objects[BUCKET, key] == job.lines.read_bytes()
-    assert at.host.s3.asked.count(f"PUT /{BUCKET}/{key}") == 3  # of two parts, one twice
+    assert at.host.s3.requested.count(f"PUT /{BUCKET}/{key}") == 3  # of two parts, one twice
     assert not at.host.s3.uploads
 
 
@@ -241,10 +241,10 @@ async def test_one_address_may_serve_all_of_aws(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_all_settings_that_are_missing_are_told_at_once_with_their_way_out() -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         async with unserved(batch_role_arn=None, batch_s3_bucket=None):
             pass
-    lines = str(told.value).splitlines()
+    lines = str(reported.value).splitlines()
     assert len(lines) == 2
     for line, name in zip(lines, ("batch_role_arn", "batch_s3_bucket"), strict=True):
         assert f" needs {name} " in line

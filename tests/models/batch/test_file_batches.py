@@ -53,13 +53,13 @@ def mistrals_client(at: At) -> Mistral:
 
 def submitted(host: FileBatchHost) -> list[tuple[list[Any], dict[str, Any]]]:
     """The requests of each job as they came, and what the job was made with beside the file."""
-    told = []
+    reported = []
     for job in host.jobs.values():
         (name,) = job.body.get("input_files", [job.body.get("input_file_id")])
         lines = [json.loads(line) for line in host.files[name].content.splitlines()]
         beside = job.body.keys() - {"input_file_id", "input_files", "created_at"}
-        told.append((lines, {key: job.body[key] for key in beside}))
-    return told
+        reported.append((lines, {key: job.body[key] for key in beside}))
+    return reported
 
 
 def written(**beside: Any) -> bytes:
@@ -151,8 +151,8 @@ async def test_mistrals_client_drives_a_job_through_its_life(at: At) -> None:
         assert seen == [("QUEUED", 0), ("QUEUED", 0), ("RUNNING", 1), ("SUCCESS", 1)]
         assert isinstance(job.output_file, str)
         content = await official.files.download_async(file_id=job.output_file)
-        told = json.loads(await content.aread())
-        assert told["response"]["body"]["choices"][0]["message"]["content"] == "ONE"
+        reported = json.loads(await content.aread())
+        assert reported["response"]["body"]["choices"][0]["message"]["content"] == "ONE"
         listed = await jobs.list_async(page_size=10)
         assert [found.id for found in listed.data or []] == [job.id]
 
@@ -227,9 +227,9 @@ async def test_every_line_is_read_and_one_that_cannot_be_is_told(
         for name, file in at.host.files.items():
             if file.purpose == "batch_output":
                 at.host.files[name] = file._replace(content=change(file.content))
-        told = await collected(api, job_id, at.folder)
-    assert [line.where for line in told if isinstance(line, DamagedResult)] == damaged
-    assert len(told) == len(TEXTS)
+        reported = await collected(api, job_id, at.folder)
+    assert [line.where for line in reported if isinstance(line, DamagedResult)] == damaged
+    assert len(reported) == len(TEXTS)
 
 
 @of_openai

@@ -81,7 +81,7 @@ async def by_client(at: At, drive: Callable[[genai.Client], T]) -> T:
     return await asyncio.to_thread(driven)
 
 
-def asked_for(text: str) -> Any:
+def requested_for(text: str) -> Any:
     """A request as the client is given it: with the parameters that `At.bodies` has."""
     return {
         "contents": [{"role": "user", "parts": [{"text": text}]}],
@@ -102,21 +102,21 @@ def by_file(monkeypatch: pytest.MonkeyPatch) -> None:
 @of_gemini
 async def test_the_client_sends_the_requests_that_we_send(at: At) -> None:
     def create(client: genai.Client) -> None:
-        requests = [asked_for(text) for text in TEXTS]
+        requests = [requested_for(text) for text in TEXTS]
         client.batches.create(model=MODEL, src=requests, config={"display_name": "n"})
 
     await by_client(at, create)
-    witnessed = [asked.body for asked in at.host.asked]
+    witnessed = [requested.body for requested in at.host.requested]
     async with at.open() as api:
         await at.made(api)
-    ours = [asked.body for asked in at.host.asked[len(witnessed) :]]
+    ours = [requested.body for requested in at.host.requested[len(witnessed) :]]
     assert in_camel_case(ours) == in_camel_case(witnessed)
 
 
 def drive(client: genai.Client) -> None:
     """One that ends, one that is cancelled, as the client sees them."""
     batches = client.batches
-    requests = [asked_for(text) for text in TEXTS]
+    requests = [requested_for(text) for text in TEXTS]
     made = batches.create(model=MODEL, src=requests, config={"display_name": "mine"})
     assert (made.display_name, made.state) == ("mine", types.JobState.JOB_STATE_PENDING)
     assert made.name is not None
@@ -125,13 +125,13 @@ def drive(client: genai.Client) -> None:
     ended = batches.get(name=made.name)
     assert ended.dest is not None
     assert ended.dest.inlined_responses is not None
-    told = {
+    reported = {
         (each.metadata or {})["key"]: each.response.text if each.response else each.error
         for each in ended.dest.inlined_responses
     }
-    assert told["key-one"] == "ONE"
-    assert told["key-two"] == types.JobError(code=3, message="Invalid role")
-    second = batches.create(model=MODEL, src=[asked_for("six")], config={"display_name": "other"})
+    assert reported["key-one"] == "ONE"
+    assert reported["key-two"] == types.JobError(code=3, message="Invalid role")
+    second = batches.create(model=MODEL, src=[requested_for("six")], config={"display_name": "other"})
     assert second.name is not None
     batches.cancel(name=second.name)
     assert batches.get(name=second.name).state == types.JobState.JOB_STATE_CANCELLED
@@ -180,8 +180,8 @@ async def test_what_went_wrong_is_what_it_is_live(at: At, way: str, monkeypatch:
     async with at.open() as api:
         job_id = await at.made(api)
         assert (await api.check(job_id)).shown == "BATCH_STATE_SUCCEEDED"
-        told = await at.replies(api, job_id)
-    one, two, _, four, five = (told[custom_id] for custom_id in at.bodies())
+        reported = await at.replies(api, job_id)
+    one, two, _, four, five = (reported[custom_id] for custom_id in at.bodies())
     assert [reply.status for reply in (one, two, four, five)] == [200, 400, 200, None]
     assert len(at.host.files) == {"inline": 0, "file": 2}[way]
     with pytest.raises(ContentFiltered):
@@ -202,11 +202,11 @@ async def test_results_may_stand_in_the_response_alone(at: At) -> None:
 async def test_a_job_is_found_on_a_later_page(at: At) -> None:
     async with at.open() as api:
         first = at.job(api, "one")
-        wanted = await api.create(first)
+        needed = await api.create(first)
         for number in range(11):
             await at.made(api, "two", tag=f"{number:032x}")
         at.host.heard.clear()
-        assert await api.find(first) == wanted
+        assert await api.find(first) == needed
         assert at.host.heard == ["list", "list"]
 
 
@@ -220,7 +220,7 @@ async def test_a_lost_upload_makes_no_job(at: At, by_file: None) -> None:
         assert at.host.jobs == {}
         assert await api.find(job) is None
         await api.create(job)
-        assert len(at.host.asked) == 5
+        assert len(at.host.requested) == 5
 
 
 @of_gemini
@@ -300,10 +300,10 @@ async def test_equal_requests_and_labels_of_the_user_are_told_apart(at: At) -> N
     at.host.states = ("SUCCEEDED",)
     async with at.open() as api:
         job_id = await api.create(job_of(api, at.folder, same))
-        told = await at.replies(api, job_id)
-    texts = [GEMINI.decode(told[custom_id].body, Redactor()).text for custom_id in same]
+        reported = await at.replies(api, job_id)
+    texts = [GEMINI.decode(reported[custom_id].body, Redactor()).text for custom_id in same]
     assert texts == ["first", "second", "third"]
-    assert at.host.asked[2].body["labels"]["team"] == "blue"
+    assert at.host.requested[2].body["labels"]["team"] == "blue"
 
 
 @of_vertex
@@ -339,9 +339,9 @@ async def test_results_that_say_not_whose_they_are_cannot_be_read(at: At) -> Non
     async with at.open() as api:
         job_id = await at.made(api)
         await api.check(job_id)
-        told = await collected(api, job_id, at.folder)
-    assert len(told) == 5
-    assert all(isinstance(line, DamagedResult) and "coeval_id" in line.why for line in told)
+        reported = await collected(api, job_id, at.folder)
+    assert len(reported) == 5
+    assert all(isinstance(line, DamagedResult) and "coeval_id" in line.why for line in reported)
 
 
 @of_vertex
@@ -351,7 +351,7 @@ async def test_an_upload_that_breaks_is_sent_again(at: At) -> None:
         job = at.job(api, *(f"text {n}" for n in range(200)))
         await api.create(job)
     assert at.host.storage.objects[BUCKET, f"coeval/{job.tag}/requests.jsonl"] == job.lines.read_bytes()
-    assert len(at.host.asked) == 200
+    assert len(at.host.requested) == 200
 
 
 @of_vertex
@@ -387,16 +387,16 @@ async def test_what_cannot_be_batched_is_told_before_anything_is_sent(
         async with at.open(model=model, **options):
             pass
     assert at.host.heard == []
-    assert at.host.token_asked == 0
+    assert at.host.token_requested == 0
 
 
 @of_vertex
 async def test_a_missing_bucket_is_told_with_its_way_out(at: At) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         async with at.open(batch_gcs_bucket=None):
             pass
     assert "`providers.vertex.batch_gcs_bucket` in a key file or parameters.batch_gcs_bucket" in str(
-        told.value
+        reported.value
     )
 
 
@@ -426,10 +426,10 @@ async def test_where_storage_is(at: At, monkeypatch: pytest.MonkeyPatch, said: s
             assert isinstance(api, VertexBatches)
             assert api._storage._http.url == url
         return
-    with pytest.raises(UsageError, match="STORAGE_EMULATOR_HOST in the environment") as told:
+    with pytest.raises(UsageError, match="STORAGE_EMULATOR_HOST in the environment") as reported:
         async with at.open():
             pass
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
 
 
 # What both say of errors and states, in numbers and in words
@@ -460,8 +460,8 @@ def test_a_request_that_was_cancelled_was_never_carried_out() -> None:
 
 
 def test_details_are_kept_as_the_dialect_reads_them() -> None:
-    told = b'{"code": 8, "message": "busy", "details": [{"retryDelay": "7s"}]}'
-    reply = failed_reply("id", msgspec.json.decode(told, type=GoogleError))
+    reported = b'{"code": 8, "message": "busy", "details": [{"retryDelay": "7s"}]}'
+    reply = failed_reply("id", msgspec.json.decode(reported, type=GoogleError))
     assert msgspec.json.decode(reply.body)["error"]["details"] == [{"retryDelay": "7s"}]
 
 

@@ -100,7 +100,7 @@ def student(skill: float) -> SimulatedModel:
     return SimulatedModel(spec)
 
 
-async def told(model: SimulatedModel, prompt: str, seed: int = 1) -> str:
+async def reported(model: SimulatedModel, prompt: str, seed: int = 1) -> str:
     request = Request((Message("user", prompt),), seed=seed, sampling=SamplingParameters(max_tokens=2048))
     return (await model.complete(request)).text
 
@@ -113,7 +113,7 @@ async def test_each_demand_is_met_as_often_as_the_student_is_good(
 
     async def met(skill: float) -> float:
         model = student(skill)
-        texts = [await told(model, prompt, seed) for seed in range(SEEDS)]
+        texts = [await reported(model, prompt, seed) for seed in range(SEEDS)]
         return sum(check(instruction, arguments, text, language) for text in texts) / SEEDS
 
     assert await met(1) >= 0.75
@@ -131,7 +131,7 @@ async def test_each_demand_is_met_as_often_as_the_student_is_good(
     ],
 )
 async def test_an_answer_bound_by_form_still_states_its_quality(demand: str) -> None:
-    mark = read_answer(await told(student(0.9), f"Tell me about tea. {demand}"))
+    mark = read_answer(await reported(student(0.9), f"Tell me about tea. {demand}"))
     assert mark is not None
     assert mark.model.lower() == "sim-large"
     assert mark.quality > 0.6
@@ -140,7 +140,7 @@ async def test_an_answer_bound_by_form_still_states_its_quality(demand: str) -> 
 async def test_our_own_items_are_answered_as_before() -> None:
     """What an item of the pipeline says is its subject, also where it reads like a demand."""
     item = "Case 1. Do not use any commas. (simulated item, difficulty 0.50; attributes: topic=JSON)"
-    assert "," in await told(student(1), item)
+    assert "," in await reported(student(1), item)
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ async def test_hostile_prompts_do_not_hang_a_student() -> None:
         + '\nend with "' * 5_000 + "instead of bullet points use " * 5_000 + "following options: " * 5_000
         + " 999999 words, 999999 sentences, 999999 bullet points, 999999 placeholders"
     )  # fmt: skip
-    text = await told(student(1), hostile)
+    text = await reported(student(1), hostile)
     assert len(text) < 2_000_000
 
 
@@ -170,7 +170,7 @@ async def test_skill_shows_in_the_benchmarks_own_prompts(name: str, language: La
     rows = prompts(name)[::3]
     shares = []
     answers = {
-        skill: [await told(student(skill), row["prompt"]) for row in rows] for skill in (0.2, 0.5, 0.9)
+        skill: [await reported(student(skill), row["prompt"]) for row in rows] for skill in (0.2, 0.5, 0.9)
     }
     for texts in answers.values():
         verdicts = [

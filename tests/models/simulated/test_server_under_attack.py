@@ -189,7 +189,7 @@ async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> Non
     hostile = {"model": "sim", "messages": [{"role": "user", "content": "first word of " * 100_000}]}
     async with ClientSession() as session:
 
-        async def asked(body: bytes) -> int:
+        async def requested(body: bytes) -> int:
             async with session.post(f"{served.url}/v1/chat/completions", data=io.BytesIO(body)) as response:
                 await response.read()
                 return response.status
@@ -200,7 +200,10 @@ async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> Non
                 assert response.status == 200
             return loop.time() - began
 
-        working = [asyncio.create_task(asked(huge)), asyncio.create_task(asked(json.dumps(hostile).encode()))]
+        working = [
+            asyncio.create_task(requested(huge)),
+            asyncio.create_task(requested(json.dumps(hostile).encode())),
+        ]
         waits = []
         while not all(task.done() for task in working):
             waits.append(await health())

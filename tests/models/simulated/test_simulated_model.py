@@ -134,8 +134,8 @@ async def test_a_severe_judge_gives_less_and_a_kind_one_more_to_its_family() -> 
 
 async def test_mean_quality_is_the_skill() -> None:
     model = simulated(skill=0.6)
-    told = [read_answer((await model.complete(asking("Hello", seed=seed))).text) for seed in range(400)]
-    assert abs(mean(mark.quality for mark in told if mark) - 0.6) < 0.02
+    reported = [read_answer((await model.complete(asking("Hello", seed=seed))).text) for seed in range(400)]
+    assert abs(mean(mark.quality for mark in reported if mark) - 0.6) < 0.02
 
 
 async def test_a_call_fails_as_often_as_it_should() -> None:
@@ -201,15 +201,15 @@ async def test_a_token_limit_cuts_the_answer(name: str) -> None:
 
 async def test_log_probabilities_are_told_when_asked_for() -> None:
     assert (await simulated().complete(asking("Hello"))).logprobs == ()
-    told = await simulated().complete(asking("Hello", top_logprobs=20))
-    assert "".join(token.token for token in told.logprobs) == told.text
-    for token in told.logprobs:
+    reported = await simulated().complete(asking("Hello", top_logprobs=20))
+    assert "".join(token.token for token in reported.logprobs) == reported.text
+    for token in reported.logprobs:
         assert len(token.top) == 20
         assert max(token.top, key=lambda other: token.top[other]) == token.token
         assert sum(2.718281828**logprob for logprob in token.top.values()) <= 1.0
     none = await simulated().complete(asking("Hello", top_logprobs=0))
-    assert [token.top for token in none.logprobs] == [{}] * len(told.logprobs)
-    assert [token.logprob for token in none.logprobs] == [token.logprob for token in told.logprobs]
+    assert [token.top for token in none.logprobs] == [{}] * len(reported.logprobs)
+    assert [token.logprob for token in none.logprobs] == [token.logprob for token in reported.logprobs]
 
 
 @pytest.mark.timeout(20)

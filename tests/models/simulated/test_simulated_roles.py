@@ -50,8 +50,8 @@ def simulated(name: str = "sim-large", **options: Any) -> SimulatedModel:
 async def ask(
     text: str, schema: Schema | None = None, *, model: SimulatedModel | None = None, seed: int = 1
 ) -> Completion:
-    asked = model or simulated()
-    return await asked.complete(Request((Message("user", text),), schema=schema, seed=seed))
+    requested = model or simulated()
+    return await requested.complete(Request((Message("user", text),), schema=schema, seed=seed))
 
 
 def filled(template_id: str, **values: str) -> str:
@@ -187,17 +187,17 @@ async def test_labels_are_right_as_often_as_skill_allows_whatever_the_wording(
 
 async def test_several_labels_are_answered_by_name() -> None:
     labels = {"sentiment": ["positive", "negative"], "product category": ["toys", "food (fresh)"]}
-    told = [await labelled(labels, model=simulated(skill=1), seed=seed) for seed in range(60)]
-    assert all(answer.keys() == ATTRIBUTES.keys() for answer in told)
-    assert sum(answer == ATTRIBUTES for answer in told) > 40
+    reported = [await labelled(labels, model=simulated(skill=1), seed=seed) for seed in range(60)]
+    assert all(answer.keys() == ATTRIBUTES.keys() for answer in reported)
+    assert sum(answer == ATTRIBUTES for answer in reported) > 40
 
 
 async def test_the_label_of_an_item_that_states_none_is_guessed() -> None:
-    told = [
+    reported = [
         await labelled({"team": ["red", "blue"]}, model=simulated(skill=1), seed=seed, input="Who?")
         for seed in range(40)
     ]
-    assert {answer["label"] for answer in told} == {"red", "blue"}
+    assert {answer["label"] for answer in reported} == {"red", "blue"}
 
 
 @pytest.mark.parametrize("family", ["sim", "acme"])
@@ -241,7 +241,7 @@ def answer(quality: float, model: str = "other-1") -> str:
     return f"[simulated answer of {model}, quality {quality:.3f}] The usual method explains the plan."
 
 
-async def asked_of(model: SimulatedModel, text: str, seed: int = 1, **fields: Any) -> Completion:
+async def requested_of(model: SimulatedModel, text: str, seed: int = 1, **fields: Any) -> Completion:
     return await model.complete(Request((Message("user", text),), seed=seed, **fields))
 
 
@@ -255,7 +255,7 @@ def fenced(completion: Completion) -> dict[str, Any]:
 
 async def grades(quality: float, **traits: Any) -> list[int]:
     model, text = judge(**traits), GRADE.format(criterion="Style", answer=answer(quality))
-    return [fenced(await asked_of(model, text, seed))["score"] for seed in range(60)]
+    return [fenced(await requested_of(model, text, seed))["score"] for seed in range(60)]
 
 
 async def test_a_criterion_is_graded_from_1_to_10_by_the_quality_stated() -> None:
@@ -268,7 +268,7 @@ async def test_a_criterion_is_graded_from_1_to_10_by_the_quality_stated() -> Non
 
 async def share_met(quality: float, item: str) -> float:
     text = RUBRIC_ITEM.format(answer=answer(quality), item=item)
-    replies = [fenced(await asked_of(judge(), text, seed)) for seed in range(200)]
+    replies = [fenced(await requested_of(judge(), text, seed)) for seed in range(200)]
     assert all(type(reply["criteria_met"]) is bool and reply["explanation"] for reply in replies)
     return sum(reply["criteria_met"] is True for reply in replies) / len(replies)
 
@@ -281,13 +281,13 @@ async def test_a_good_answer_meets_rubric_items_and_avoids_those_of_negative_poi
 
 
 async def verdicts(first: str, second: str, **traits: Any) -> list[int]:
-    told = []
+    reported = []
     for seed in range(60):
-        reply = await asked_of(judge(**traits), PAIR.format(first=first, second=second), seed)
+        reply = await requested_of(judge(**traits), PAIR.format(first=first, second=second), seed)
         found = re.findall(r"\[\[([AB<>=]+)\]\]", reply.text)
         assert len(found) == 1
-        told.append(VERDICTS[found[0]])
-    return told
+        reported.append(VERDICTS[found[0]])
+    return reported
 
 
 async def test_verdicts_follow_both_qualities() -> None:
@@ -310,7 +310,7 @@ async def preferred(first: str, second: str, **traits: Any) -> float:
     for seed in range(60):
         text = OUTPUTS.format(first=first, second=second)
         sampling = SamplingParameters(max_tokens=1)
-        reply = await asked_of(judge(**traits), text, seed, top_logprobs=5, sampling=sampling)
+        reply = await requested_of(judge(**traits), text, seed, top_logprobs=5, sampling=sampling)
         (token,) = reply.logprobs
         assert token.token == reply.text == max(token.top, key=lambda other: token.top[other])
         assert len(token.top) == 5
@@ -325,7 +325,7 @@ async def test_a_preference_comes_with_its_probabilities() -> None:
     assert await preferred(answer(0.1), answer(0.9)) > 0.98
     assert 0.6 < await preferred(answer(0.5), answer(0.6)) < 0.75
     assert await preferred(answer(0.5), answer(0.5), position_bias=0.2) < 0.3
-    plain = await asked_of(judge(), OUTPUTS.format(first=answer(0.1), second=answer(0.9)))
+    plain = await requested_of(judge(), OUTPUTS.format(first=answer(0.1), second=answer(0.9)))
     assert (plain.text, plain.logprobs) == ("M", ())
 
 
@@ -342,12 +342,12 @@ async def test_as_many_judgments_go_wrong_as_should(text: str) -> None:
     spoiled = judge(malformed_rate=0.3)
     whole, wrong = set(), 0
     for seed in range(200):
-        straight = (await asked_of(judge(), text, seed)).text
-        told = (await asked_of(spoiled, text, seed)).text
+        straight = (await requested_of(judge(), text, seed)).text
+        reported = (await requested_of(spoiled, text, seed)).text
         whole.add(straight)
-        wrong += told != straight
+        wrong += reported != straight
     assert 35 < wrong < 85
-    always = {(await asked_of(judge(malformed_rate=1), text, seed)).text for seed in range(80)}
+    always = {(await requested_of(judge(malformed_rate=1), text, seed)).text for seed in range(80)}
     assert not always & whole
     assert len(always) >= 3
 
@@ -363,18 +363,18 @@ async def test_the_benchmarks_own_prompts_are_understood() -> None:
     criterion = cached("writingbench/judge_prompt.txt").format(
         criteria="Style", query="Write.", response=answer(1)
     )
-    assert fenced(await asked_of(judge(), criterion))["score"] >= 9
+    assert fenced(await requested_of(judge(), criterion))["score"] >= 9
     rubric = cached("healthbench/grader.txt").replace(
         "<<conversation>>", f"user: Hi\n\nassistant: {answer(1)}"
     )
-    assert fenced(await asked_of(judge(noise=0), rubric.replace("<<rubric_item>>", "[5] Is right.")))[
+    assert fenced(await requested_of(judge(noise=0), rubric.replace("<<rubric_item>>", "[5] Is right.")))[
         "criteria_met"
     ]
     pair = cached("arena-hard/judge_prompt.txt").format(
         QUESTION="Write.", ANSWER_A=answer(0.9), ANSWER_B=answer(0.1)
     )
-    assert "[[A>>B]]" in (await asked_of(judge(), pair)).text
+    assert "[[A>>B]]" in (await requested_of(judge(), pair)).text
     outputs = cached("alpaca-eval/judge.txt")
     for name, text in {"instruction": "Write.", "output_1": answer(0), "output_2": answer(1)}.items():
         outputs = outputs.replace("{" + name + "}", text)
-    assert (await asked_of(judge(), outputs)).text == "M"
+    assert (await requested_of(judge(), outputs)).text == "M"

@@ -98,19 +98,19 @@ async def test_the_text_is_that_of_the_process(client: openai.AsyncOpenAI, schem
 
 
 async def test_a_stream_holds_the_same_text_and_log_probabilities(client: openai.AsyncOpenAI) -> None:
-    asked: dict[str, Any] = {**HELLO, "seed": 3, "logprobs": True, "top_logprobs": 2, "max_tokens": 30}
-    whole = await client.chat.completions.create(**asked)
+    requested: dict[str, Any] = {**HELLO, "seed": 3, "logprobs": True, "top_logprobs": 2, "max_tokens": 30}
+    whole = await client.chat.completions.create(**requested)
     stream = await client.chat.completions.create(
-        **asked, stream=True, stream_options={"include_usage": True}
+        **requested, stream=True, stream_options={"include_usage": True}
     )
     chunks = [chunk async for chunk in stream]
     choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
-    told = [token for choice in choices if choice.logprobs for token in choice.logprobs.content or ()]
+    reported = [token for choice in choices if choice.logprobs for token in choice.logprobs.content or ()]
     assert "".join(choice.delta.content or "" for choice in choices) == whole.choices[0].message.content
     assert whole.choices[0].logprobs is not None
-    assert told == whole.choices[0].logprobs.content
-    assert len(told) == 30
-    assert all(len(token.top_logprobs) == 2 for token in told)
+    assert reported == whole.choices[0].logprobs.content
+    assert len(reported) == 30
+    assert all(len(token.top_logprobs) == 2 for token in reported)
     assert choices[-1].finish_reason == whole.choices[0].finish_reason == "length"
     assert chunks[-1].usage == whole.usage
 
@@ -331,9 +331,9 @@ async def test_json_mode_gives_an_object(client: openai.AsyncOpenAI) -> None:
 async def test_a_schema_that_cannot_be_followed_is_refused(
     client: openai.AsyncOpenAI, schema: dict[str, Any], reason: str
 ) -> None:
-    wanted: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    needed: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     with pytest.raises(openai.BadRequestError, match=reason):
-        await client.chat.completions.create(model="sim-large", messages=TURNS, response_format=wanted)
+        await client.chat.completions.create(model="sim-large", messages=TURNS, response_format=needed)
 
 
 async def test_a_value_that_holds_itself_ends(client: openai.AsyncOpenAI) -> None:
@@ -342,8 +342,8 @@ async def test_a_value_that_holds_itself_ends(client: openai.AsyncOpenAI) -> Non
         "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "all": {"items": {"$ref": "#"}}},
         "required": ["next", "all"],
     }
-    wanted: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    said = await client.chat.completions.create(model="sim-large", messages=TURNS, response_format=wanted)
+    needed: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    said = await client.chat.completions.create(model="sim-large", messages=TURNS, response_format=needed)
     assert set(json.loads(said.choices[0].message.content or "")) == {"next", "all"}
 
 
@@ -457,10 +457,10 @@ async def test_the_likelihood_of_a_prompt(client: openai.AsyncOpenAI) -> None:
     )
     choice = said.choices[0]
     assert choice.text == "Hello, world"
-    told: Any = choice.logprobs  # the client's types do not know that the first token has none
-    assert told.tokens == ["Hell", "o, w", "orld"]
-    assert told.text_offset == [0, 4, 8]
-    first, *others = told.token_logprobs
+    reported: Any = choice.logprobs  # the client's types do not know that the first token has none
+    assert reported.tokens == ["Hell", "o, w", "orld"]
+    assert reported.text_offset == [0, 4, 8]
+    first, *others = reported.token_logprobs
     assert first is None
     assert all(value < 0 for value in others)
 

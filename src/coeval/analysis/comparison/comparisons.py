@@ -45,15 +45,15 @@ def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """``groups`` are those within which every two are compared."""
     sides = [side for group in groups for side in group]
     theirs = f"part of the difference{'s' if len(sides) > 2 else ''} may come from that"
-    if told := _on_each(sides, [side.answers.cut for side in sides]):
+    if reported := _on_each(sides, [side.answers.cut for side in sides]):
         many = any(CutOffAnswers(s.label, s.answers.cut, s.answers.good).too_many for s in sides)
-        yield f"Cut off at max_tokens: {told}; {theirs}." + (
+        yield f"Cut off at max_tokens: {reported}; {theirs}." + (
             " Raise max_tokens before trusting it." if many else ""
         )
     cut = sum(side.answers.empty_cut for side in sides)
-    if told := _on_each(sides, [side.answers.empty for side in sides]):
+    if reported := _on_each(sides, [side.answers.empty for side in sides]):
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
-        yield f"Empty, and counted like all others: {told}{of_these}; {theirs}."
+        yield f"Empty, and counted like all others: {reported}{of_these}; {theirs}."
     lacking = [f"{side.label} ({listed(tasks)})" for group in groups for side, tasks in _lacking(group)]
     if lacking:
         yield (
@@ -206,8 +206,8 @@ def _across(
             raise UsageError(
                 f"{STUDENTS} names {len(named)} for {len(readers)} folders; name one for each, or one for all"
             )
-        wanted = named if len(named) > 1 else list(named) * len(readers)
-        each = zip(wanted, readers, models, strict=True)
+        needed = named if len(named) > 1 else list(named) * len(readers)
+        each = zip(needed, readers, models, strict=True)
         return [[_known(name, reader, there) for name, reader, there in each]]
     if all(len(there) == 1 for there in models):
         return [[there[0] for there in models]]

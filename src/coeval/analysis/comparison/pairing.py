@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.comparison.side import AskedItem, Hashes, MetricName, Side
+from coeval.analysis.comparison.side import Hashes, MetricName, RequestedItem, Side
 from coeval.analysis.intervals import Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
 from coeval.core.text import listed, numbered
@@ -156,14 +156,14 @@ def shared_items(a: Side, b: Side) -> SharedItems:
 def _alike(side: Side, own: Mapping[int, int]) -> Iterator[NearDuplicate]:
     """Items that nearly repeat another one, and those that ask the very same; by their numbers."""
     by_id = {(item.task, item.id): own[key] for key, item in side.items.items() if key in own}
-    asked: dict[tuple[str, int], int] = {}
+    requested: dict[tuple[str, int], int] = {}
     for key, item in side.items.items():
         if key not in own:
             continue
         if item.alike is not None:
             yield NearDuplicate(own[key], by_id[item.task, item.alike], 1.0)
         if item.content is not None:
-            first = asked.setdefault((item.task, item.content), own[key])
+            first = requested.setdefault((item.task, item.content), own[key])
             if first != own[key]:
                 yield NearDuplicate(own[key], first, 1.0)
 
@@ -210,7 +210,7 @@ def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> l
     return notes
 
 
-def _of_task(side: Side, task: str) -> dict[int, AskedItem]:
+def _of_task(side: Side, task: str) -> dict[int, RequestedItem]:
     return {key: item for key, item in side.items.items() if item.task == task}
 
 

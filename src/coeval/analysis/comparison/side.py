@@ -31,7 +31,7 @@ class Units(NamedTuple):
     weight: Floats
 
 
-class AskedItem(NamedTuple):
+class RequestedItem(NamedTuple):
     """``content``, ``reference``, ``made_for``: hashes of what was asked, of the reference answer and of the
     attributes; None where they are not on record. ``alike``: the id of the first item of its task that it
     nearly repeats, if it repeats any."""
@@ -81,7 +81,7 @@ class Side:
     label: str
     folder: Path
     model: str
-    items: Mapping[int, AskedItem]
+    items: Mapping[int, RequestedItem]
     units: Units
     lacking: tuple[Hashes, Hashes]
     judges: Mapping[int, str]
@@ -145,14 +145,14 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
     )
 
 
-def _items(reader: Reader) -> dict[int, AskedItem]:
+def _items(reader: Reader) -> dict[int, RequestedItem]:
     """Those that count."""
     planned, twins = reader.planned, reader.twins
     found = {}
     for key, task, item, content, reference, made_for in reader.rows(_ITEMS):
         if planned is None or task in planned.tasks:
             alike = twins[item].first if item in twins else None
-            found[key] = AskedItem(task, item, content, reference, made_for, alike)
+            found[key] = RequestedItem(task, item, content, reference, made_for, alike)
     return found
 
 

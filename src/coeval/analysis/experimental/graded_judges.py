@@ -296,9 +296,13 @@ def _rows(
         np.float64,
     )
     logs = np.log2(lengths[first] + 1)
-    told = np.isfinite(logs)
-    deviation = float(logs[told].std()) if told.any() else 0.0
-    standard = np.where(told, (logs - logs[told].mean()) / deviation, 0.0) if deviation > NEARLY else 0 * logs
+    reported = np.isfinite(logs)
+    deviation = float(logs[reported].std()) if reported.any() else 0.0
+    standard = (
+        np.where(reported, (logs - logs[reported].mean()) / deviation, 0.0)
+        if deviation > NEARLY
+        else 0 * logs
+    )
     long = np.repeat(np.nan_to_num(standard)[:, None], len(grid.judges), axis=1)
     rows = JudgedRows(
         levels=grid.levels[whole][order],

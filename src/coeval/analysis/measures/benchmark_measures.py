@@ -212,8 +212,8 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
         covered = attribute_coverage(reader.target_attributes(task), _strata(grid, mine))
         coverage[task] = _task_coverage(covered, surface_bias(of_task), quality, twins)
         items |= _items(grid, mine, quality, twins)
-    told = reader.planned.families if reader.planned is not None else {}
-    families = model_families((*grid.students, *grid.teachers), told)
+    reported = reader.planned.families if reader.planned is not None else {}
+    families = model_families((*grid.students, *grid.teachers), reported)
     return BenchmarkMeasures(coverage, teacher_leak(grid, judged, families), items)
 
 

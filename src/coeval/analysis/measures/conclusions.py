@@ -82,34 +82,34 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
         yield "No student leads: pairs of students, on the scores that both have, contradict each other."
         return
     second = others[0]
-    told = ranks.between(first, second)
-    if told is None:
+    reported = ranks.between(first, second)
+    if reported is None:
         yield f"{first} has the highest score, {score}; {second}, the next, has none of the same datapoints."
         return
-    gap = _apart(told)
-    paired = numbered(told.n, "paired datapoint")
-    if told.sure and told.p_adjusted is not None:
-        chance = "p < 0.001" if told.p_adjusted < 0.001 else f"p = {told.p_adjusted:.3f}"
+    gap = _apart(reported)
+    paired = numbered(reported.n, "paired datapoint")
+    if reported.sure and reported.p_adjusted is not None:
+        chance = "p < 0.001" if reported.p_adjusted < 0.001 else f"p = {reported.p_adjusted:.3f}"
         by = f"{gap} ({paired}, {chance})"
         yield f"{first} leads with {score}: better than {second}, the next, by {by}."
     else:
-        chance = _though_apart(told, len(ranks.differences))
+        chance = _though_apart(reported, len(ranks.differences))
         but = f"is not surely better than {second}: by"
-        if _is_behind(first, second, told):
+        if _is_behind(first, second, reported):
             but = f"on the scores that both have {second} is ahead, not surely: by"
         yield f"{first} has the highest score, {score}, but {but} {gap} ({paired}{chance})."
-        if (least := told.minimum_detectable) is not None:
+        if (least := reported.minimum_detectable) is not None:
             gap = f"a true gap of {100 * least:.1f} points"
-            yield f"With {numbered(told.n, 'item')}, {gap} would be detected four times in five."
+            yield f"With {numbered(reported.n, 'item')}, {gap} would be detected four times in five."
 
 
-def _though_apart(told: StudentGap, pairs: int) -> str:
+def _though_apart(reported: StudentGap, pairs: int) -> str:
     """Why an interval that leaves zero out may not do: it knows nothing of the other pairs."""
-    low, high = told.bounds
-    if told.p_adjusted is None or low <= 0 <= high:
+    low, high = reported.bounds
+    if reported.p_adjusted is None or low <= 0 <= high:
         return ""
     among = f"among {numbered(pairs, 'pair')} " if pairs > 1 else ""
-    p = f"p = {told.p_adjusted:.3f}"
+    p = f"p = {reported.p_adjusted:.3f}"
     return f"; the interval leaves zero out, but {among}chance may well do that, {p}"
 
 
@@ -119,7 +119,7 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
     if len(order) < 3 or not ranks.differences:
         return
-    sure = sum(told.sure for told in ranks.differences.values())
+    sure = sum(reported.sure for reported in ranks.differences.values())
     if sure in (0, pairs):
         yield f"{'No' if not sure else 'Each'} two of {len(order)} students are surely apart."
         return
@@ -130,8 +130,8 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
 
 
 def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
-    told = ranks.between(leader, other)
-    return told is not None and told.sure
+    reported = ranks.between(leader, other)
+    return reported is not None and reported.sure
 
 
 def _places(places: Sequence[int]) -> str:
@@ -157,19 +157,19 @@ def _labels(labels: Labels) -> Iterator[str]:
         if len(order) == 1:
             yield f"{order[0]} states the right label in {where} with an accuracy of {accuracy}."
             continue
-        told = found.ranking.between(*order[:2])
+        reported = found.ranking.between(*order[:2])
         said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
         if _is_below_another(order[0], found.students):
             shared = "on the items that students share"
             said = f"{order[0]} is right most often in {where} {shared} (over all its own items, {accuracy})"
-        if told is None:
+        if reported is None:
             yield f"{said}; {order[1]}, the next, has none of the same datapoints."
             continue
-        by = f"by {_apart(told)} ({numbered(told.n, 'paired datapoint')})"
+        by = f"by {_apart(reported)} ({numbered(reported.n, 'paired datapoint')})"
         than = f"better than {order[1]}, the next"
-        if _is_behind(order[0], order[1], told):
+        if _is_behind(order[0], order[1], reported):
             than = f"behind {order[1]}, the next, where both have answers"
-        yield f"{said}: {'' if told.sure else 'not surely '}{than}, {by}."
+        yield f"{said}: {'' if reported.sure else 'not surely '}{than}, {by}."
     for task, name, found in places:
         bounds = {one: found.students[one].bounds.accuracy for one in found.ranking.order}
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
@@ -232,18 +232,18 @@ def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
         )
 
 
-def _apart(told: StudentGap) -> str:
+def _apart(reported: StudentGap) -> str:
     """How much better the better one is: the sign of the difference is left to the order of the names."""
-    difference, (low, high) = told.by, told.bounds
+    difference, (low, high) = reported.by, reported.bounds
     if difference < 0:
         difference, low, high = -difference, -high, -low
     return difference_text(difference, low, high, 3)
 
 
-def _is_behind(first: str, second: str, told: StudentGap) -> bool:
+def _is_behind(first: str, second: str, reported: StudentGap) -> bool:
     """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
     name that comes later in the alphabet."""
-    return (told.by if first > second else -told.by) < -SAME
+    return (reported.by if first > second else -reported.by) < -SAME
 
 
 def _is_below_another(name: str, students: Mapping[str, LabelStudent]) -> bool:
@@ -280,12 +280,12 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
             yield f"{leader} has the highest score in all {len(found)} tasks."
         return
     picked = len(found) * len(others)
-    told = [
+    reported = [
         f"{one.name} in {one.task} ({one.score:.2f}, {leader} {one.leaders:.2f}: "
         f"{_sureness(grid, leader, one, picked)})"
         for one in elsewhere
     ]
-    yield f"Elsewhere others have the highest score: {listed(told)}."
+    yield f"Elsewhere others have the highest score: {listed(reported)}."
 
 
 def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:

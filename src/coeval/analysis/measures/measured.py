@@ -107,10 +107,10 @@ def declared(record: type[Record]) -> dict[str, ShownAs | Part]:
     """
     found = {}
     for name, hint in get_type_hints(record, include_extras=True).items():
-        told = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, ShownAs | Part)]
-        if len(told) != 1:
+        reported = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, ShownAs | Part)]
+        if len(reported) != 1:
             raise TypeError(f"{record.__name__}.{name} declares neither what it is nor where it is shown")
-        found[name] = told[0]
+        found[name] = reported[0]
     return found
 
 

@@ -116,9 +116,9 @@ def rank_range(
     Spiegelhalter 1996 for ranges in place of ranks).
     """
     better = worse = 0
-    for (first, second), told in gaps.items():
-        if told.sure and student in (first, second):
-            ahead = second if told.by > 0 else first
+    for (first, second), reported in gaps.items():
+        if reported.sure and student in (first, second):
+            ahead = second if reported.by > 0 else first
             better += ahead != student
             worse += ahead == student
     return 1 + better, len(order) - worse

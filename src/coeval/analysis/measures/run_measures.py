@@ -118,9 +118,9 @@ Measures: TypeAlias = RunMeasures | OutputMeasures
 
 def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
     """The parts that an analysis shows, by name, in order."""
-    told = declared(type(measures))
+    reported = declared(type(measures))
     for name, part in entries(measures):
-        where = told[name]
+        where = reported[name]
         if isinstance(where, Part) and (
             analysis in where.analyses or (analysis == "all" and name != "items")
         ):

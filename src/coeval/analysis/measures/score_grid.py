@@ -189,8 +189,8 @@ def _students(reader: RunReader) -> list[str]:
     """Those with an answer on record, and those that are planned."""
     rows = reader.rows("SELECT DISTINCT student::VARCHAR FROM response")
     found = {name for (name,) in rows}
-    wanted = reader.planned.students if reader.planned is not None else None
-    return sorted(found if wanted is None else wanted)
+    needed = reader.planned.students if reader.planned is not None else None
+    return sorted(found if needed is None else needed)
 
 
 def _design(reader: RunReader, task: str) -> TaskDesign:

@@ -286,21 +286,21 @@ def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possi
     parts = Grouping(which.ravel(), item, students * len(names), scores.cluster)
     means = group_means(parts, Sums(scores.total.ravel(), scores.count.ravel()))
     inside = group >= 0
-    wanted = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
+    needed = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
     units = np.bincount(which[which >= 0], scores.count[which >= 0], len(means))
-    return _measured(students, names, means, wanted - units.reshape(students, len(names)), wanted)
+    return _measured(students, names, means, needed - units.reshape(students, len(names)), needed)
 
 
 def _measured(
-    students: int, names: Sequence[str], means: Sequence[Interval], missing: Counts, wanted: Counts
+    students: int, names: Sequence[str], means: Sequence[Interval], missing: Counts, needed: Counts
 ) -> list[_Named]:
     """Means of students × names, one after the other, as a mapping for each student; ``missing`` is
-    (students, names), ``wanted`` (names,)."""
+    (students, names), ``needed`` (names,)."""
     return [
         {
             name: of_interval(means[student * len(names) + at], int(missing[student, at]))
             for at, name in enumerate(names)
-            if wanted[at]
+            if needed[at]
         }
         for student in range(students)
     ]
@@ -312,9 +312,9 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
     which = grid.student.astype(np.int64) * len(names) + grid.factor
     sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
     means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
-    wanted = np.array([possible.of_factor(name) for name in names], np.int64)
+    needed = np.array([possible.of_factor(name) for name in names], np.int64)
     units = np.bincount(which, sums.count, len(means)).reshape(students, len(names))
-    return _measured(students, names, means, wanted - units, wanted)
+    return _measured(students, names, means, needed - units, needed)
 
 
 def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
@@ -330,12 +330,12 @@ def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
     found: list[dict[str, _Named]] = [{} for _ in grid.students]
     for student in range(students):
         for task, design in enumerate(grid.designs):
-            wanted = int(items[task]) * len(design.judges)
+            needed = int(items[task]) * len(design.judges)
             first = (student * tasks + task) * factors
             found[student][grid.tasks[task]] = {
-                name: of_interval(means[first + at], wanted - int(units[first + at]))
+                name: of_interval(means[first + at], needed - int(units[first + at]))
                 for at, name in enumerate(grid.factors)
-                if wanted and name in design.factors
+                if needed and name in design.factors
             }
     return found
 

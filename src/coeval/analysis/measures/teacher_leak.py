@@ -109,11 +109,11 @@ def _gains(
     """``group``: to which of the names each student belongs, below 0 to none."""
     of_cell = np.where(cells.own, group[cells.student], -1)
     leaks = (of_cell[:, None] == np.arange(len(names))).astype(np.float64)
-    told = _identified(np.hstack([cells.design, leaks]), len(names))
+    reported = _identified(np.hstack([cells.design, leaks]), len(names))
     found = dict.fromkeys(names, UNKNOWN)
-    if told.any():
-        fit = _Fit(cells, np.hstack([cells.design, leaks[:, told]]))
-        for column, place in enumerate(np.flatnonzero(told).tolist()):
+    if reported.any():
+        fit = _Fit(cells, np.hstack([cells.design, leaks[:, reported]]))
+        for column, place in enumerate(np.flatnonzero(reported).tolist()):
             found[names[place]] = fit.gain(scores, part, cells.design.shape[1] + column)
     return {
         name: Gain(

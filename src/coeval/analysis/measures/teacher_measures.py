@@ -43,18 +43,18 @@ def differentiation(means: Floats) -> Differentiation:
     """
     known = np.isfinite(means)
     there = known.sum(axis=-1)
-    told = there >= 2
+    reported = there >= 2
     filled = np.where(known, means, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = filled.sum(axis=-1, keepdims=True) / there[..., None]
         squares = np.where(known, (means - centre) ** 2, 0.0).sum(axis=-1)
-        variance = np.where(told, squares / (there - 1), 0.0)
+        variance = np.where(reported, squares / (there - 1), 0.0)
         ranges = np.where(known, means, -np.inf).max(axis=-1, initial=-np.inf) - np.where(
             known, means, np.inf
         ).min(axis=-1, initial=np.inf)
-        parts = told.sum(axis=-1)
+        parts = reported.sum(axis=-1)
         v1 = variance.sum(axis=-1) / parts
-        r3 = np.where(told, ranges, 0.0).sum(axis=-1) / parts
+        r3 = np.where(reported, ranges, 0.0).sum(axis=-1) / parts
     v1 = np.where(parts > 0, v1, np.nan)
     return Differentiation(v1, np.sqrt(v1), np.where(parts > 0, r3, np.nan))
 
@@ -64,8 +64,8 @@ def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Tea
     possible = _possible_units(grid)
     found = {}
     for place, (name, rows) in enumerate(_rows_of(grid).items()):
-        wanted = int(possible[grid.items.teacher == place].sum()) * len(grid.students)
-        found[name] = _of_teacher(rows, reweighting, wanted - rows.units)
+        needed = int(possible[grid.items.teacher == place].sum()) * len(grid.students)
+        found[name] = _of_teacher(rows, reweighting, needed - rows.units)
     return found
 
 

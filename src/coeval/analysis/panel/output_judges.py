@@ -38,7 +38,7 @@ from coeval.analysis.measures.score_grid import (
     levels_by_judge,
 )
 from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, severities
-from coeval.analysis.panel.panel_reading import AskedTwice, consistency
+from coeval.analysis.panel.panel_reading import RequestedTwice, consistency
 from coeval.analysis.readers.output_reader import OutputReader
 
 # --- Position bias
@@ -112,9 +112,9 @@ def output_judges(reader: OutputReader) -> OutputJudges:
         judge: {"severity": severity, "position": _position(reader, judge)}
         for judge, severity in severities(grid).items()
     }
-    question = units.asked * len(units.judges) + units.judge
-    asked = AskedTwice(units.item, units.judge, question, units.level)
-    itself = consistency(grid.judges, asked, reweighting)
+    question = units.requested * len(units.judges) + units.judge
+    requested = RequestedTwice(units.item, units.judge, question, units.level)
+    itself = consistency(grid.judges, requested, reweighting)
     return OutputJudges(
         pair_measures(pairs),
         panel_measures(grid, reweighting) if len(grid.judges) > 1 else None,
@@ -123,14 +123,14 @@ def output_judges(reader: OutputReader) -> OutputJudges:
 
 
 class _Units(NamedTuple):
-    """U levels. ``asked`` numbers what was shown, for one factor; ``stands``: it is of the judge's recipe
+    """U levels. ``requested`` numbers what was shown, for one factor; ``stands``: it is of the judge's recipe
     that counts. ``items`` are (task, item), ``students`` (model, sample), all in order."""
 
     item: Codes
     student: Codes
     factor: Codes
     judge: Codes
-    asked: Codes
+    requested: Codes
     level: Codes
     stands: NDArray[np.bool_]
     items: list[tuple[str, str]]
@@ -159,7 +159,7 @@ def _units(reader: OutputReader) -> _Units:
         student=found["student"],
         factor=factor,
         judge=judge,
-        asked=found["asked"],
+        requested=found["asked"],
         level=found["level"],
         stands=found["stands"].astype(bool),
         items=[(found["task"][at], found["item"][at]) for at in items],
@@ -171,7 +171,7 @@ def _units(reader: OutputReader) -> _Units:
 
 def _grid(units: _Units) -> ScoreGrid:
     """A row for each question that was put to judges, a column for each judge."""
-    keys = np.stack([units.item, units.student, units.factor, units.asked], axis=1)[units.stands]
+    keys = np.stack([units.item, units.student, units.factor, units.requested], axis=1)[units.stands]
     rows, row = np.unique(keys, axis=0, return_inverse=True)
     levels = np.full((len(rows), len(units.judges)), UNSCORED, np.int8)
     levels[row.reshape(-1), units.judge[units.stands]] = units.level[units.stands]

@@ -25,7 +25,7 @@ from coeval.analysis.readers.run_reader import RunReader
 # are kept, and a model may be listed as a judge under two names.
 
 
-class AskedTwice(NamedTuple):
+class RequestedTwice(NamedTuple):
     """E levels (0 to 2), each of a ``judge`` (its place), about a datapoint (``item``), in answer to a
     ``question``: equal numbers are the same words put to the same model."""
 
@@ -36,27 +36,27 @@ class AskedTwice(NamedTuple):
 
 
 def consistency(
-    judges: Sequence[str], asked: AskedTwice, reweighting: Reweighting
+    judges: Sequence[str], requested: RequestedTwice, reweighting: Reweighting
 ) -> dict[str, PairAgreement | None]:
     """By judge, over the pairs of repeats; of a question that was put N times these are N(N − 1)/2. None
     where nothing was asked twice."""
     found: dict[str, PairAgreement | None] = {}
     for place, judge in enumerate(judges):
-        mine = np.isin(asked.question, asked.question[asked.judge == place])
-        of_judge = AskedTwice(*(column[mine] for column in asked))
+        mine = np.isin(requested.question, requested.question[requested.judge == place])
+        of_judge = RequestedTwice(*(column[mine] for column in requested))
         found[judge] = _of_judge(judge, of_judge, reweighting) if len(of_judge.item) else None
     return found
 
 
-def _of_judge(judge: str, asked: AskedTwice, reweighting: Reweighting) -> PairAgreement | None:
-    _, first, question = np.unique(asked.question, return_index=True, return_inverse=True)
+def _of_judge(judge: str, requested: RequestedTwice, reweighting: Reweighting) -> PairAgreement | None:
+    _, first, question = np.unique(requested.question, return_index=True, return_inverse=True)
     counts = np.zeros((len(first), LEVELS))
-    np.add.at(counts, (question, asked.level), 1)
+    np.add.at(counts, (question, requested.level), 1)
     of_questions: Floats = (counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(LEVELS)) / 2
     several = counts.sum(axis=1) > 1
     if not several.any():
         return None
-    item = asked.item[first]
+    item = requested.item[first]
     tables = np.zeros((reweighting.blocks, LEVELS, LEVELS))
     np.add.at(tables, reweighting.block[item], of_questions)
     shared = np.zeros(reweighting.items, bool)
@@ -98,9 +98,9 @@ def model_family(name: str) -> str:
     return found[0] if found else last
 
 
-def model_families(names: Iterable[str], told: Mapping[str, str]) -> dict[str, str]:
-    """By name; ``told``: what a configuration says of some of them."""
-    return {name: model_family(told.get(name, name)) for name in names}
+def model_families(names: Iterable[str], reported: Mapping[str, str]) -> dict[str, str]:
+    """By name; ``reported``: what a configuration says of some of them."""
+    return {name: model_family(reported.get(name, name)) for name in names}
 
 
 def family_of_one(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
@@ -129,8 +129,8 @@ def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -
 
 def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
     """Of students and judges, as the configuration tells them or their names do."""
-    told = reader.planned.families if reader.planned is not None else {}
-    return model_families((*grid.students, *grid.judges), told)
+    reported = reader.planned.families if reader.planned is not None else {}
+    return model_families((*grid.students, *grid.judges), reported)
 
 
 def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
@@ -149,7 +149,9 @@ def consistency_of(
     if not again:
         return dict.fromkeys(grid.judges)
     columns = reader.columns(_REPEATED, [list(grid.tasks), list(grid.judges)])
-    return consistency(grid.judges, AskedTwice(*(columns[name] for name in AskedTwice._fields)), reweighting)
+    return consistency(
+        grid.judges, RequestedTwice(*(columns[name] for name in RequestedTwice._fields)), reweighting
+    )
 
 
 # Datapoints are numbered as in the grid: by their ids.

@@ -249,26 +249,26 @@ class Reader:
         files = [literally(path) for path in self.files(kind)]
         return self.rows(sql.format(lines=source(stage, files)), [files]) if files else []
 
-    def record_table(self, stage: Stage, wanted: str = "true", paths: Sequence[Path] | None = None) -> None:
+    def record_table(self, stage: Stage, needed: str = "true", paths: Sequence[Path] | None = None) -> None:
         """Read texts, of which the views hold none: make the table of a stage, whose select has ``key`` and
-        ``failed``, of the lines that are ``wanted``, an expression over its columns. Of an id's lines the one
+        ``failed``, of the lines that are ``needed``, an expression over its columns. Of an id's lines the one
         that counts is kept. Raises as DuckDB does."""
         found = self.files(stage.files) if paths is None else paths
         with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
             try:
-                self._make_record_table(stage, found, wanted)
+                self._make_record_table(stage, found, needed)
             except duckdb.InvalidInputException:  # a line is too long
                 shortened = [
                     without_long_lines(path, stage.columns, Path(copies) / str(place))
                     for place, path in enumerate(found)
                 ]
-                self._make_record_table(stage, shortened, wanted)
+                self._make_record_table(stage, shortened, needed)
 
-    def _make_record_table(self, stage: Stage, paths: Sequence[Path], wanted: str) -> None:
+    def _make_record_table(self, stage: Stage, paths: Sequence[Path], needed: str) -> None:
         files = [literally(path) for path in paths]
         self.rows(
             f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} "  # noqa: S608
-            f"FROM {source(stage, files)} WHERE {stage.required} AND {wanted}",
+            f"FROM {source(stage, files)} WHERE {stage.required} AND {needed}",
             [files] if files else [],
         )
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608

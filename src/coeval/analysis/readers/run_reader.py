@@ -311,7 +311,7 @@ class RunReader(Reader):
                     found[text.id] = text
         return found
 
-    def records(self, kind: type[RecordT], wanted: Collection[str]) -> Iterator[RecordT]:
+    def records(self, kind: type[RecordT], needed: Collection[str]) -> Iterator[RecordT]:
         """The records of a kind by their ids (evaluations by their answers'), whatever the layout.
 
         Raises StoreError: a file cannot be read.
@@ -320,12 +320,12 @@ class RunReader(Reader):
         if is_legacy(self.run.path):
             for record in read_legacy(self.run.path, phase, []):
                 whose = record.response_id if isinstance(record, Evaluation) else record.id
-                if isinstance(record, kind) and whose in wanted:
+                if isinstance(record, kind) and whose in needed:
                     yield record
             return
         index = known_records(self.run.files(phase), phase)
         for key in index:
-            if (parent_id(key) if phase == "evaluation" else key) in wanted:
+            if (parent_id(key) if phase == "evaluation" else key) in needed:
                 yield index.load(key, kind)
 
     def items(self) -> WholeItems:

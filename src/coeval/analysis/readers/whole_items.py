@@ -131,11 +131,11 @@ class ItemLines:
         order = np.argsort(of_lines, kind="stable")
         self._keys, self._positions = of_lines[order], np.frombuffer(positions, np.uint64)[order]
 
-    def records(self, item: str, kind: type[KeptT], wanted: Callable[[KeptT], bool]) -> list[KeptT]:
-        """Of the records of a kind that are ``wanted`` those that count, in the order of the files.
+    def records(self, item: str, kind: type[KeptT], needed: Callable[[KeptT], bool]) -> list[KeptT]:
+        """Of the records of a kind that are ``needed`` those that count, in the order of the files.
 
         Lines that are none are left out; files that were replaced meanwhile may hold another item's."""
-        return list(by_id(filter(wanted, self._records(item, kind))).values())
+        return list(by_id(filter(needed, self._records(item, kind))).values())
 
     def _records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
         read = decoder(kind)

@@ -58,14 +58,14 @@ def evaluated_steps(
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")
     before, after = pattern.split(STEP)
-    wanted = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
+    needed = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
     try:
         paths = sorted(root.glob(f"{escape(before)}*{escape(after)}"))
     except OSError as error:
         raise store_error("read", root, error) from error
     found: dict[int, Path] = {}
     for path in paths:
-        step_of = wanted.fullmatch(path.relative_to(root).as_posix())
+        step_of = needed.fullmatch(path.relative_to(root).as_posix())
         if step_of is None or not task_folders(path):
             continue
         step = int(step_of[1])

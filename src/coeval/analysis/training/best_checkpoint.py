@@ -101,8 +101,8 @@ def best_checkpoint(
         )
     head = f"step {step} scores best, {score_text(mean, unit)}"
     if few:
-        told = f"{head}; {items} items are too few to tell how much of that is luck ({FEWEST} would do)"
-        return BestCheckpoint(step, mean, None, None, items, count, told)
+        reported = f"{head}; {items} items are too few to tell how much of that is luck ({FEWEST} would do)"
+        return BestCheckpoint(step, mean, None, None, items, count, reported)
     return BestCheckpoint(
         step=step,
         mean=mean,

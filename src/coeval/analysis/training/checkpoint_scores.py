@@ -29,7 +29,7 @@ _NOT_SAMPLING = {"seed", "interface", "parameters.model", "checkpoint"}
 _MISSING = "missing"
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Requested(msgspec.Struct, frozen=True):
     model: str = ""
     sampling: dict[str, Any] = {}
     parts: dict[str, str] = {}
@@ -50,8 +50,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     n_failed: dict[str, int] = {}
     counted: str = "records"
     missing: dict[str, int] = {}
-    inference: _Asked | None = None
-    judge: _Asked | None = None
+    inference: _Requested | None = None
+    judge: _Requested | None = None
 
     @property
     def made(self) -> str:
@@ -104,13 +104,15 @@ class ChosenRuns(msgspec.Struct, frozen=True):
 
     @property
     def judge(self) -> JudgedBy | None:
-        asked = self.facts[0].judge
-        return None if asked is None else JudgedBy(asked.model, asked.sampling, self.facts[0].judged)
+        requested = self.facts[0].judge
+        return (
+            None if requested is None else JudgedBy(requested.model, requested.sampling, self.facts[0].judged)
+        )
 
     @property
     def sampling(self) -> dict[str, Any]:
-        asked = self.facts[0].inference
-        return {} if asked is None else asked.sampling
+        requested = self.facts[0].inference
+        return {} if requested is None else requested.sampling
 
     @property
     def missing(self) -> int:
@@ -218,8 +220,8 @@ def _other(facts: RunFacts, first: RunFacts) -> str:
     return f"judged by {mine} with other settings ({listed(_differing(facts.judge, first.judge))})"
 
 
-def _differing(one: _Asked | None, other: _Asked | None) -> Iterator[str]:
-    mine, theirs = (_what(asked, _NOT_SAMPLING) for asked in (one, other))
+def _differing(one: _Requested | None, other: _Requested | None) -> Iterator[str]:
+    mine, theirs = (_what(requested, _NOT_SAMPLING) for requested in (one, other))
     for name in sorted(mine.keys() | theirs.keys()):
         if mine.get(name) != theirs.get(name):
             yield name
@@ -234,18 +236,18 @@ def _shortcomings(kept: dict[int, RunFacts]) -> Iterator[str]:
             yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
 
 
-def _how(asked: _Asked | None, without: set[str]) -> str:
-    return digest(canonical(_what(asked, without)))
+def _how(requested: _Requested | None, without: set[str]) -> str:
+    return digest(canonical(_what(requested, without)))
 
 
-def _what(asked: _Asked | None, without: set[str]) -> dict[str, str]:
+def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
     """The parts of the recipe by their names, and the sampling as it was sent."""
-    if asked is None:
+    if requested is None:
         return {}
-    parts = {_plain(name): value for name, value in asked.parts.items() if name not in without}
-    sent = {name: str(value) for name, value in asked.sampling.items() if name != "seed"}
-    model = {} if "parameters.model" in without else {"model": asked.model}
-    return {**parts, **sent, **dict.fromkeys(asked.dropped, "refused"), **model}
+    parts = {_plain(name): value for name, value in requested.parts.items() if name not in without}
+    sent = {name: str(value) for name, value in requested.sampling.items() if name != "seed"}
+    model = {} if "parameters.model" in without else {"model": requested.model}
+    return {**parts, **sent, **dict.fromkeys(requested.dropped, "refused"), **model}
 
 
 def _plain(name: str) -> str:

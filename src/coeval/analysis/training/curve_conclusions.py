@@ -248,11 +248,11 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
         gain = points_text(max(one.seen for one in sure) * width, unit)
         if all(one.sure for one in gains) and gains[-1].seen == max(one.seen for one in gains):
             return f"{which} still gained over step {signal.before}: up to {gain} points"
-        told = f"{_steps(sure)} gained over step {signal.before}: up to {gain} points"
+        reported = f"{_steps(sure)} gained over step {signal.before}: up to {gain} points"
         if rest := [one for one in gains if not one.sure]:
             verb = "shows" if len(rest) == 1 else "show"
-            return f"{told}; {_steps(rest)} {verb} no detectable gain over it"
-        return f"{told}; the highest is step {max(gains, key=lambda one: one.seen).step}"
+            return f"{reported}; {_steps(rest)} {verb} no detectable gain over it"
+        return f"{reported}; the highest is step {max(gains, key=lambda one: one.seen).step}"
     if signal.items_needed is not None:
         return (
             f"{signal.n_items:,} items are too few to tell whether {which} gained over step {signal.before}: "

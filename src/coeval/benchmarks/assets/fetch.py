@@ -187,10 +187,10 @@ class Fetcher:
         if key not in self._verified:
             parcel = self._manifest.parcels[key]
             with self._cache.locked(parcel.file):
-                self._verified[key] = self._cached(parcel) or self._asked_for(key, parcel)
+                self._verified[key] = self._cached(parcel) or self._requested_for(key, parcel)
         return self._verified[key]
 
-    def _asked_for(self, key: str, parcel: Parcel) -> Path:
+    def _requested_for(self, key: str, parcel: Parcel) -> Path:
         if key in self.failed:
             raise SourceFailed(self.failed[key])
         try:

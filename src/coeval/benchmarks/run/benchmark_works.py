@@ -24,7 +24,7 @@ RETRIES = 2
 JUDGMENTS_EACH = 12
 
 
-def asked_hash(messages: Sequence[Message]) -> str:
+def requested_hash(messages: Sequence[Message]) -> str:
     """Hash all that the model is shown: the ``input_hash`` of an answer or a judgment."""
     return digest(*(part for message in messages for part in (message.role, message.content)))
 
@@ -57,7 +57,7 @@ class AnswerWork(ModelWork[Answer]):
             "prompt": prompt_of(self.item),
             "model": self.role_model.model,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": asked_hash(self.item.messages),
+            "input_hash": requested_hash(self.item.messages),
         }
 
 
@@ -72,7 +72,7 @@ class JudgmentWork(ModelWork[Judgment]):
     key: str
     tried: int
     item: str
-    wanted: Ask
+    needed: Ask
     alone: bool = False
     tally: Tally = field(default_factory=Tally)
 
@@ -80,12 +80,12 @@ class JudgmentWork(ModelWork[Judgment]):
     record = Judgment
 
     def question(self, _: int) -> Request:
-        asked = self.wanted.request()
-        return msgspec.structs.replace(asked, shared=0) if self.alone and asked.shared else asked
+        requested = self.needed.request()
+        return msgspec.structs.replace(requested, shared=0) if self.alone and requested.shared else requested
 
     def read(self, completion: Completion) -> dict[str, Any]:
         spoken(completion, "the judge")
-        return {"value": self.wanted.parse(completion)}
+        return {"value": self.needed.parse(completion)}
 
     def identity(self) -> dict[str, Any]:
         last = self.tally.last
@@ -95,7 +95,7 @@ class JudgmentWork(ModelWork[Judgment]):
             "judge": self.role_model.model,
             "raw": None if last is None else last.refusal or last.text,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": asked_hash(self.wanted.request().messages),
+            "input_hash": requested_hash(self.needed.request().messages),
         }
 
 
@@ -181,5 +181,5 @@ def _answer(item: Item, response: str, tested: RoleModel, source: str) -> Answer
         model=tested.model,
         source=source,
         recipe=tested.recipe.hash,
-        input_hash=asked_hash(item.messages),
+        input_hash=requested_hash(item.messages),
     )

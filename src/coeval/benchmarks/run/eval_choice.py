@@ -202,7 +202,7 @@ def _batched(settings: EvalSettings) -> frozenset[Purpose]:
         (settings.batch, "response_collection"),
         (settings.judge_batch, "evaluation"),
     )
-    return frozenset(phase for wanted, phase in phases if wanted)
+    return frozenset(phase for needed, phase in phases if needed)
 
 
 def _tested(settings: EvalSettings) -> ModelSpec | None:
@@ -257,11 +257,11 @@ def _address(url: str | None) -> Address:
     if url is None:
         return Address("vllm", HOSTS["vllm"].url)
     try:
-        wanted = URL(url).host
+        needed = URL(url).host
     except ValueError:
-        wanted = None  # what is wrong with it is said when it is opened
+        needed = None  # what is wrong with it is said when it is opened
     for host in HOSTS.values():
-        if host.needs_key and "{" not in host.url and URL(host.url).host == wanted is not None:
+        if host.needs_key and "{" not in host.url and URL(host.url).host == needed is not None:
             # Without an address of its own the host's key is asked for before anything is sent.
             return Address(host.name, None if url.rstrip("/") == host.url else url)
     return Address("vllm", url)

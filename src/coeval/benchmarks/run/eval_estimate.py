@@ -13,7 +13,7 @@ from coeval.engine.model_facts import ModelFacts, output_limit
 from coeval.engine.model_work import Asking
 from coeval.engine.terms import refuse_least
 from coeval.models.metering.account_file import read_accounts
-from coeval.pricing.estimate import AskedModel, CallShape, Estimate, estimate_of
+from coeval.pricing.estimate import CallShape, Estimate, RequestedModel, estimate_of
 from coeval.pricing.lengths import LATIN_PER_TOKEN, RULE_OF_THUMB, Cell, Lengths, Span, exact, prompt_size
 from coeval.pricing.price_book import PriceBook
 
@@ -55,30 +55,33 @@ def _shapes(
     asks = task_run.given is None and tested is not None
     owed = [work.item for work in task_run.answer_works(asking)] if asks else []
     if tested is not None and tested.name:
-        asked, calls = facts.asked_in("response_collection", tested), exact(len(owed))
+        requested, calls = facts.requested_in("response_collection", tested), exact(len(owed))
         prompts = [Request(item.messages) for item in _some(owed or task_run.items)]
-        yield _shape(task_run, asked, calls, prompts, texts, texts["answer"])
+        yield _shape(task_run, requested, calls, prompts, texts, texts["answer"])
     if judge is None:
         return
-    standing = [work.wanted for work in task_run.judgment_works(asking, task_run.items)]
+    standing = [work.needed for work in task_run.judgment_works(asking, task_run.items)]
     to_come: list[Ask] = []
     with task_run.guarded():
         for item in owed:
             to_come += benchmark.asks(item, Answer(id=item.id, response=_MARKS["answer"]))
-    wanted = len(standing) + len(to_come)
-    least, most = benchmark.judge_calls(wanted)
+    needed = len(standing) + len(to_come)
+    least, most = benchmark.judge_calls(needed)
     if least and id(benchmark) in met:  # the samples of a task meet their judge once
-        least, most = wanted, most - (least - wanted)
+        least, most = needed, most - (least - needed)
     met |= {id(benchmark)} if least else set()
-    asked, reply = facts.asked_in("evaluation", judge), RULE_OF_THUMB.about(benchmark.judgment_characters)
+    requested, reply = (
+        facts.requested_in("evaluation", judge),
+        RULE_OF_THUMB.about(benchmark.judgment_characters),
+    )
     requests = [each.request() for each in _some([*standing, *to_come])]
-    shape = _shape(task_run, asked, Span(least, least, most), requests, texts, reply)
+    shape = _shape(task_run, requested, Span(least, least, most), requests, texts, reply)
     yield shape._replace(together=len(to_come) / len(owed) if owed else 1.0)
 
 
 def _shape(
     task_run: TaskRun,
-    asked: AskedModel,
+    requested: RequestedModel,
     calls: Span,
     requests: Sequence[Request],
     texts: Mapping[str, Span],
@@ -86,10 +89,12 @@ def _shape(
 ) -> CallShape:
     """``requests`` are some of those that are owed, ``texts`` what stands in them; replies have so many
     ``characters``."""
-    phase = task_run.judging if asked.role == "judge" else task_run.label
+    phase = task_run.judging if requested.role == "judge" else task_run.label
     size = prompt_size(requests, _MARKS)
-    reply = characters * size.per_character + asked.thinking
-    return CallShape(phase, task_run.task, asked, calls, calls, size.prompt(texts), reply, size.shared(texts))
+    reply = characters * size.per_character + requested.thinking
+    return CallShape(
+        phase, task_run.task, requested, calls, calls, size.prompt(texts), reply, size.shared(texts)
+    )
 
 
 _ThingT = TypeVar("_ThingT")

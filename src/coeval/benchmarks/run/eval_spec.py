@@ -99,12 +99,12 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
         Raises UsageError: a model is to go by batch jobs whose interface has none.
         """
         phases: dict[str, frozenset[Purpose]] = {}
-        asked: dict[Purpose, ModelSpec | None] = {
+        requested: dict[Purpose, ModelSpec | None] = {
             "response_collection": self.tested,
             "evaluation": self.judging,
         }
         for phase in sorted(self.batched):
-            spec = asked[phase]
+            spec = requested[phase]
             if spec is None:
                 continue
             if not HOSTS[spec.interface].batch:
@@ -300,23 +300,23 @@ def refuse_another_model(evaluation: EvalSpec) -> None:
     for claim in _claims(evaluation.output):
         request = requests.get(claim.place.parent.name)
         if request is not None:
-            wanted = model_of(evaluation, request)
+            needed = model_of(evaluation, request)
         elif evaluation.tested is not None and not claim.unnamed:
-            wanted = evaluation.tested_as
+            needed = evaluation.tested_as
         else:
             continue
-        if wanted not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere
-            raise _refusal(claim, wanted, evaluation)
+        if needed not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere
+            raise _refusal(claim, needed, evaluation)
 
 
-def _refusal(claim: _Claim, wanted: str, evaluation: EvalSpec) -> UsageError:
-    ways = [f"another --output-dir for {wanted}"]
+def _refusal(claim: _Claim, needed: str, evaluation: EvalSpec) -> UsageError:
+    ways = [f"another --output-dir for {needed}"]
     if not claim.unnamed:
         ways.append(f"{'--model' if evaluation.checkpoint is None else '--checkpoint'} {claim.model}")
     if evaluation.mode == "judge" and evaluation.judge is not None:
         ways.append("no --model beside --judge-model")
     return UsageError(
-        f"{claim.place} holds answers of {claim.model}, not of {wanted}, and an output folder belongs to "
+        f"{claim.place} holds answers of {claim.model}, not of {needed}, and an output folder belongs to "
         f"one model; give {', or '.join(ways)}"
     )
 

@@ -36,7 +36,7 @@ from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.probing import probe_models
 from coeval.engine.progress import Board, Calls, ModelCount, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, opened, unless_interrupted
-from coeval.engine.terms import AskedUnder, Ceiling, batched_at_full_price, refuse_boundless, terms_of
+from coeval.engine.terms import Ceiling, RequestedUnder, batched_at_full_price, refuse_boundless, terms_of
 from coeval.engine.work import Work
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
@@ -144,7 +144,7 @@ async def ask_owed(
     terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
     for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
         watcher.warn(sentence)
-    refuse_boundless(_asked_under(specs, task_runs), terms, evaluation.budget_usd)
+    refuse_boundless(_requested_under(specs, task_runs), terms, evaluation.budget_usd)
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
@@ -189,13 +189,13 @@ def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, U
     return recorded
 
 
-def _asked_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[AskedUnder]:
+def _requested_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[RequestedUnder]:
     """The models in each of their roles."""
     known = {spec.name: spec for spec in specs}
     for task_run in task_runs:
         for role_model in (task_run.tested, task_run.judge):
             if role_model is not None and role_model.name in known:
-                yield AskedUnder(known[role_model.name], role_model.sampling)
+                yield RequestedUnder(known[role_model.name], role_model.sampling)
 
 
 def error_file(evaluation: EvalSpec) -> Path:
@@ -217,8 +217,8 @@ def specs_of(prepared: Prepared) -> list[ModelSpec]:
         for role_model in (task_run.tested, task_run.judge)
         if role_model is not None
     }
-    asked = (None if evaluation.mode == "conclude" else evaluation.tested, evaluation.judge)
-    known = {spec.name: spec for spec in asked if spec is not None}
+    requested = (None if evaluation.mode == "conclude" else evaluation.tested, evaluation.judge)
+    known = {spec.name: spec for spec in requested if spec is not None}
     return [spec for name, spec in known.items() if name in labels]
 
 
@@ -379,7 +379,7 @@ def work_counts(owed: Iterable[Owed]) -> WorkCounts:
         if task_run.judge is not None:
             to_come = sum(task_run.judgments_to_come(work.item) for work in answers)
             count = counts.of("evaluation", task_run.label, task_run.judge.name)
-            count.planned = len(task_run.wanted) + to_come
+            count.planned = len(task_run.needed) + to_come
             count.owed = count.calls = len(judgments) + to_come
     return counts
 

@@ -27,7 +27,7 @@ from coeval.benchmarks.run.benchmark_works import (
     AnswerWork,
     GivenCounts,
     JudgmentWork,
-    asked_hash,
+    requested_hash,
 )
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import CoevalError, named
@@ -67,7 +67,7 @@ class TaskRun:
     problem: str | None = None
     answers: dict[str, Answer] = field(default_factory=dict)
     judgments: dict[str, Judgment] = field(default_factory=dict)
-    wanted: dict[str, None] = field(default_factory=dict)
+    needed: dict[str, None] = field(default_factory=dict)
 
     @property
     def judging(self) -> str:
@@ -85,7 +85,7 @@ class TaskRun:
     def _answer_stands(self, item: Item, record: Answer) -> bool:
         if self.tested is None:  # stored answers are judged whatever they were asked with
             return is_good(record)
-        return stands(record, self.tested.recipe.hash, asked_hash(item.messages))
+        return stands(record, self.tested.recipe.hash, requested_hash(item.messages))
 
     def answer_works(self, asking: Asking) -> list[AnswerWork]:
         """Yield the works of missing answers."""
@@ -100,7 +100,7 @@ class TaskRun:
 
     def read_judgments(self) -> None:
         self.judgments = {} if self.judge is None else self.folder.judgments_of(self.judge)
-        self.wanted = {}
+        self.needed = {}
 
     def judgment_works(self, asking: Asking, items: Sequence[Item]) -> list[JudgmentWork]:
         """Yield the works of missing judgments of these items; outdated ones are forgotten."""
@@ -113,19 +113,19 @@ class TaskRun:
                 phase=self.judging,
                 role_model=self.judge,
                 asking=asking,
-                key=wanted.id,
+                key=needed.id,
                 tried=self._tried(record),
                 item=item.id,
-                wanted=wanted,
+                needed=needed,
                 alone=owed_of[item.id] == 1,
             )
-            for item, wanted, record in owed
+            for item, needed, record in owed
         ]
 
     def _owed_judgments(
         self, judge: RoleModel, items: Sequence[Item]
     ) -> list[tuple[Item, Ask, Judgment | None]]:
-        """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``wanted``."""
+        """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``needed``."""
         if self.problem is not None:
             return []
         owed = []
@@ -133,14 +133,14 @@ class TaskRun:
             answer = self.answers.get(item.id)
             if answer is None or not is_good(answer):
                 continue
-            for wanted in self._asks(item, answer):
-                self.wanted[wanted.id] = None
-                record = self.judgments.get(wanted.id)
-                if stands(record, judge.recipe.hash, asked_hash(wanted.request().messages)):
+            for needed in self._asks(item, answer):
+                self.needed[needed.id] = None
+                record = self.judgments.get(needed.id)
+                if stands(record, judge.recipe.hash, requested_hash(needed.request().messages)):
                     continue
                 if record is not None and is_good(record):
-                    del self.judgments[wanted.id]
-                owed.append((item, wanted, record))
+                    del self.judgments[needed.id]
+                owed.append((item, needed, record))
         return owed
 
     def judgments_to_come(self, item: Item) -> int:
@@ -165,7 +165,7 @@ class TaskRun:
 
     def recorded_judgments(self) -> list[Judgment]:
         """Return the records of the required judgments, failed ones included."""
-        return [record for key in self.wanted if (record := self.judgments.get(key)) is not None]
+        return [record for key in self.needed if (record := self.judgments.get(key)) is not None]
 
     def cut_off(self) -> CutOffAnswers:
         """Number of good answers cut off by max_tokens."""
@@ -189,7 +189,7 @@ class TaskRun:
             return False
         if self.judge is not None:  # of the last answers, no judgment may have been begun
             self._owed_judgments(self.judge, self.items)
-        return self.problem is not None or self.judgments.keys() >= self.wanted.keys()
+        return self.problem is not None or self.judgments.keys() >= self.needed.keys()
 
     def counts(self) -> RecordCounts:
         """Progress of the task."""
@@ -198,19 +198,19 @@ class TaskRun:
         return RecordCounts(
             answers=len(self.items) - len(unanswered),
             prompts=len(self.items),
-            judgments=len(self.wanted) - len(owed),
-            judgments_needed=len(self.wanted) + sum(map(self.judgments_to_come, unanswered)),
+            judgments=len(self.needed) - len(owed),
+            judgments_needed=len(self.needed) + sum(map(self.judgments_to_come, unanswered)),
         )
 
     def missing(self) -> dict[str, int]:
         """Count records without a value by reason: answers, and judgments known to be required."""
         answers = (self.answers.get(item.id) for item in self.items)
-        return count_failures(chain(answers, map(self.judgments.get, self.wanted)))
+        return count_failures(chain(answers, map(self.judgments.get, self.needed)))
 
     def score(self) -> Scored | None:
         """Compute the figures and write the benchmark's own files; None where there is a ``problem``."""
         judgments: Mapping[str, Judgment] = {
-            key: self.judgments[key] for key in self.wanted if key in self.judgments
+            key: self.judgments[key] for key in self.needed if key in self.judgments
         }
         scored: Scored | None = None
         with self.guarded():

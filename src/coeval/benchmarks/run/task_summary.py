@@ -90,7 +90,7 @@ def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Itera
         yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Requested(msgspec.Struct, frozen=True):
     """A model in one role: what was sent, and its usage; ``calls`` counts requests.
 
     ``recipe`` is the hash of its settings, and ``parts`` their values, where known. ``dropped`` counts good
@@ -150,8 +150,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     missing: dict[str, int]
     given: GivenCounts | None
-    inference: Asked | None
-    judge: Asked | None
+    inference: Requested | None
+    judge: Requested | None
     seed: int
     run: int | None
     truncated: Truncated
@@ -223,7 +223,7 @@ def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> Non
     """Write ``scores.jsonl`` (a line per item, with its judgments) and ``summary.json``, each atomically."""
     if scored is not None:
         judgments: dict[str, list[dict[str, Any]]] = {}
-        for key in task_run.wanted:
+        for key in task_run.needed:
             if (record := task_run.judgments.get(key)) is not None:
                 shown = {"id": key, "judge": record.judge, "value": record.value, "raw": record.raw}
                 if record.error is not None:
@@ -241,29 +241,29 @@ def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> Non
     write_json_atomic(task_run.folder.summary, summary)
 
 
-def _inference(task_run: TaskRun) -> Asked | None:
+def _inference(task_run: TaskRun) -> Requested | None:
     records = task_run.recorded_answers()
     if not records:
         return None
     good = [record for record in records if is_good(record)]
     last = (good or records)[-1]
-    asked = task_run.tested.sampling.named() if task_run.tested is not None else {}
+    requested = task_run.tested.sampling.named() if task_run.tested is not None else {}
     if task_run.tested is not None and task_run.tested.recipe.hash == last.recipe:
         made = task_run.tested.recipe
     else:
         made = Recipe(last.recipe, task_run.folder.parts_of(last.recipe))
-    return _asked(last.model, asked if last.sampling is None else last.sampling, made, records)
+    return _requested(last.model, requested if last.sampling is None else last.sampling, made, records)
 
 
-def _judge(task_run: TaskRun) -> Asked | None:
+def _judge(task_run: TaskRun) -> Requested | None:
     judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    asked = _asked(judge.model, judge.sampling.named(), judge.recipe, task_run.recorded_judgments())
-    return msgspec.structs.replace(asked, is_tested_model=settings.is_tested_model)
+    requested = _requested(judge.model, judge.sampling.named(), judge.recipe, task_run.recorded_judgments())
+    return msgspec.structs.replace(requested, is_tested_model=settings.is_tested_model)
 
 
-def _asked(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequence[Kept]) -> Asked:
+def _requested(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequence[Kept]) -> Requested:
     calls = used = made = 0
     cost: float | None = 0.0
     for record in records:
@@ -275,4 +275,4 @@ def _asked(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequen
             cost = (cost or 0.0) + (record.usage.cost_usd or 0.0) if known else None
     dropped = count_dropped(records)
     sent = {name: value for name, value in sampling.items() if name not in dropped}
-    return Asked(model, sent, *recipe, calls, used, made, cost if calls else None, dict(dropped))
+    return Requested(model, sent, *recipe, calls, used, made, cost if calls else None, dict(dropped))

@@ -189,14 +189,14 @@ class AlpacaEval(Benchmark):
         judgment would meet it too.
         """
         request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
-        asked = msgspec.structs.replace(
+        requested = msgspec.structs.replace(
             request,
             sampling=self.judged_with(),
             purpose="evaluation",
             droppable=self.droppable_for_judge(),
         )
         try:
-            completion = await judge.complete(asked)
+            completion = await judge.complete(requested)
         except (BadRequest, NotFound) as error:
             # No status tells it apart: hosts name the parameter that they refuse in the message.
             if "logprob" not in str(error).lower():

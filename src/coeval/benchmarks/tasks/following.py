@@ -99,8 +99,8 @@ def check(instruction_id: str, kwargs: Mapping[str, Any], response: str, languag
     return _follows(instruction(instruction_id, kwargs), response, language)
 
 
-def _follows(wanted: Instruction, response: str, language: Language) -> bool:
-    return bool(response.strip()) and wanted.follows(response, language)
+def _follows(needed: Instruction, response: str, language: Language) -> bool:
+    return bool(response.strip()) and needed.follows(response, language)
 
 
 def readings(response: str) -> list[str]:
@@ -120,11 +120,11 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
     loose: list[bool] = []
     raised: dict[str, str] = {}
     for instruction_id, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
-        wanted = instruction(instruction_id, kwargs)
+        needed = instruction(instruction_id, kwargs)
         verdicts = [False, False]
         try:
-            verdicts[0] = verdicts[1] = _follows(wanted, response, language)
-            verdicts[1] = verdicts[0] or any(_follows(wanted, text, language) for text in others)
+            verdicts[0] = verdicts[1] = _follows(needed, response, language)
+            verdicts[1] = verdicts[0] or any(_follows(needed, text, language) for text in others)
         except Exception as error:  # noqa: BLE001 - one instruction's bug must cost neither the item nor the run
             raised[instruction_id] = f"{type(error).__name__}: {error}"
         strict.append(verdicts[0])

@@ -51,8 +51,8 @@ def _question(text: str) -> tuple[int, int]:
     """(length of what stands before the first option, number of options)"""
     lines = [line.strip() for line in text.split("\n")]
     places = [i for i, line in enumerate(lines) if _OPTION.match(line)]
-    asked = " ".join(lines[: places[0] if places else None])
-    return len(asked.strip()), len(places)
+    requested = " ".join(lines[: places[0] if places else None])
+    return len(requested.strip()), len(places)
 
 
 class ReverseNewline(PlainInstruction, frozen=True):

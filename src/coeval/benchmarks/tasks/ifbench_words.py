@@ -145,8 +145,8 @@ class KeywordsMultiple(PlainInstruction, frozen=True):
     def holds(self, response: str) -> bool:
         text = response.lower()
         keywords = (self.keyword1, self.keyword2, self.keyword3, self.keyword4, self.keyword5)
-        wanted = zip(keywords, (1, 2, 3, 5, 7), strict=True)
-        return all(text.count(keyword.lower()) == times for keyword, times in wanted)
+        needed = zip(keywords, (1, 2, 3, 5, 7), strict=True)
+        return all(text.count(keyword.lower()) == times for keyword, times in needed)
 
 
 _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")

@@ -104,10 +104,12 @@ class WritingBench(Benchmark):
         scored = _scored(items, outcomes)
         overall = _pooled([list(one.by_criterion.values()) for one in scored])
         domains = {field: self._by(field, scored) for field in ("domain1", "domain2")}
-        asked_for = self._requirements(scored)
+        requested_for = self._requirements(scored)
         of_requirements = {
-            "R": {name: mean_metric(list(of.queries.values()), "points") for name, of in asked_for.items()},
-            "C": {name: _pooled(list(of.criteria.values())) for name, of in asked_for.items()},
+            "R": {
+                name: mean_metric(list(of.queries.values()), "points") for name, of in requested_for.items()
+            },
+            "C": {name: _pooled(list(of.criteria.values())) for name, of in requested_for.items()},
         }
         return Scored(
             metrics={
@@ -121,8 +123,8 @@ class WritingBench(Benchmark):
                 **domains,
                 **{f"requirement_{kind}": table for kind, table in of_requirements.items()},
             },
-            items={one.item.id: _item_scores(one, asked_for) for one in scored},
-            weights={one.item.id: _item_weights(one, asked_for) for one in scored},
+            items={one.item.id: _item_scores(one, requested_for) for one in scored},
+            weights={one.item.id: _item_weights(one, requested_for) for one in scored},
         )
 
     def _by(self, field: str, scored: Sequence[_Scores]) -> dict[str, Metric]:
@@ -192,18 +194,18 @@ def _scored(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
     return scored
 
 
-def _item_scores(one: _Scores, asked_for: Mapping[str, _Required]) -> dict[str, float | None]:
+def _item_scores(one: _Scores, requested_for: Mapping[str, _Required]) -> dict[str, float | None]:
     scores: dict[str, float | None] = {"overall": one.mean}
-    for name, of in asked_for.items():
+    for name, of in requested_for.items():
         if one.item.id in of.queries:
             about = of.criteria[one.item.id]
             scores |= {f"{name}_R": one.mean, f"{name}_C": sum(about) / len(about) if about else None}
     return scores
 
 
-def _item_weights(one: _Scores, asked_for: Mapping[str, _Required]) -> dict[str, float]:
+def _item_weights(one: _Scores, requested_for: Mapping[str, _Required]) -> dict[str, float]:
     """Where all criteria are pooled, a query counts once for each of them."""
-    about = {f"{name}_C": float(len(of.criteria.get(one.item.id, ()))) for name, of in asked_for.items()}
+    about = {f"{name}_C": float(len(of.criteria.get(one.item.id, ()))) for name, of in requested_for.items()}
     return {"overall": len(one.by_criterion)} | {name: count for name, count in about.items() if count}
 
 

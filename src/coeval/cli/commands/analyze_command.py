@@ -174,12 +174,12 @@ def _show(
     from coeval.pipeline.plan.run_reading import opened
 
     out, figures = places
-    wanted = given or usual_format(name)
-    if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) or figures is not None:
-        tell_files(folder, name, wanted, out, figures, options)
-    if wanted is ReportFormat.HTML:
+    needed = given or usual_format(name)
+    if needed in (ReportFormat.EXCEL, ReportFormat.PDF) or figures is not None:
+        tell_files(folder, name, needed, out, figures, options)
+    if needed is ReportFormat.HTML:
         tell_page(folder, name, out, options)
-    elif wanted not in (ReportFormat.EXCEL, ReportFormat.PDF) and (wanted or out or figures is None):
+    elif needed not in (ReportFormat.EXCEL, ReportFormat.PDF) and (needed or out or figures is None):
         with opened(folder) as (reader, notes):
             measures = measure(reader, options)
             for note in (*reader.notes(), *notes):
@@ -187,19 +187,19 @@ def _show(
         _report(measures, name, given, out)
 
 
-def _report(measures: Measures, name: AnalysisName, wanted: ReportFormat | None, out: Path | None) -> None:
+def _report(measures: Measures, name: AnalysisName, needed: ReportFormat | None, out: Path | None) -> None:
     from coeval.cli import streams
     from coeval.cli.views.measures_view import print_measures
 
     if out is not None:
-        _write(measures, out, name, wanted or ReportFormat.JSON)
-    elif wanted is None:
+        _write(measures, out, name, needed or ReportFormat.JSON)
+    elif needed is None:
         print_measures(measures, analysis_of(name), streams.results())
     else:
-        typer.echo(_text_of(wanted)(measures, analysis_of(name)), nl=False)
+        typer.echo(_text_of(needed)(measures, analysis_of(name)), nl=False)
 
 
-def _write(measures: Measures, out: Path, name: AnalysisName, wanted: ReportFormat) -> None:
+def _write(measures: Measures, out: Path, name: AnalysisName, needed: ReportFormat) -> None:
     from coeval.cli import streams
     from coeval.cli.commands.analyze_files import refuse_file
     from coeval.cli.streams import say
@@ -207,21 +207,21 @@ def _write(measures: Measures, out: Path, name: AnalysisName, wanted: ReportForm
     from coeval.store.jsonl import store_error, write_bytes_atomic
 
     refuse_file(out)
-    suffix = "md" if wanted is ReportFormat.MARKDOWN else wanted.value
+    suffix = "md" if needed is ReportFormat.MARKDOWN else needed.value
     report, all_measures = out / f"{name.value}.{suffix}", out / "measures.json"
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_bytes_atomic(all_measures, as_json(measures, "all").encode())
-        write_bytes_atomic(report, _text_of(wanted)(measures, analysis_of(name)).encode())
+        write_bytes_atomic(report, _text_of(needed)(measures, analysis_of(name)).encode())
     except OSError as error:
         raise store_error("write", out, error) from error
     say(streams.messages(), f"written: {report}, {all_measures}")
 
 
-def _text_of(wanted: ReportFormat) -> MeasuresText:
+def _text_of(needed: ReportFormat) -> MeasuresText:
     from coeval.cli.views import measures_view
 
-    match wanted:
+    match needed:
         case ReportFormat.JSON:
             return measures_view.as_json
         case ReportFormat.CSV:
@@ -229,4 +229,4 @@ def _text_of(wanted: ReportFormat) -> MeasuresText:
         case ReportFormat.MARKDOWN:
             return measures_view.as_markdown
         case ReportFormat.HTML | ReportFormat.EXCEL | ReportFormat.PDF:
-            raise AssertionError(f"{wanted} is no text")
+            raise AssertionError(f"{needed} is no text")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # --- `coeval analyze export-benchmark`
 
 
-def export_items(folder: Path, out: Path | None, wanted: ReportFormat | None) -> None:
+def export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
     from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
@@ -23,7 +23,7 @@ def export_items(folder: Path, out: Path | None, wanted: ReportFormat | None) ->
     run = existing_run(folder)
     if out is None:
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
-    if wanted is not None:
+    if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
     need_address_space()
     from coeval.analysis.measures.benchmark_export import export_benchmark
@@ -51,7 +51,7 @@ WHOLE = ("all", "complete-report", "items")
 def tell_files(
     folder: Path,
     name: AnalysisName,
-    wanted: ReportFormat | None,
+    needed: ReportFormat | None,
     out: Path | None,
     figures: Path | None,
     options: RobustOptions,
@@ -61,19 +61,19 @@ def tell_files(
     from coeval.cli.streams import say, warn
     from coeval.cli.views.measures_view import as_json
     from coeval.core.errors import UsageError
-    from coeval.reports.files import ReportFiles, files_told, write_files
+    from coeval.reports.files import ReportFiles, files_reported, write_files
     from coeval.reports.folder_report import folder_report
     from coeval.store.jsonl import write_bytes_atomic
 
-    kept = out if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) else None
-    if wanted in (ReportFormat.EXCEL, ReportFormat.PDF) and kept is None:
-        raise UsageError(f"{wanted} is written, not shown here; name a folder for it with --out")
+    kept = out if needed in (ReportFormat.EXCEL, ReportFormat.PDF) else None
+    if needed in (ReportFormat.EXCEL, ReportFormat.PDF) and kept is None:
+        raise UsageError(f"{needed} is written, not shown here; name a folder for it with --out")
     for place in filter(None, (out, figures)):
         refuse_file(place)
     stem = "report" if name is AnalysisName.ALL else name.value
     files = ReportFiles(
-        kept / f"{stem}.xlsx" if kept and wanted is ReportFormat.EXCEL else None,
-        kept / f"{stem}.pdf" if kept and wanted is ReportFormat.PDF else None,
+        kept / f"{stem}.xlsx" if kept and needed is ReportFormat.EXCEL else None,
+        kept / f"{stem}.pdf" if kept and needed is ReportFormat.PDF else None,
         figures,
     )
     files.check()
@@ -91,9 +91,9 @@ def tell_files(
         written.append(kept / "measures.json")
         write_bytes_atomic(written[-1], as_json(measures, "all").encode())
     messages = streams.messages()
-    for note in notes if wanted is None or kept else ():  # else they are told with what is shown
+    for note in notes if needed is None or kept else ():  # else they are told with what is shown
         warn(messages, note)
-    say(messages, f"written: {files_told(written, figures)}")
+    say(messages, f"written: {files_reported(written, figures)}")
 
 
 def tell_page(folder: Path, name: AnalysisName, out: Path | None, options: RobustOptions) -> None:

@@ -160,7 +160,7 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
         return ""
     # Here, because they load what draws charts.
     from coeval.reports.comparison_page import comparison_page
-    from coeval.reports.files import ReportFiles, files_told, write_files
+    from coeval.reports.files import ReportFiles, files_reported, write_files
     from coeval.reports.site.report_file import write_comparison
 
     written = []
@@ -168,7 +168,7 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
         write_comparison(compared, files.html)
         written.append(files.html)
     written += write_files(comparison_page(compared), ReportFiles(*files[1:]))
-    return files_told(written, files.figures)
+    return files_reported(written, files.figures)
 
 
 def _share(text: str) -> float:

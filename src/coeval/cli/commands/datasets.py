@@ -170,13 +170,13 @@ class _FetchLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def __call__(self, what: str, _taken: int, size: int | None) -> None:
         from coeval.cli.streams import say
 
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             say(self._console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
 
 

@@ -37,7 +37,7 @@ from coeval.pipeline.upkeep.new_experiment import (
     IdColumns,
     NewItems,
     experiment_text,
-    told_apart,
+    reported_apart,
     usable_name,
 )
 from coeval.store.jsonl import write_bytes_atomic
@@ -106,7 +106,7 @@ def list_benchmarks() -> None:
 
 
 def take_in(
-    choice: SourceChoice, columns: Columns, into: Into, wanted: Selection, how: Mapping[str, Any]
+    choice: SourceChoice, columns: Columns, into: Into, needed: Selection, how: Mapping[str, Any]
 ) -> None:
     """Find the source and the place, show the first items, ask, and put all of them there."""
     console = streams.results()
@@ -124,11 +124,11 @@ def take_in(
         first.close()
         raise
     ids = IdColumns(first.columns if into.new is not None and item_map.id is None else ())
-    wanted_items = Ingestion(
+    needed_items = Ingestion(
         source=source,
         tables=ids.watched(chain([first], tables)),
         map=item_map,
-        wanted=wanted,
+        needed=needed,
         existing=_existing(how),
         skip_bad=how["skip_bad"],
         dry_run=how["dry_run"],
@@ -140,7 +140,7 @@ def take_in(
         return not asks or typer.confirm(f"Write to {place.path if place else into.new}?", True, err=True)
 
     try:
-        found = ingest(wanted_items, place, go_on)
+        found = ingest(needed_items, place, go_on)
     except ColumnsMissing as error:
         raise _in_flags(error, columns) from None
     except KeyboardInterrupt:
@@ -159,7 +159,7 @@ def take_in(
             choice=choice,
             source=source,
             map=item_map,
-            chosen=wanted,
+            chosen=needed,
             labels={columns.label: found.values[columns.label]} if columns.label is not None else {},
             skip_bad=how["skip_bad"],
             license=how["license"] or "",
@@ -178,19 +178,19 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 def _in_flags(error: ColumnsMissing, columns: Columns) -> ColumnsMissing:
     """With a label told as its flag: to a map it is an attribute, or of choices the right one."""
-    told = dict.fromkeys(
+    reported = dict.fromkeys(
         unknown._replace(key=("label",))
         if unknown.column == columns.label and unknown.key[0] in ("attributes", "reference")
         else unknown
         for unknown in error.missing
     )
-    return ColumnsMissing(error.path, [*told])
+    return ColumnsMissing(error.path, [*reported])
 
 
 def _write_new(console: Console, file: Path, task: str | None, table: NewItems) -> None:
     write_bytes_atomic(file, experiment_text(file.stem, task, table).encode())
     for name, values in table.labels.items():
-        if table.map.choices is None and (many := len(told_apart(values))) > MOST_NAMED:
+        if table.map.choices is None and (many := len(reported_apart(values))) > MOST_NAMED:
             warn(
                 streams.messages(),
                 f"{name} has {many:,} values, more than a prompt is to name: write into "
@@ -248,11 +248,11 @@ def _label_name(column: str, place: ItemPlace | None) -> str:
 
 
 def _show(console: Console, first: FirstItems, item_map: ItemMap, source: TableSource) -> None:
-    told = [f"prompt: {item_map.prompt}"]
-    told += [f"reference: {item_map.reference}"] if item_map.reference else []
-    told += [f"{name}: {column}" for name, column in item_map.attributes.items()]
+    reported = [f"prompt: {item_map.prompt}"]
+    reported += [f"reference: {item_map.reference}"] if item_map.reference else []
+    reported += [f"{name}: {column}" for name, column in item_map.attributes.items()]
     files = f" ({numbered(len(source.files), 'file')})" if len(source.files) > 1 else ""
-    say(console, f"{source.name}{files}: {', '.join(told)}", "bold")
+    say(console, f"{source.name}{files}: {', '.join(reported)}", "bold")
     for number, item in enumerate(first.items, 1):
         _show_one(console, f"{number} prompt", item.prompt)
         if item.reference is not None:

@@ -91,7 +91,7 @@ class ChosenModel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WantedExperiment:
+class NeededExperiment:
     """``attributes`` and ``rubric`` None: teachers are to propose them."""
 
     name: str
@@ -106,7 +106,7 @@ class WantedExperiment:
     budget_usd: float | None
 
 
-def interview(questions: Questions, keys: Keys) -> WantedExperiment:
+def interview(questions: Questions, keys: Keys) -> NeededExperiment:
     """
     Raises UsageError: the answers end before the questions do.
     """
@@ -122,7 +122,7 @@ def interview(questions: Questions, keys: Keys) -> WantedExperiment:
     if label is not None:
         attributes = {**(attributes or {}), label[0]: label[1]}
     models = _models(questions, keys)
-    return WantedExperiment(
+    return NeededExperiment(
         name=name,
         task=task,
         description=description,
@@ -172,8 +172,10 @@ def _rubric(questions: Questions) -> dict[str, str] | None:
 
 def _models(questions: Questions, keys: Keys) -> tuple[ChosenModel, ...]:
     usable = [found.interface for found in credentials(keys, (), None) if found.usable and found.found]
-    asked = ", ".join(dict.fromkeys(usable)) or "none; `coeval models --providers` says where they may stand"
-    questions.tell(f"Credentials were found for: {asked}.")
+    requested = (
+        ", ".join(dict.fromkeys(usable)) or "none; `coeval models --providers` says where they may stand"
+    )
+    questions.tell(f"Credentials were found for: {requested}.")
     said = (
         "Which models take part? One a line, as in `openai/gpt-4o-mini`, or `vllm/Qwen3-4B@http://localhost:"
         "8000/v1`; none at all: three simulated ones, to try it without a key. Two or more let judges be "
@@ -282,13 +284,13 @@ def _dollars(text: str) -> float:
     return float(_number(text.removeprefix("$"), float, 0))
 
 
-def experiment_text(wanted: WantedExperiment) -> str:
+def experiment_text(needed: NeededExperiment) -> str:
     """The file, which is checked as any other.
 
     Raises ConfigError: the answers do not fit together; every problem is named with its line.
     """
-    text = "\n".join([*_models_text(wanted.models), *_task(wanted), *_experiment(wanted)]) + "\n"
-    read_config(parse_document(text, Path(f"{wanted.name}.yaml")))
+    text = "\n".join([*_models_text(needed.models), *_task(needed), *_experiment(needed)]) + "\n"
+    read_config(parse_document(text, Path(f"{needed.name}.yaml")))
     return text
 
 
@@ -315,34 +317,34 @@ def _models_text(models: Sequence[ChosenModel]) -> Iterator[str]:
         yield ""
 
 
-def _task(wanted: WantedExperiment) -> Iterator[str]:
+def _task(needed: NeededExperiment) -> Iterator[str]:
     yield "tasks:"
-    yield f"  - name: {_quoted(wanted.task)}"
-    yield f"    description: {_quoted(wanted.description)}"
-    yield f"    output_description: {_quoted(wanted.output)}"
-    if wanted.attributes is None:
+    yield f"  - name: {_quoted(needed.task)}"
+    yield f"    description: {_quoted(needed.description)}"
+    yield f"    output_description: {_quoted(needed.output)}"
+    if needed.attributes is None:
         yield "    target_attributes: auto   # the teachers propose what items vary in"
     else:
         yield "    target_attributes:        # what the items cover, each value equally often"
-        for name, values in wanted.attributes.items():
+        for name, values in needed.attributes.items():
             yield f"      {_quoted(name)}: [{', '.join(map(_quoted, values))}]"
-    if wanted.label is not None:
-        yield f"    label_attributes: [{_quoted(wanted.label)}]   # its value is the right answer"
+    if needed.label is not None:
+        yield f"    label_attributes: [{_quoted(needed.label)}]   # its value is the right answer"
     yield "    sampling:"
-    yield f"      target: [1, {_most_sampled(wanted)}]            # so many attributes an item"
-    yield f"      total: {wanted.total}               # items of each teacher; more later, with --continue"
-    yield from _rubric_text(wanted)
+    yield f"      target: [1, {_most_sampled(needed)}]            # so many attributes an item"
+    yield f"      total: {needed.total}               # items of each teacher; more later, with --continue"
+    yield from _rubric_text(needed)
     yield ""
 
 
-def _most_sampled(wanted: WantedExperiment) -> int:
-    return 2 if wanted.attributes is None or len(wanted.attributes) > 1 else 1
+def _most_sampled(needed: NeededExperiment) -> int:
+    return 2 if needed.attributes is None or len(needed.attributes) > 1 else 1
 
 
-def _rubric_text(wanted: WantedExperiment) -> Iterator[str]:
-    factors = dict(wanted.rubric or {})
-    if wanted.label is not None:  # named like the label: compared with it
-        factors = {wanted.label: f"The {wanted.label} is the right one.", **factors}
+def _rubric_text(needed: NeededExperiment) -> Iterator[str]:
+    factors = dict(needed.rubric or {})
+    if needed.label is not None:  # named like the label: compared with it
+        factors = {needed.label: f"The {needed.label} is the right one.", **factors}
     if not factors:
         yield "    rubric: auto              # the teachers write it"
         return
@@ -351,13 +353,13 @@ def _rubric_text(wanted: WantedExperiment) -> Iterator[str]:
         yield f"      {_quoted(factor)}: {_quoted(criterion)}"
 
 
-def _experiment(wanted: WantedExperiment) -> Iterator[str]:
+def _experiment(needed: NeededExperiment) -> Iterator[str]:
     yield "experiment:"
-    yield f"  id: {_quoted(wanted.name)}"
+    yield f"  id: {_quoted(needed.name)}"
     yield "  storage_folder: ./runs"
     yield "  report: true                # report.html in the run's folder"
-    if wanted.budget_usd is not None:
-        yield f"  budget_usd: {wanted.budget_usd:g}             # never more than that"
+    if needed.budget_usd is not None:
+        yield f"  budget_usd: {needed.budget_usd:g}             # never more than that"
 
 
 def _quoted(text: str) -> str:

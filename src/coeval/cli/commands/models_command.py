@@ -74,11 +74,11 @@ def models(
         _show_providers(found_keys, config, interface, as_json)
         return
     specs = _specs(config, interface, base_url, found_keys, prices)
-    asked = _survey(specs, found_keys, prices)
+    requested = _survey(specs, found_keys, prices)
     if config is None:  # then they were asked about for no model of anybody's
-        asked = [report._replace(names={}) for report in asked]
-    _show(asked, verbose, as_json)
-    if all(report.problem is not None for report in asked):
+        requested = [report._replace(names={}) for report in requested]
+    _show(requested, verbose, as_json)
+    if all(report.problem is not None for report in requested):
         raise ModelUnavailable("no host lists its models; coeval models --providers shows what was found")
 
 

@@ -53,12 +53,12 @@ def repair(
     from coeval.cli import streams
     from coeval.pipeline.config.schema import PHASES
     from coeval.pipeline.existing_run import existing_run
-    from coeval.pipeline.upkeep.repair import Wanted
+    from coeval.pipeline.upkeep.repair import Needed
     from coeval.pipeline.upkeep.repair import repair as repair_run
 
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
-    report = repair_run(folder, Wanted(phases, dry_run, examples, show_valid))
+    report = repair_run(folder, Needed(phases, dry_run, examples, show_valid))
     console = streams.results()
     _show_phases(report, phases, console)
     if stats:

@@ -43,9 +43,9 @@ def wizard(
 
     console = streams.messages()
     questions = Questions(console)
-    wanted = interview(questions, find_keys(keys))
-    place = place_of(questions, out, wanted.name)
-    write_bytes_atomic(place, experiment_text(wanted).encode())
+    needed = interview(questions, find_keys(keys))
+    place = place_of(questions, out, needed.name)
+    write_bytes_atomic(place, experiment_text(needed).encode())
     say(console, f"Written: {place}. It can be edited; docs/configuration.md explains every key.")
     say(console, "What comes next:")
     for command, what in (

@@ -30,8 +30,8 @@ def make_app() -> typer.Typer:
     return app
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(needed: bool) -> None:
+    if needed:
         typer.echo(f"eval-framework (coeval {__version__})")
         raise typer.Exit
 

@@ -12,7 +12,7 @@ from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up, tokens
 from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
 from coeval.pricing.lengths import Span
-from coeval.pricing.tariff import sources_told
+from coeval.pricing.tariff import sources_reported
 
 _COLUMNS = [Column(heading) for heading in ("calls", "input", "output", "cost", "from – to")]
 _UNKNOWN = "unknown"
@@ -72,5 +72,5 @@ def _sources(estimate: Estimate) -> Iterator[str]:
     for source, names in by_source.items():
         yield f"Lengths of {', '.join(names)}: {source}."
     if estimate.prices:
-        yield f"Prices: {sources_told(estimate.prices.values())}."
+        yield f"Prices: {sources_reported(estimate.prices.values())}."
     yield from estimate.notes

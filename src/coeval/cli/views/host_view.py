@@ -41,10 +41,10 @@ def credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -
         raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
     specs = list(specs)
     used = {spec.interface for spec in specs}
-    wanted = [interface] if interface is not None else [name for name in HOSTS if not used or name in used]
-    found = [_of_interface(keys, name) for name in wanted if HOSTS[name].dialect != "benchmark"]
+    needed = [interface] if interface is not None else [name for name in HOSTS if not used or name in used]
+    found = [_of_interface(keys, name) for name in needed if HOSTS[name].dialect != "benchmark"]
     for name, (at, path) in sorted(keys.accounts().items()):
-        if at in wanted:
+        if at in needed:
             place = {"account": f"`providers.{name}` in {path}"}
             missing = _missing(ModelSpec(name=name, interface=at, model=at, account=name), keys)
             found.append(FoundCredential(at, name, None, missing is None, place, missing))
@@ -85,11 +85,11 @@ def _named(found: FoundCredential) -> str:
 
 def _where(found: FoundCredential) -> str:
     """Fields with their places; where something is lacking, what to set."""
-    told = [f"{field}: {place}" for field, place in found.found.items()]
+    reported = [f"{field}: {place}" for field, place in found.found.items()]
     if found.usable:
-        return "; ".join(told) or "none needed"
-    if told and found.missing is not None:
-        return "; ".join([*told, found.missing])
+        return "; ".join(reported) or "none needed"
+    if reported and found.missing is not None:
+        return "; ".join([*reported, found.missing])
     host = HOSTS[found.interface]
     variables = " or ".join(host.key_env) or ", ".join(names[0] for names in host.settings.values() if names)
     return f"nothing; set {variables}" if variables else "nothing"
@@ -141,11 +141,11 @@ def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
         return (window, NOTHING, NOTHING, *([NOTHING, ""] if verbose else []))
     rates, longer = model.tariff.rates, "+" if model.tariff.tiers else ""
     into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
-    told = [window, f"{into}{longer}", f"{out}{longer}"]
+    reported = [window, f"{into}{longer}", f"{out}{longer}"]
     if verbose:
         cached = rates.cached_usd_per_mtok
-        told += [NOTHING if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
-    return tuple(told)
+        reported += [NOTHING if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
+    return tuple(reported)
 
 
 def _is_tiered(report: HostReport) -> bool:

@@ -221,9 +221,9 @@ def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Conso
 def _print_declared(measures: Measures, shown: Iterable[str], parts: Sequence[str], console: Console) -> bool:
     """Tables of parts by what they and the fields of their records declare."""
     printed = False
-    told = declared(type(measures))
+    reported = declared(type(measures))
     for name in parts:
-        of_part, found = told[name], getattr(measures, name)
+        of_part, found = reported[name], getattr(measures, name)
         if name in shown and isinstance(of_part, Part):
             rows = {_name(key): _cells(record) for key, record in found.items()}
             printed |= print_rows(of_part.title, of_part.heading, rows, console)
@@ -358,8 +358,8 @@ def _tell_coverage(measures: RunMeasures, console: Console) -> None:
             ("all fail", found.all_fail),
             ("nearly the same as another are", found.near_duplicates),
         )
-        if told := [f"{words} {count:,}" for words, count in counts if count]:
-            say(console, f"Of the datapoints of {task}, {listed(told)}.")
+        if reported := [f"{words} {count:,}" for words, count in counts if count]:
+            say(console, f"Of the datapoints of {task}, {listed(reported)}.")
 
 
 def _print_items(measures: RunMeasures, console: Console) -> bool:
@@ -417,10 +417,10 @@ def _tell_mistakes(where: str, students: Sequence[LabelStudent], console: Consol
         of = Counter[str]()
         for each in students:
             of.update(each.expected)
-        told = [
+        reported = [
             f"{said} for {expected} ({count:,} of {of[expected]:,})" for expected, said, count in found[:3]
         ]
-        say(console, f"Most often mistaken in {where}: {listed(told)}.")
+        say(console, f"Most often mistaken in {where}: {listed(reported)}.")
 
 
 def _print_confusion(title: str, found: LabelStudent, console: Console) -> None:

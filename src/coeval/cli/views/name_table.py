@@ -15,7 +15,7 @@ from coeval.cli.streams import folded, folded_name, say
 from coeval.core.plain import plain
 from coeval.core.text import dollars
 from coeval.engine.progress import short
-from coeval.pricing.tariff import sources_told
+from coeval.pricing.tariff import sources_reported
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from collections.abc import Sequence
@@ -218,5 +218,5 @@ def _notes(of_all: Bill) -> list[str]:
             "tokens for them, or they came before the price was known"
         )
     if of_all.sources:
-        notes.append(f"Prices: {sources_told(of_all.sources)}.")
+        notes.append(f"Prices: {sources_reported(of_all.sources)}.")
     return notes

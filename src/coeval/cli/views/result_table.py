@@ -269,8 +269,8 @@ def _label_tables(labels: Sequence[LabelAccuracy], width: int) -> list[Table]:
     columns = _label_figures(labels)
     leading = [(header, cells) for header, cells in names.items() if header != "student"]
     rows = [Row(name, off) for name, off in zip(names["student"], dim, strict=True)]
-    wanted = sum(_widest([header, *cells]) + _GAP for header, cells in names.items()) - _GAP
-    if wanted + _wide(columns) <= width:
+    needed = sum(_widest([header, *cells]) + _GAP for header, cells in names.items()) - _GAP
+    if needed + _wide(columns) <= width:
         return [_table("Label accuracy", rows, columns, width, leading)]
     tables = []
     places = list(zip(names["task"], names["label"], strict=True))

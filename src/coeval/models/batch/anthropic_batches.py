@@ -145,13 +145,13 @@ class MessageBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._retrieve(job_id)
         counts = batch.request_counts
-        told = counts.ended > 0  # nothing is, while it runs
+        reported = counts.ended > 0  # nothing is, while it runs
         return BatchProgress(
             batch.state,
             batch.processing_status,
             total=counts.total,
-            done=counts.succeeded if told else None,
-            failed=counts.ended - counts.succeeded if told else None,
+            done=counts.succeeded if reported else None,
+            failed=counts.ended - counts.succeeded if reported else None,
         )
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
@@ -193,12 +193,12 @@ class MessageBatches:
         file = job.lines.with_suffix(".found.jsonl")
         try:
             await self._download(batch, file)
-            told = {
+            reported = {
                 line.custom_id
                 for line in readable(result_lines(file), _reply)
                 if isinstance(line, BatchReply)
             }
-            return not told or not told.isdisjoint(_custom_ids(job.lines))
+            return not reported or not reported.isdisjoint(_custom_ids(job.lines))
         finally:
             file.unlink(missing_ok=True)
 
@@ -245,14 +245,14 @@ def _leads_to(url: str, base: str) -> bool:
 
 
 def _reply(line: bytes) -> BatchReply:
-    told = _read_line(line)
-    match told.result.type:
+    reported = _read_line(line)
+    match reported.result.type:
         case "succeeded":
-            return BatchReply(told.custom_id, 200, bytes(told.result.message))
+            return BatchReply(reported.custom_id, 200, bytes(reported.result.message))
         case "errored":
-            body = bytes(told.result.error)
-            return BatchReply(told.custom_id, status_of_error(body, UNKNOWN_ERROR), body)
+            body = bytes(reported.result.error)
+            return BatchReply(reported.custom_id, status_of_error(body, UNKNOWN_ERROR), body)
         case "canceled" | "expired":
-            return BatchReply(told.custom_id, None, b"")
+            return BatchReply(reported.custom_id, None, b"")
         case kind:
             raise Unreadable(f"what a result of the type {kind[:40]!r} means is not known")

@@ -116,11 +116,8 @@ class BatchApi(Protocol):
         """The id of a job that was submitted, and whose id was lost; None where there is none. By the tag
         where the provider stores one, else among the jobs since ``written_at`` by the custom ids.
 
-        Raises
-        ------
-        Undecided
-            one that is under way may be it: asked again, as `check` is, until it is known. Nothing is
-            submitted meanwhile.
+        Raises Undecided: one that is under way may be it: asked again, as `check` is, until it is known.
+        Nothing is submitted meanwhile.
         """
 
     async def check(self, job_id: str) -> BatchProgress: ...
@@ -164,10 +161,7 @@ def result_lines(results: Path) -> Iterator[bytes]:
     """The lines of a file that was downloaded whole: so the last one counts without a line feed, too. Of a
     line that is longer than any answer, only the beginning, which is no JSON.
 
-    Raises
-    ------
-    StoreError
-        the file cannot be read.
+    Raises StoreError: the file cannot be read.
     """
     try:
         with results.open("rb") as file:
@@ -197,17 +191,17 @@ def readable(
 def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
     """What became of a request of which no error is told: its answer. Raises Unreadable where there is none:
     that says nothing of what was done."""
-    told = bytes(answer)
-    if told in (b"", b"null"):
+    reported = bytes(answer)
+    if reported in (b"", b"null"):
         raise Unreadable("it holds neither an answer nor an error")
-    return BatchReply(custom_id, 200, told)
+    return BatchReply(custom_id, 200, reported)
 
 
-def epoch_s(told: float | str | None) -> float | None:
+def epoch_s(reported: float | str | None) -> float | None:
     """A time in seconds since 1970, told as their number or as text (RFC 3339); None where it is neither."""
-    if not isinstance(told, str):
-        return told
+    if not isinstance(reported, str):
+        return reported
     try:
-        return datetime.fromisoformat(told).timestamp()
+        return datetime.fromisoformat(reported).timestamp()
     except ValueError:
         return None

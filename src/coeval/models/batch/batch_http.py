@@ -25,7 +25,7 @@ from coeval.core.errors import ModelError, RateLimited, ServerFault, StoreError
 from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
-from coeval.models.pacing.rate_headers import asked_retry, asked_wait_s
+from coeval.models.pacing.rate_headers import requested_retry, requested_wait_s
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries
 from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
@@ -151,10 +151,7 @@ class BatchHttp:
         ``secrets`` are further credentials that this place is sent. What this one keeps out of messages, the
         other does too. It is closed with this one.
 
-        Raises
-        ------
-        UsageError
-            that is no http(s) URL.
+        Raises UsageError: that is no http(s) URL.
         """
         endpoint = Endpoint(url, signer, Limiter(1), (*self._endpoint.secrets, *secrets))
         endpoint.leave_in(self._endpoint.names)
@@ -245,14 +242,14 @@ class BatchHttp:
             try:
                 route = await endpoint.signed(route, body, time.time())
             except ModelError as error:
-                error.args = (f"{where}: {endpoint.told(str(error))}",)
+                error.args = (f"{where}: {endpoint.reported(str(error))}",)
                 return Fault(error, error.retryable and error.retry_advised)
         try:
             async with self._sent(route, sending) as response:
                 reply = await read_reply(response, into)
         except foreign() as error:
             failed = from_exception(error, where, SILENCE_S)
-            failed.args = (endpoint.told(str(failed)),)
+            failed.args = (endpoint.reported(str(failed)),)
             again = sending.repeatable or never_sent(error)
             return Fault(failed, again and failed.retryable and failed.retry_advised)
         if 200 <= reply.status < 300:
@@ -269,9 +266,9 @@ class BatchHttp:
         error = from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
             error = RateLimited(str(error), status=reply.status)
-        error.args = (self._endpoint.told(str(error)),)
-        error.retry_after_s = asked_wait_s(reply.headers)
-        word = asked_retry(reply.headers)
+        error.args = (self._endpoint.reported(str(error)),)
+        error.retry_after_s = requested_wait_s(reply.headers)
+        word = requested_retry(reply.headers)
         again = error.retryable if word is None else word
         if not (sending.repeatable or reply.status == 429):
             again = False

@@ -35,10 +35,7 @@ class BatchMaker(Protocol):
     """Makes the batch interface of one model at one endpoint. ``settings`` are those of the host that are no
     credentials (`Host.places`), from the model's parameters, the key file, the environment or defaults.
 
-    Raises
-    ------
-    UsageError
-        a setting is missing that batches need, or cannot be used.
+    Raises UsageError: a setting is missing that batches need, or cannot be used.
     """
 
     def __call__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str], /) -> BatchApi: ...
@@ -47,10 +44,7 @@ class BatchMaker(Protocol):
 def batch_maker(host: Host) -> BatchMaker:
     """What makes the batch interface of a host that has one.
 
-    Raises
-    ------
-    UsageError
-        a host of another package names what is not there.
+    Raises UsageError: a host of another package names what is not there.
     """
     maker: BatchMaker = loaded(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):

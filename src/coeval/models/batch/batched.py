@@ -43,10 +43,7 @@ class BatchedModel(HostedModel):
     def join(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
         """Park requests with ``batches``, by what is to be closed in the end.
 
-        Raises
-        ------
-        UsageError
-            the host's batches need a setting that is not there.
+        Raises UsageError: the host's batches need a setting that is not there.
         """
         from coeval.models.batch.batch_http import BatchHttp
 
@@ -68,7 +65,7 @@ class BatchedModel(HostedModel):
                 meter=meter,
                 read=self._read,
                 bodies=lambda: list(self._bodies),
-                told=lambda text: http.redactor.message(text),
+                reported=lambda text: http.redactor.message(text),
                 keyless=_keyless(address),
             )
         )
@@ -115,10 +112,7 @@ class BatchedModel(HostedModel):
     def _answered_under(self, refusals: HostRefusals, about: CallId, request: Request) -> Completion | None:
         """The answer that jobs have brought to a request as it was made while that was refused.
 
-        Raises
-        ------
-        Gap
-            it waits, or its job ended without it.
+        Raises Gap: it waits, or its job ended without it.
         """
         held = self._rejected, self._unknown, self._host
         self._rejected, self._unknown = set(refusals.schemas), set(refusals.fields)
@@ -160,10 +154,7 @@ class BatchedModel(HostedModel):
     async def _park(self, key: bytes, request: Request, body: bytes) -> None:
         """Hold what the request takes of ceilings and budgets, and write it down for the next job.
 
-        Raises
-        ------
-        Gap
-            that is not allowed, or no more jobs are made of this model.
+        Raises Gap: that is not allowed, or no more jobs are made of this model.
         """
         queue = self._queue
         queue.heed_refusal()
@@ -197,11 +188,11 @@ class BatchedModel(HostedModel):
             error.status = status
         except Undecodable as undecodable:
             error = from_garbage(status, body, undecodable, where, redactor)
-        except ModelError as told:
-            error = told
+        except ModelError as reported:
+            error = reported
             if error.usage is not None:
                 error.usage = self._meter.priced_in_batch(error.usage)
-        error.args = (self._endpoint.told(str(error)),)
+        error.args = (self._endpoint.reported(str(error)),)
         return BatchOutcome(custom_id, error=StoredError.of(error))
 
 

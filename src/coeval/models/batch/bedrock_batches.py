@@ -56,10 +56,7 @@ _BUCKET = re.compile(r"(?:s3://)?([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[\w.-]+)
 def bucket_and_folder(place: str) -> tuple[str, str]:
     """``bucket``, ``bucket/folder`` or ``s3://bucket/folder``, as a bucket and a prefix of keys.
 
-    Raises
-    ------
-    UsageError
-        it is none of them.
+    Raises UsageError: it is none of them.
     """
     found = _BUCKET.fullmatch(place.strip())
     if found is None:
@@ -105,11 +102,11 @@ class S3Bucket:
             reply = await self._http.exchange("PUT", f"{path}&partNumber={number}", piece)
             etag = reply.headers.get("etag", "")
             parts += f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"
-        wanted = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+        needed = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         headers = {"Content-Type": "application/xml"}
-        told = (await self._http.call("POST", path, wanted, headers=headers)).decode(errors="replace")
-        if "<Error>" in told:  # S3 begins to answer before it is done
-            raise ServerFault(f"S3 did not put an upload together: {self._excerpt(told)}")
+        reported = (await self._http.call("POST", path, needed, headers=headers)).decode(errors="replace")
+        if "<Error>" in reported:  # S3 begins to answer before it is done
+            raise ServerFault(f"S3 did not put an upload together: {self._excerpt(reported)}")
 
     async def keys(self, prefix: str) -> list[str]:
         """The objects whose key begins so."""
@@ -127,8 +124,8 @@ class S3Bucket:
     async def get(self, key: str, into: Path) -> None:
         await self._http.download(_path(key), into)
 
-    def _excerpt(self, told: str) -> str:
-        return excerpt(told, self._http.redactor)
+    def _excerpt(self, reported: str) -> str:
+        return excerpt(reported, self._http.redactor)
 
 
 def _path(key: str) -> str:
@@ -247,7 +244,7 @@ class BedrockBatches:
         folder = f"{self._above}coeval/{job.tag}"
         requests = f"{folder}/requests.jsonl"
         await self._bucket.put(requests, job.lines, job.bytes)
-        wanted = {
+        needed = {
             "jobName": _name(job.tag),
             "clientRequestToken": job.tag,  # the same one makes no second job
             "roleArn": self._role,
@@ -258,19 +255,19 @@ class BedrockBatches:
             },
             "outputDataConfig": {"s3OutputDataConfig": {"s3Uri": self._uri(f"{folder}/results/")}},
         }
-        body = msgspec.json.encode(wanted)
+        body = msgspec.json.encode(needed)
         body = await self._http.call("POST", "/model-invocation-job", body, is_busy=_is_busy)
         return read_answer(body, _CreatedJob, "a model invocation job").job_arn
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        wanted, after = _name(job.tag), ""
+        needed, after = _name(job.tag), ""
         for _ in range(MOST_PAGES):
             path = f"/model-invocation-jobs?maxResults={PAGE}&nameContains={job.tag}{after}"
             body = await self._http.call("GET", path)
             page = read_answer(body, _InvocationJobPage, "a list of model invocation jobs")
             for found in page.invocation_job_summaries:
-                if found.job_name == wanted and found.job_arn not in job.others:
+                if found.job_name == needed and found.job_arn not in job.others:
                     return found.job_arn
             if not page.next_token:
                 return None
@@ -337,10 +334,10 @@ def _uncached(body: bytes) -> bytes:
     order, and Bedrock names no price of its cache for them."""
     if b'"cachePoint"' not in body:
         return body
-    asked = decode(body, dict[str, Any])
-    for message in asked["messages"]:
+    requested = decode(body, dict[str, Any])
+    for message in requested["messages"]:
         message["content"] = [block for block in message["content"] if "cachePoint" not in block]
-    return msgspec.json.encode(asked)
+    return msgspec.json.encode(requested)
 
 
 def _is_busy(body: bytes) -> bool:
@@ -362,9 +359,9 @@ def _redirected(service: str) -> str:
 
 
 def _reply(line: bytes) -> BatchReply:
-    told = _read_line(line)
-    if told.error is None:
-        return answered_reply(told.record_id, told.model_output)
-    code = told.error.error_code
-    message = msgspec.json.encode({"message": told.error.error_message})
-    return BatchReply(told.record_id, code if 400 <= code < 600 else 500, message)
+    reported = _read_line(line)
+    if reported.error is None:
+        return answered_reply(reported.record_id, reported.model_output)
+    code = reported.error.error_code
+    message = msgspec.json.encode({"message": reported.error.error_message})
+    return BatchReply(reported.record_id, code if 400 <= code < 600 else 500, message)

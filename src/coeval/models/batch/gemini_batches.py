@@ -119,8 +119,8 @@ def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
         return BatchReply(custom_id, None, msgspec.json.encode(error))
     status = _status(error.code)
     name = _CODES[error.code].name if error.code in _CODES else ""
-    told = {"code": status, "message": error.message, "status": name, "details": error.details or []}
-    return BatchReply(custom_id, status, msgspec.json.encode({"error": told}))
+    reported = {"code": status, "message": error.message, "status": name, "details": error.details or []}
+    return BatchReply(custom_id, status, msgspec.json.encode({"error": reported}))
 
 
 def line_status(words: str) -> GoogleError:
@@ -132,7 +132,9 @@ def line_status(words: str) -> GoogleError:
             return foreign.decode(brace + rest, _LiveError).error
         except Undecodable:
             pass  # its words are shown as they stand
-    named = next((code for code, told in _CODES.items() if re.search(rf"\b{told.name}\b", words)), None)
+    named = next(
+        (code for code, reported in _CODES.items() if re.search(rf"\b{reported.name}\b", words)), None
+    )
     if named is not None:
         return GoogleError(named, words)
     number = re.search(r"\b[45][0-9]{2}\b", words)
@@ -149,10 +151,10 @@ def _status(code: int) -> int:
     return code if 400 <= code < 600 else 500
 
 
-def int64(told: str | int) -> int | None:
+def int64(reported: str | int) -> int | None:
     """A 64-bit number, for which JSON has a text; None where it is not known."""
     try:
-        number = int(told)
+        number = int(reported)
     except ValueError:
         return None
     return number if number >= 0 else None
@@ -267,18 +269,18 @@ class GeminiBatches:
             given: dict[str, Any] = {"requests": {"requests": await asyncio.to_thread(_inlined, job.lines)}}
         else:
             given = {"fileName": await self._uploaded(job)}
-        wanted = {"batch": {"displayName": job_name(job.tag), "inputConfig": given}}
-        body = await self._http.call("POST", self._create_path, msgspec.json.encode(wanted))
+        needed = {"batch": {"displayName": job_name(job.tag), "inputConfig": given}}
+        body = await self._http.call("POST", self._create_path, msgspec.json.encode(needed))
         return read_answer(body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        wanted, after = job_name(job.tag), ""
+        needed, after = job_name(job.tag), ""
         for _ in range(MOST_PAGES):
             body = await self._http.call("GET", f"/batches?pageSize={_PAGE}{after}")
             page = read_answer(_shallow(body), _OperationPage, "a list of batches")
             for found in page.operations:
-                if found.metadata.display_name == wanted and found.name not in job.others:
+                if found.metadata.display_name == needed and found.name not in job.others:
                     return found.name
             if not page.next_page_token:
                 return None
@@ -373,16 +375,16 @@ def _inlined(lines: Path) -> list[dict[str, Any]]:
 
 
 def _line_reply(line: bytes) -> BatchReply:
-    told = _read_line(line)
-    return _reply(told.key, told)
+    reported = _read_line(line)
+    return _reply(reported.key, reported)
 
 
 def _inlined_reply(answer: bytes) -> BatchReply:
-    told = _read_inlined(answer)
-    return _reply(told.metadata.key, told)
+    reported = _read_inlined(answer)
+    return _reply(reported.metadata.key, reported)
 
 
-def _reply(custom_id: str, told: _ResultLine | _InlinedResponse) -> BatchReply:
-    if told.error is not None:
-        return failed_reply(custom_id, told.error)
-    return answered_reply(custom_id, told.response)
+def _reply(custom_id: str, reported: _ResultLine | _InlinedResponse) -> BatchReply:
+    if reported.error is not None:
+        return failed_reply(custom_id, reported.error)
+    return answered_reply(custom_id, reported.response)

@@ -34,10 +34,7 @@ async def cancel_jobs(
     cancelled before, is given up, as all are that somebody ``gives_up``: it leaves the list of the folder,
     which nobody else writes meanwhile, and counts as perhaps spent. ``tell`` is told what became of each.
 
-    Raises
-    ------
-    StoreError
-        the folder cannot be read or written.
+    Raises StoreError: the folder cannot be read or written.
     """
     left = 0
     for job in jobs:
@@ -52,7 +49,7 @@ async def cancel_jobs(
             gone, job.note = True, "its provider knows it no more"
         except (ModelError, UsageError) as error:
             gone, job.note = gone or bool(before), f"{error}. {keys.places(job.interface)}"
-            job.cancelled = "asked"
+            job.cancelled = "requested"
         else:
             job.cancelled = "accepted"
             tell(f"{what} is being cancelled")
@@ -86,12 +83,8 @@ def _give_up(job: PendingJob, folder: RunDir) -> None:
 
 async def _cancel(job: PendingJob, keys: Keys) -> None:
     """
-    Raises
-    ------
-    ModelError
-        its provider does not cancel it.
-    UsageError
-        it cannot be asked: there is no key, or nobody knows whether it was submitted.
+    Raises ModelError: its provider does not cancel it; UsageError: it cannot be asked: there is no key, or
+    nobody knows whether it was submitted.
     """
     if job.id is None:
         raise UsageError("whether it was submitted is not known")

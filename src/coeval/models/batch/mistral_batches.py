@@ -90,19 +90,19 @@ class MistralBatches:
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         """The job has the model, its requests have none."""
-        asked = decode(body, dict[str, msgspec.Raw])
-        asked.pop("model", None)
-        return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(asked))
+        requested = decode(body, dict[str, msgspec.Raw])
+        requested.pop("model", None)
+        return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
     async def create(self, job: BatchJob) -> str:
-        wanted = {
+        needed = {
             "input_files": [await self._files.upload(job.lines)],
             "endpoint": self.request_url,
             "model": self._model,
             "metadata": {TAG: job.tag},
             "timeout_hours": 24,
         }
-        body = await self._http.call("POST", _JOBS, msgspec.json.encode(wanted))
+        body = await self._http.call("POST", _JOBS, msgspec.json.encode(needed))
         return read_answer(body, _MistralJob, "a batch job").id
 
     async def find(self, job: BatchJob) -> str | None:

@@ -111,14 +111,14 @@ class OpenAiBatches:
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        wanted = {
+        needed = {
             "input_file_id": await self._files.upload(job.lines),
             "endpoint": self.request_url,
             "completion_window": "24h",
             "metadata": {TAG: job.tag},
         }
         path = self._paths.to("/batches")
-        body = await self._http.call("POST", path, msgspec.json.encode(wanted), is_busy=_is_busy)
+        body = await self._http.call("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
         return read_answer(body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:

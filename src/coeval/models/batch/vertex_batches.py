@@ -68,10 +68,7 @@ class CloudStorage:
 
     It is asked as whoever asks at ``http``. Names of objects are those below the folder.
 
-    Raises
-    ------
-    UsageError
-        that is no bucket, or the address in the environment is none.
+    Raises UsageError: that is no bucket, or the address in the environment is none.
     """
 
     def __init__(self, http: BatchHttp, place: str) -> None:
@@ -218,7 +215,7 @@ class VertexBatches:
         folder = f"coeval/{job.tag}"
         requests = f"{folder}/requests.jsonl"
         await self._storage.put(requests, job.lines, job.bytes)
-        wanted = {
+        needed = {
             "displayName": job_name(job.tag),
             "model": self._model,
             "inputConfig": {
@@ -230,18 +227,18 @@ class VertexBatches:
                 "gcsDestination": {"outputUriPrefix": self._storage.uri(f"{folder}/results")},
             },
         }
-        body = await self._http.call("POST", self._jobs, msgspec.json.encode(wanted))
+        body = await self._http.call("POST", self._jobs, msgspec.json.encode(needed))
         return read_answer(body, _PredictionJob, "a batch prediction job").name
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        wanted, after = job_name(job.tag), ""
-        only = quote(f'display_name="{wanted}"', safe="")
+        needed, after = job_name(job.tag), ""
+        only = quote(f'display_name="{needed}"', safe="")
         for _ in range(MOST_PAGES):
             body = await self._http.call("GET", f"{self._jobs}?pageSize={PAGE}&filter={only}{after}")
             page = read_answer(body, _PredictionJobPage, "a list of batch prediction jobs")
             for found in page.batch_prediction_jobs:
-                if found.display_name == wanted and found.name not in job.others:
+                if found.display_name == needed and found.name not in job.others:
                     return found.name
             if not page.next_page_token:
                 return None
@@ -291,10 +288,10 @@ def _of_results(uris: list[str]) -> list[str]:
 
 
 def _reply(line: bytes) -> BatchReply:
-    told = _read_line(line)
-    custom_id = (told.request.labels or {}).get(LABEL)
+    reported = _read_line(line)
+    custom_id = (reported.request.labels or {}).get(LABEL)
     if custom_id is None:
         raise Unreadable(f"it does not say by the label {LABEL} whose it is")
-    if told.status:
-        return failed_reply(custom_id, line_status(told.status))
-    return answered_reply(custom_id, told.response)
+    if reported.status:
+        return failed_reply(custom_id, line_status(reported.status))
+    return answered_reply(custom_id, reported.response)

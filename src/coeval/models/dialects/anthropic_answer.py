@@ -131,12 +131,8 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 
     ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
 
-    Raises
-    ------
-    ModelError
-        the body holds an error, or the host's classifiers withheld the answer.
-    Undecodable
-        it is no message.
+    Raises ModelError: the body holds an error, or the host's classifiers withheld the answer; Undecodable: it
+    is no message.
     """
     answer = _read_answer(body)
     if answer.error:
@@ -180,17 +176,17 @@ def _withheld(about: bytes, redactor: Redactor) -> str:
         details = foreign.decode(about, _AnthropicStopDetails)
     except Undecodable:
         details = _AnthropicStopDetails()
-    told = [part for part in (details.category, details.explanation) if part]
-    why = f" ({': '.join(told)})" if told else ""
+    reported = [part for part in (details.category, details.explanation) if part]
+    why = f" ({': '.join(reported)})" if reported else ""
     return excerpt(f"the host's classifiers withheld the answer{why}", redactor)
 
 
-def _booked(told: bytes) -> Usage:
+def _booked(reported: bytes) -> Usage:
     """The token counts of an answer."""
     try:
-        sound = _read_sound(told)
+        sound = _read_sound(reported)
     except Undecodable:
-        return _booked_with_care(told)
+        return _booked_with_care(reported)
     read, written = sound.cache_read_input_tokens, sound.cache_creation_input_tokens
     thought = sound.output_tokens_details.thinking_tokens if sound.output_tokens_details is not None else None
     return cache_apart(
@@ -202,9 +198,9 @@ def _booked(told: bytes) -> Usage:
     )
 
 
-def _booked_with_care(told: bytes) -> Usage:
+def _booked_with_care(reported: bytes) -> Usage:
     try:
-        usage = _read_usage(told)
+        usage = _read_usage(reported)
     except Undecodable:
         return UNCOUNTED
     counts = Counts()
@@ -260,8 +256,8 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     and a sampling parameter that the model does not take.
     """
     problem = _problem(body)
-    told = problem.message if isinstance(problem.message, str) else body
-    message = excerpt(told, redactor)
+    reported = problem.message if isinstance(problem.message, str) else body
+    message = excerpt(reported, redactor)
     about = message.lower()
     code = problem.details.get("error_code") if isinstance(problem.details, dict) else None
     if _SPENT.search(f"{about} {code}"):

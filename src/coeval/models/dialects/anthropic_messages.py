@@ -195,11 +195,8 @@ def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = 
 
     What the provider has besides, and then ``extra_body``, are laid over what is ours.
 
-    Raises
-    ------
-    BadRequest
-        it asks for what the API or the model's family does not take; `FieldRejected` where a parameter that
-        nobody asked for may be left out.
+    Raises BadRequest: it asks for what the API or the model's family does not take; `FieldRejected` where a
+    parameter that nobody asked for may be left out.
     """
     if request.top_logprobs is not None:
         raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")

@@ -176,11 +176,8 @@ BEDROCK = Bedrock()
 def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
     """The JSON body of a request; ``structured=False`` leaves its schema out.
 
-    Raises
-    ------
-    BadRequest
-        it asks for what Converse or the model's family has nothing for; `FieldRejected` where a parameter
-        that nobody asked for may be left out.
+    Raises BadRequest: it asks for what Converse or the model's family has nothing for; `FieldRejected` where
+    a parameter that nobody asked for may be left out.
     """
     if request.top_logprobs is not None:
         raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")

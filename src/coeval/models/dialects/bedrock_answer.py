@@ -97,12 +97,8 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 
     ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
 
-    Raises
-    ------
-    ModelError
-        a guardrail or the host's filter withheld the answer, or the host made none that it can hand over.
-    Undecodable
-        it is no answer.
+    Raises ModelError: a guardrail or the host's filter withheld the answer, or the host made none that it can
+    hand over; Undecodable: it is no answer.
     """
     answer = _read_answer(body)
     message = answer.output.message if answer.output is not None else None
@@ -147,15 +143,15 @@ def _reasoning(content: list[_ConverseBlock]) -> str | None:
     for block in content:
         thought = block.reasoning_content
         if thought is not None:
-            told = thought.reasoning_text
-            thoughts.append(told.text if told is not None else REDACTED_THINKING)
+            reported = thought.reasoning_text
+            thoughts.append(reported.text if reported is not None else REDACTED_THINKING)
     return "\n".join(thought for thought in thoughts if thought) or None
 
 
-def _booked(told: bytes) -> Usage:
+def _booked(reported: bytes) -> Usage:
     """The token counts of an answer."""
     try:
-        usage = _read_usage(told)
+        usage = _read_usage(reported)
     except Undecodable:
         return UNCOUNTED
     counts = Counts()

@@ -227,21 +227,21 @@ def _decoded(body: bytes, redactor: Redactor) -> Completion:
     return without_secrets(completion, redactor)
 
 
-def _booked(told: bytes) -> Usage:
+def _booked(reported: bytes) -> Usage:
     try:
-        usage = _read_usage(told)
+        usage = _read_usage(reported)
     except Undecodable:
         return UNCOUNTED
     billed, used = usage.billed_units or _CohereCounts(), usage.tokens or _CohereCounts()
     counts = Counts()
 
-    def first_told(billed: msgspec.Raw, used: msgspec.Raw) -> int:
+    def first_reported(billed: msgspec.Raw, used: msgspec.Raw) -> int:
         number = counts.optional(billed)
         return counts.needed(used) if number is msgspec.UNSET else number
 
     return Usage(
-        first_told(billed.input_tokens, used.input_tokens),
-        first_told(billed.output_tokens, used.output_tokens),
+        first_reported(billed.input_tokens, used.input_tokens),
+        first_reported(billed.output_tokens, used.output_tokens),
         cached_tokens=counts.optional(usage.cached_tokens),
         uncounted=counts.uncounted,
     )

@@ -86,11 +86,8 @@ class Dialect(Protocol):
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         """The body of a request; ``structured=False`` leaves its schema out.
 
-        Raises
-        ------
-        BadRequest
-            it sets a parameter that the host has nothing for; the message names it. A `FieldRejected` is
-            treated as the host's own: what nobody asked for is left out.
+        Raises BadRequest: it sets a parameter that the host has nothing for; the message names it. A
+        `FieldRejected` is treated as the host's own: what nobody asked for is left out.
         """
 
     def keeps_prefix(self, request: Request, spec: ModelSpec, /) -> bool:  # noqa: ARG002
@@ -101,12 +98,8 @@ class Dialect(Protocol):
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """The answer in a 2xx body, without the credentials that the redactor knows.
 
-        Raises
-        ------
-        Undecodable
-            it is no answer; the request is sent once more.
-        ModelError
-            it holds an error in place of an answer.
+        Raises Undecodable: it is no answer; the request is sent once more; ModelError: it holds an error in
+        place of an answer.
         """
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:

@@ -205,10 +205,7 @@ def _refuse_drawing(sampling: SamplingParameters, model: str) -> None:
 def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
     """How much the model is to reason. What it reasons is asked for as well, else it is not told.
 
-    Raises
-    ------
-    BadRequest
-        the model's family has nothing for what is set.
+    Raises BadRequest: the model's family has nothing for what is set.
     """
     effort, budget = sampling.reasoning_effort, sampling.thinking_budget
     if effort is None and budget is None:

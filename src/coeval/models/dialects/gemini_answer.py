@@ -246,12 +246,7 @@ _read_answer = foreign.decoder(_GeminiAnswer)
 def decode(body: bytes, redactor: Redactor) -> Completion:
     """The answer in a 200, without credentials; time and attempts are not known here.
 
-    Raises
-    ------
-    ModelError
-        the body holds an error, or Google withheld the answer.
-    Undecodable
-        it is no answer.
+    Raises ModelError: the body holds an error, or Google withheld the answer; Undecodable: it is no answer.
     """
     answer = _read_answer(body)
     if answer.error:
@@ -297,11 +292,11 @@ def _withheld(
     )
 
 
-def _booked(told: bytes, candidates: list[_GeminiCandidate]) -> Usage:
+def _booked(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
     """Google counts cached tokens within the prompt, and thoughts beside the answer. Protobuf's JSON leaves a
     count of zero out, so one may be missing where the answer has nothing of its kind."""
     try:
-        usage = _read_usage(told)
+        usage = _read_usage(reported)
     except Undecodable:
         return UNCOUNTED
     parts = [part for one in candidates if one.content for part in one.content.parts or []]

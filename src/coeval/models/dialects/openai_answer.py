@@ -45,17 +45,17 @@ class Counts:
     def __init__(self) -> None:
         self.uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
-    def needed(self, told: msgspec.Raw) -> int:
+    def needed(self, reported: msgspec.Raw) -> int:
         """A count that every answer has."""
-        number = self.optional(told)
+        number = self.optional(reported)
         if number is msgspec.UNSET:
             self.uncounted = True
             return 0
         return number
 
-    def optional(self, told: msgspec.Raw) -> int | msgspec.UnsetType:
+    def optional(self, reported: msgspec.Raw) -> int | msgspec.UnsetType:
         """A count that hosts may leave out or give as null, which is UNSET."""
-        text = bytes(told)
+        text = bytes(reported)
         if text in (b"", b"null"):
             return msgspec.UNSET
         if text.isdigit():  # as nearly all are; the length bounds what Python is asked to read
@@ -222,12 +222,8 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
     Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``. ``charged``: the
     host's usage says what it charges, in US dollars.
 
-    Raises
-    ------
-    ModelError
-        the body holds an error or nothing, or the host filtered or broke off the answer.
-    Undecodable
-        it is no chat completion.
+    Raises ModelError: the body holds an error or nothing, or the host filtered or broke off the answer;
+    Undecodable: it is no chat completion.
     """
     answer = _read_answer(body)
     if answer.error:
@@ -265,29 +261,29 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
     return without_secrets(completion, redactor) if redactor.knows_any else completion
 
 
-def _booked(told: bytes) -> Usage:
+def _booked(reported: bytes) -> Usage:
     """The token counts of an answer."""
     try:
-        sound = _read_sound(told)
+        sound = _read_sound(reported)
     except Undecodable:
-        return _booked_with_care(told)
+        return _booked_with_care(reported)
     prompt, made = sound.prompt_tokens_details, sound.completion_tokens_details
     if prompt is None and made is None and sound.prompt_cache_hit_tokens is msgspec.UNSET:
         return Usage(sound.prompt_tokens, sound.completion_tokens)
     prompt, made = prompt or _NO_SOUND_DETAILS, made or _NO_SOUND_DETAILS
-    told_cached = prompt.cached_tokens is not msgspec.UNSET
+    reported_cached = prompt.cached_tokens is not msgspec.UNSET
     return Usage(
         sound.prompt_tokens,
         sound.completion_tokens,
-        cached_tokens=prompt.cached_tokens if told_cached else sound.prompt_cache_hit_tokens,
+        cached_tokens=prompt.cached_tokens if reported_cached else sound.prompt_cache_hit_tokens,
         cache_write_tokens=prompt.cache_write_tokens,
         reasoning_tokens=made.reasoning_tokens,
     )
 
 
-def _booked_with_care(told: bytes) -> Usage:
+def _booked_with_care(reported: bytes) -> Usage:
     try:
-        usage = _read_usage(told)
+        usage = _read_usage(reported)
     except Undecodable:
         return UNCOUNTED
     counts = Counts()
@@ -306,21 +302,21 @@ def _booked_with_care(told: bytes) -> Usage:
     )
 
 
-def _details(told: msgspec.Raw, counts: Counts) -> _Details:
+def _details(reported: msgspec.Raw, counts: Counts) -> _Details:
     """The parts of a count; none where they are left out or null."""
-    if bytes(told) in (b"", b"null"):
+    if bytes(reported) in (b"", b"null"):
         return _NO_DETAILS
     try:
-        return _read_details(bytes(told))
+        return _read_details(bytes(reported))
     except Undecodable:
         counts.uncounted = True
         return _NO_DETAILS
 
 
-def _charged(told: bytes) -> float | None:
+def _charged(reported: bytes) -> float | None:
     """US dollars; with a key of the user's own at the provider behind the host, that one's charge as well."""
     try:
-        charge = foreign.decode(told, _Charge)
+        charge = foreign.decode(reported, _Charge)
     except Undecodable:
         return None
     usd = charge.cost

@@ -99,15 +99,15 @@ def _is_live(provider: dict[str, Any]) -> bool:
 def _listed(model: _Model) -> ListedModel:
     about = model.metadata if isinstance(model.metadata, dict) else {}
     behind = [provider.get("context_length") for provider in _behind(model) if _is_live(provider)]
-    told = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
+    reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
     # A router may take any of its providers: the least of their windows is there in any case.
     least = min((number for number in behind if isinstance(number, int) and _is_count(number)), default=None)
-    window = next((number for number in told if _is_count(number)), least)
+    window = next((number for number in reported if _is_count(number)), least)
     return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
 
 
-def _is_count(told: Any) -> bool:
-    return type(told) is int and 0 < told <= MOST_TOKENS
+def _is_count(reported: Any) -> bool:
+    return type(reported) is int and 0 < reported <= MOST_TOKENS
 
 
 def _prices(per_token: Any, per_mtok: Any) -> tuple[float | None, float | None]:
@@ -119,20 +119,20 @@ def _prices(per_token: Any, per_mtok: Any) -> tuple[float | None, float | None]:
     return None, None
 
 
-def _per_mtok(told: Any) -> float | None:
+def _per_mtok(reported: Any) -> float | None:
     """A price per token, written as text so that it loses no digit; a negative one means that it varies."""
-    if not isinstance(told, str) or len(told) > 32:
+    if not isinstance(reported, str) or len(reported) > 32:
         return None
     try:
-        return _price(float(told) * 1e6)
+        return _price(float(reported) * 1e6)
     except ValueError:
         return None
 
 
-def _price(told: Any) -> float | None:
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < 1e9:
+def _price(reported: Any) -> float | None:
+    if isinstance(reported, bool) or not isinstance(reported, int | float) or not 0 <= reported < 1e9:
         return None
-    return round(float(told), 9)
+    return round(float(reported), 9)
 
 
 OPENAI_MODELS = ModelList(_path, _page)
@@ -199,8 +199,8 @@ def _response_format(
 
 
 def _as_openai_takes_it(schema: Schema, strict: bool) -> msgspec.Raw:
-    wanted = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
-    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": wanted}))
+    needed = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
+    return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": needed}))
 
 
 # Encoded once: a run asks for few schemas many times.

@@ -175,10 +175,8 @@ OUR_NAMES: Mapping[str, str] = MappingProxyType(
 def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, traits: ModelTraits) -> None:
     """Put in the typed parameters, by the names of the host.
 
-    Raises
-    ------
-    BadRequest
-        one is set that the host, or this model of it, has nothing for; where it may go, FieldRejected.
+    Raises BadRequest: one is set that the host, or this model of it, has nothing for; where it may go,
+    FieldRejected.
     """
     seed = request.seed
     body.update(_words(request.sampling, spec, host, traits, request.top_logprobs, seed is None))

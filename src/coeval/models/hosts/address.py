@@ -44,10 +44,7 @@ def dialect_of(host: Host) -> Dialect:
     OpenAI's, where this version does not speak the host's own: then its user has named an OpenAI-shaped
     address that serves the model.
 
-    Raises
-    ------
-    UsageError
-        a host of another package names a dialect that is not there, or is none.
+    Raises UsageError: a host of another package names a dialect that is not there, or is none.
     """
     named = _DIALECTS.get(host.dialect, host.dialect)
     if ":" in named:
@@ -95,10 +92,8 @@ class ModelAddress(NamedTuple):
 def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     """Where a hosted model is asked.
 
-    Raises
-    ------
-    UsageError
-        a key, a setting or a usable URL is missing, or the model's key stands where it would be kept.
+    Raises UsageError: a key, a setting or a usable URL is missing, or the model's key stands where it would
+    be kept.
     """
     who = f'interface "{spec.interface}" (model {spec.name})'
     try:

@@ -83,10 +83,7 @@ class AccessTokens:
         """A token that is good now. One that is about to expire is renewed meanwhile: nobody waits for that,
         and a renewal that fails is no matter as long as the old one is good.
 
-        Raises
-        ------
-        ModelError
-            there is none and none is to be had.
+        Raises ModelError: there is none and none is to be had.
         """
         token = self._token
         if token is None or now >= token.expires_at:
@@ -160,11 +157,11 @@ def _fetched(credentials: _Credentials) -> _AccessToken:
     def request(url: str, **how: Any) -> Any:
         return http(url, **{**how, "timeout": _TOKEN_TIMEOUT_S})
 
-    asked_at = time.time()
+    requested_at = time.time()
     credentials.refresh(request)
     expiry = credentials.expiry  # UTC, without saying so; None: it does not expire
     expires_at = expiry.replace(tzinfo=UTC).timestamp() if expiry is not None else float("inf")
-    renewed_at = expires_at - min(_RENEWED_BEFORE_S, max(0.0, expires_at - asked_at) / 5)
+    renewed_at = expires_at - min(_RENEWED_BEFORE_S, max(0.0, expires_at - requested_at) / 5)
     return _AccessToken(str(credentials.token), renewed_at, expires_at)
 
 
@@ -203,10 +200,7 @@ def google_cloud(credential: Credential | None) -> Signer:
     account's key, else the application default credentials. The account's project is the one that is asked
     where no other is set.
 
-    Raises
-    ------
-    UsageError
-        google-auth is not installed, or the file that is named holds no credentials.
+    Raises UsageError: google-auth is not installed, or the file that is named holds no credentials.
     """
     if credential is not None and credential.api_key is not None:
         return Signer({"Authorization": f"Bearer {credential.api_key}"})

@@ -186,9 +186,9 @@ def ollama(given: GivenAddress) -> ApiPlace:
 def _azure_address(url: str) -> tuple[str, str]:
     """An address without a target URI's ``/chat/completions?api-version=…``, and that version."""
     address, _, query = url.partition("?")
-    told = parse_qs(query, keep_blank_values=True)
-    version = told.pop("api-version", [""])[0]
-    if told:
+    reported = parse_qs(query, keep_blank_values=True)
+    version = reported.pop("api-version", [""])[0]
+    if reported:
         address = url  # refused, as a query may hold a credential
     return address.rstrip("/").removesuffix(_CHAT), version
 

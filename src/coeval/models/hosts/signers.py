@@ -41,10 +41,7 @@ class RequestSigner(Signer, ABC):
         """The headers of one request beside the fixed ones; ``now`` in seconds since 1970. A token that is
         about to expire is renewed here: whoever asks waits for it.
 
-        Raises
-        ------
-        ModelError
-            there are no credentials to sign with any more.
+        Raises ModelError: there are no credentials to sign with any more.
         """
 
     def refused(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
@@ -87,10 +84,7 @@ SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
 def signer_of(host: Host, credential: Credential | None) -> Signer | None:
     """Who signs what a host is sent; None where there is nothing to show.
 
-    Raises
-    ------
-    UsageError
-        a host of another package names a signer that is not there, or is none.
+    Raises UsageError: a host of another package names a signer that is not there, or is none.
     """
     maker = SIGNERS[host.signer] if host.signer in SIGNERS else loaded(host.signer, host.name)
     signer = maker(credential) if callable(maker) else maker
@@ -138,10 +132,7 @@ def aws(credential: Credential | None) -> Signer | None:
     """The signer of Bedrock; None where there is neither an API key nor a pair of IAM keys. An API key goes
     first, as it does for AWS's own clients.
 
-    Raises
-    ------
-    UsageError
-        half a pair, no region to sign for, or botocore is not installed.
+    Raises UsageError: half a pair, no region to sign for, or botocore is not installed.
     """
     if credential is None:
         return None

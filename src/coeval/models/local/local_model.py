@@ -220,10 +220,8 @@ class Runtime(NamedTuple):
 def find_runtime(spec: ModelSpec) -> Runtime:
     """By what library and on which device the model would run. Loads no weights.
 
-    Raises
-    ------
-    UsageError
-        its folder is not there or holds no model, a library is not installed, or the device is not there.
+    Raises UsageError: its folder is not there or holds no model, a library is not installed, or the device is
+    not there.
     """
     weights = located(spec)
     library = installed(spec.name)
@@ -270,14 +268,14 @@ def installed(name: str) -> Library:
     )
 
 
-def chosen_device(wanted: Any, name: str) -> str:
+def chosen_device(needed: Any, name: str) -> str:
     """``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for a device that is not there."""
     from torch import cuda
 
     gpus = cuda.device_count() if cuda.is_available() else 0
-    if wanted == "cpu":
+    if needed == "cpu":
         return "cpu"
-    if wanted == "auto":
+    if needed == "auto":
         if not gpus:
             raise UsageError(
                 f"local model {name}: there is no CUDA GPU, and a local model needs one. {DEVICE} runs it on "
@@ -286,12 +284,12 @@ def chosen_device(wanted: Any, name: str) -> str:
                 "prints True."
             )
         return "cuda"
-    pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", wanted) if isinstance(wanted, str) else None
+    pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", needed) if isinstance(needed, str) else None
     if pinned is None:
-        raise UsageError(f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {wanted!r}")
+        raise UsageError(f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {needed!r}")
     if int(pinned[1] or 0) >= gpus:
         raise UsageError(
-            f"local model {name}: device {wanted} is not there ({gpus} CUDA GPUs are to be seen). Take "
+            f"local model {name}: device {needed} is not there ({gpus} CUDA GPUs are to be seen). Take "
             "another, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
         )
     return pinned[0]

@@ -87,18 +87,18 @@ _KNOWN = {*TYPED_PARAMETERS, "max_completion_tokens", "max_new_tokens"}
 
 def drawing(request: Request) -> Drawing:
     """How an answer to the request is drawn. Raises BadRequest for parameters that it cannot heed."""
-    wanted = request.sampling.named()
-    strange = sorted(wanted.keys() - _KNOWN)
+    needed = request.sampling.named()
+    strange = sorted(needed.keys() - _KNOWN)
     if strange:
         raise BadRequest(
             f"a local model does not know {', '.join(strange)}; known: {', '.join(sorted(_KNOWN))}"
         )
-    wanted["max_tokens"] = wanted.pop("max_completion_tokens", request.sampling.max_tokens)
-    wanted["top"] = request.top_logprobs
+    needed["max_tokens"] = needed.pop("max_completion_tokens", request.sampling.max_tokens)
+    needed["top"] = request.top_logprobs
     if request.seed is not None:
-        wanted["seed"] = request.seed
+        needed["seed"] = request.seed
     try:
-        return convert(wanted, Drawing)
+        return convert(needed, Drawing)
     except Misshapen as error:
         raise BadRequest(f"a local model cannot heed its sampling parameters: {error}") from error
 

@@ -105,7 +105,7 @@ class TransformersEngine:
             half = len(prompts) // 2
             self._rows = max(1, min(self._rows, half))
             return self._answered(prompts[:half]) + self._answered(prompts[half:])
-        return [(asked.local_request, done) for asked, done in zip(prompts, completions, strict=True)]
+        return [(requested.local_request, done) for requested, done in zip(prompts, completions, strict=True)]
 
     def _generated(self, prompts: list[Prompt]) -> list[Completion]:
         from transformers import LogitsProcessorList, StoppingCriteriaList
@@ -114,15 +114,17 @@ class TransformersEngine:
         rows = Rows(
             torch,
             self._tokenizer,
-            [_settled(asked.local_request.drawing, self._defaults) for asked in prompts],
+            [_settled(requested.local_request.drawing, self._defaults) for requested in prompts],
         )
-        rows.limits = [asked.limit for asked in prompts]
+        rows.limits = [requested.limit for requested in prompts]
         rows.ends = self._ends
-        longest = max(len(asked.tokens) for asked in prompts)
+        longest = max(len(requested.tokens) for requested in prompts)
         # Prompts stand at the right, so that every answer begins at the same place.
         pad = next(iter(self._ends), 0)
-        tokens = [[pad] * (longest - len(asked.tokens)) + asked.tokens for asked in prompts]
-        mask = [[0] * (longest - len(asked.tokens)) + [1] * len(asked.tokens) for asked in prompts]
+        tokens = [[pad] * (longest - len(requested.tokens)) + requested.tokens for requested in prompts]
+        mask = [
+            [0] * (longest - len(requested.tokens)) + [1] * len(requested.tokens) for requested in prompts
+        ]
         with torch.inference_mode():
             self._model.generate(
                 input_ids=torch.tensor(tokens, device=self._model.device),
@@ -144,7 +146,7 @@ class Rows:
         self.limits: list[int] = []
         self.ends: frozenset[int] = frozenset()
         self.tokens: list[list[int]] = [[] for _ in drawings]
-        self.told: list[list[TokenLogprob]] = [[] for _ in drawings]
+        self.reported: list[list[TokenLogprob]] = [[] for _ in drawings]
         self.finish: list[Literal["stop", "length"] | None] = [None] * len(drawings)
         self._chances = [random.Random(drawing.seed) for drawing in drawings]
 
@@ -219,7 +221,7 @@ class Rows:
                     # Two tokens can read the same: the likelier is kept.
                     top.setdefault(self._tokenizer.decode([place]), value)
             text = self._tokenizer.decode([token])
-            self.told[row].append(TokenLogprob(text, float(logprobs[row, token]), top))
+            self.reported[row].append(TokenLogprob(text, float(logprobs[row, token]), top))
 
 
 def _four_bits(torch: Any) -> Any:
@@ -239,8 +241,8 @@ def _defaults(config: Any) -> Drawing:
     return Drawing(temperature=temperature, top_p=config.top_p, top_k=config.top_k)
 
 
-def _settled(wanted: Drawing, defaults: Drawing) -> Drawing:
-    given = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
+def _settled(needed: Drawing, defaults: Drawing) -> Drawing:
+    given = {name: value for name, value in msgspec.structs.asdict(needed).items() if value is not None}
     return msgspec.structs.replace(defaults, **given)
 
 
@@ -263,4 +265,4 @@ def _completion(tokenizer: Any, rows: Rows, row: int, prompt_tokens: int) -> Com
     cuts = [text.find(stop) for stop in rows.drawings[row].stop]
     text = text[: min((cut for cut in cuts if cut >= 0), default=len(text))]
     usage = Usage(prompt_tokens, len(tokens))
-    return completion(text, rows.finish[row] or "length", usage, tuple(rows.told[row]))
+    return completion(text, rows.finish[row] or "length", usage, tuple(rows.reported[row]))

@@ -47,12 +47,12 @@ class VllmEngine:
         engine = self._llm.llm_engine
         for local_request in jobs:
             try:
-                asked = prompt(self._tokenizer, local_request, self._context)
+                requested = prompt(self._tokenizer, local_request, self._context)
             except BadRequest as error:
                 ended.append((local_request, error))
                 continue
             name = f"{next(self._names)}"
-            engine.add_request(name, {"prompt_token_ids": asked.tokens}, self._parameters(asked))
+            engine.add_request(name, {"prompt_token_ids": requested.tokens}, self._parameters(requested))
             self._inside[name] = local_request
         if self._inside:
             for output in engine.step():
@@ -63,11 +63,11 @@ class VllmEngine:
     def close(self) -> None:
         self._llm = None
 
-    def _parameters(self, asked: Prompt) -> Any:
+    def _parameters(self, requested: Prompt) -> Any:
         """Over the defaults of the model's makers, which vLLM reads as well."""
-        drawing = asked.local_request.drawing
+        drawing = requested.local_request.drawing
         parameters = self._llm.get_default_sampling_params()
-        parameters.max_tokens = asked.limit
+        parameters.max_tokens = requested.limit
         for name in ("temperature", "top_p", "top_k", "seed"):
             value = getattr(drawing, name)
             if value is not None:
@@ -86,9 +86,9 @@ def _read(output: Any) -> Completion:
 
 def _logprobs(answer: Any) -> tuple[TokenLogprob, ...]:
     """vLLM tells the token drawn beside the likeliest, and ranks them."""
-    told = []
+    reported = []
     for token, choices in zip(answer.token_ids, answer.logprobs or (), strict=False):
         ranked = sorted(choices.values(), key=lambda choice: choice.logprob)
         top = {choice.decoded_token or "": choice.logprob for choice in ranked}
-        told.append(TokenLogprob(choices[token].decoded_token or "", choices[token].logprob, top))
-    return tuple(told)
+        reported.append(TokenLogprob(choices[token].decoded_token or "", choices[token].logprob, top))
+    return tuple(reported)

@@ -132,10 +132,7 @@ class AccountFile:
 
     def load(self) -> None:
         """
-        Raises
-        ------
-        StoreError
-            it is damaged, or cannot be read.
+        Raises StoreError: it is damaged, or cannot be read.
         """
         self._content, self.rows = _read(self.path)
 
@@ -155,10 +152,7 @@ class AccountFile:
     def write(self) -> None:
         """Write the accounts as they stand, reservations kept.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         models = self._content.get("models", {})
         counted = {name: models.get(name, {}) | msgspec.to_builtins(row) for name, row in self.rows.items()}
@@ -175,12 +169,8 @@ def settle_accounts(
     """Take the provider's bill for the word on what models perhaps spent, while nobody is at work in the
     folder, and write down who said so; the accounts that were settled.
 
-    Raises
-    ------
-    UsageError
-        a model has no account, or batch jobs that are not done with.
-    StoreError
-        the file is damaged, or cannot be read or written.
+    Raises UsageError: a model has no account, or batch jobs that are not done with; StoreError: the file is
+    damaged, or cannot be read or written.
     """
     file = AccountFile(path)
     file.load()
@@ -204,10 +194,7 @@ def settle_accounts(
 def read_accounts(path: Path) -> dict[str, ModelAccount]:
     """The accounts of a ``usage.json`` by model; none where there is no file.
 
-    Raises
-    ------
-    StoreError
-        it is damaged, or cannot be read.
+    Raises StoreError: it is damaged, or cannot be read.
     """
     return _read(path)[1]
 

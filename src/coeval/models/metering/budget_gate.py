@@ -149,7 +149,7 @@ class Budget:
     def refusal(self, name: str, usd: float) -> QuotaExhausted:
         limit = self.limit
         so_far = Spent.of([fund.row for fund in self.funds], at_work=True)
-        gone, wanted = dollars_beyond(limit.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
+        gone, needed = dollars_beyond(limit.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         spent = f"{gone} of it is spent{perhaps(so_far.perhaps_usd)}"
         settle = (
             ", or settle what is perhaps spent (coeval status RUN --settle)" if so_far.perhaps_usd else ""
@@ -160,7 +160,7 @@ class Budget:
             way_out = f"Run again with {CONTINUE} when they have ended, or raise {limit.key} before that."
         return QuotaExhausted(
             f"model {name} is no longer called: {limit.key} is {limit_in_dollars(limit.usd)}, and "
-            f"{spent}, which leaves too little for a request that may cost {wanted}, or for what would "
+            f"{spent}, which leaves too little for a request that may cost {needed}, or for what would "
             "follow from it.",
             way_out,
         )
@@ -219,12 +219,8 @@ class BudgetGate:
         """Set money aside for a request: at once (None), or when the future is done, which has to be given to
         `leave` if nobody awaits it to its end. ``parked``: it waits for a batch job, and no file is written.
 
-        Raises
-        ------
-        QuotaExhausted
-            a budget does not reach for it; the future may raise it, too.
-        StoreError
-            the reservation could not be written, so nothing may be sent.
+        Raises QuotaExhausted: a budget does not reach for it; the future may raise it, too; StoreError: the
+        reservation could not be written, so nothing may be sent.
         """
         if not self.waiting and all(rank >= budget.exhausted_at for budget in fund.budgets):
             if not parked and fund.held + usd <= fund.row.reserved_usd:
@@ -309,12 +305,12 @@ class BudgetGate:
     def _write_ahead(self, fund: Fund) -> None:
         """Write that what is held of a fund, and a block more where there is one, may be spent."""
         before = [(each.row, each.row.reserved_usd) for each in self._funds.values()]
-        wanted = fund.held + _block(fund)
+        needed = fund.held + _block(fund)
         for budget in fund.budgets:
-            if budget.room_for(fund) < wanted:
+            if budget.room_for(fund) < needed:
                 budget.give_up_blocks()
-            wanted = min(wanted, budget.room_for(fund))
-        fund.row.reserved_usd = max(wanted, fund.held)
+            needed = min(needed, budget.room_for(fund))
+        fund.row.reserved_usd = max(needed, fund.held)
         try:
             self._file.write()
         except StoreError:

@@ -155,12 +155,8 @@ class Meter:
     def reserve(self, requests: int = 1) -> None:
         """Count requests that are about to be sent: all of them, or none and raise.
 
-        Raises
-        ------
-        QuotaExhausted
-            the ceiling does not allow them.
-        StoreError
-            the reservation could not be written, so nothing may be sent.
+        Raises QuotaExhausted: the ceiling does not allow them; StoreError: the reservation could not be
+        written, so nothing may be sent.
         """
         row, ceiling = self._row, self._terms.max_calls
         if ceiling is not None:
@@ -177,10 +173,7 @@ class Meter:
         What the file counts is not lowered before it is next written, so it never counts less than was
         sent. It is written as soon as a crash would waste more than a block.
 
-        Raises
-        ------
-        StoreError
-            the counts could not be written.
+        Raises StoreError: the counts could not be written.
         """
         row = self._row
         row.requests -= requests
@@ -193,12 +186,12 @@ class Meter:
     def settle(self, usage: Usage, most_usd: float = 0.0) -> Usage:
         """Book what an answer took; the same with its price, where that is known and the host told none.
         ``most_usd`` is what was set aside for it."""
-        row, told = self._row, usage.cost_usd
+        row, reported = self._row, usage.cost_usd
         usage = priced(usage, self._terms.price)
         cost = usage.cost_usd
-        if told is not None and cost is not None:
+        if reported is not None and cost is not None:
             row.priced_by = _HOSTS_WORD
-        if cost is not None and (told is not None or most_usd):
+        if cost is not None and (reported is not None or most_usd):
             self._doubt_bill(usage, most_usd, self._terms.price)
         row.input_tokens += usage.input_tokens
         row.output_tokens += usage.output_tokens
@@ -213,20 +206,20 @@ class Meter:
         cost = usage.cost_usd
         if cost is None:
             return
-        told = f"{usage.input_tokens:,} tokens of input and {usage.output_tokens:,} of output"
+        reported = f"{usage.input_tokens:,} tokens of input and {usage.output_tokens:,} of output"
         if most_usd and cost > most_usd * (1 + 1e-9):
             self._doubt(
                 self.name,
                 "above",
-                f"{self.name}: its host reports {told} for one answer, which cost {dollars(cost)}: more than "
-                f"the {dollars(most_usd)} that its prompt and max_tokens allow. It is booked as reported; no "
-                "budget can prevent it, so check the host's bill",
+                f"{self.name}: its host reports {reported} for one answer, which cost {dollars(cost)}: "
+                f"more than the {dollars(most_usd)} that its prompt and max_tokens allow. It is booked as "
+                "reported; no budget can prevent it, so check the host's bill",
             )
         if not cost and price is not None and (due := price(msgspec.structs.replace(usage, cost_usd=None))):
             self._doubt(
                 self.name,
                 "free",
-                f"{self.name}: its host reports a cost of $0 for {told}, which its list price makes "
+                f"{self.name}: its host reports a cost of $0 for {reported}, which its list price makes "
                 f"{dollars(due)}. It is booked as reported; check the host's bill",
             )
 
@@ -234,10 +227,7 @@ class Meter:
         """Hold a permit and ``usd`` for a request of a batch job that is yet to be submitted, in memory only:
         at once (None), or when what is returned has been awaited, where money is short for the moment.
 
-        Raises
-        ------
-        QuotaExhausted
-            a ceiling or a budget does not allow it; so does the awaitable.
+        Raises QuotaExhausted: a ceiling or a budget does not allow it; so does the awaitable.
         """
         if (refused := self.refusal()) is not None:
             raise refused
@@ -269,10 +259,7 @@ class Meter:
         called before the host is told. Once for a tag: a job that is submitted anew after a crash has it
         already.
 
-        Raises
-        ------
-        StoreError
-            it could not be written, so nothing may be sent; all stays parked.
+        Raises StoreError: it could not be written, so nothing may be sent; all stays parked.
         """
         row = self._row
         if tag in row.jobs:
@@ -306,10 +293,7 @@ class Meter:
         """Book a job's replies and write that down; permits and money of what was not carried out come back.
         Once for a tag: again, it does nothing. An empty ``bill`` is that of a job that never came about.
 
-        Raises
-        ------
-        StoreError
-            it could not be written; to be called again.
+        Raises StoreError: it could not be written; to be called again.
         """
         row = self._row
         if tag in row.booked:
@@ -347,10 +331,10 @@ class Meter:
         if ceiling is None or used + requests <= ceiling:
             return None
         key = max_calls(self.name)
-        wanted = "" if requests == 1 else f"; {requests} more were asked for at once"
+        needed = "" if requests == 1 else f"; {requests} more were asked for at once"
         return QuotaExhausted(
             f"model {self.name} has used {used} of the {ceiling} requests that {key} "
-            f"allows over the life of the run{wanted}.",
+            f"allows over the life of the run{needed}.",
             f"Raise {key} and run again with {CONTINUE}.",
         )
 
@@ -379,12 +363,8 @@ class Reservation:
     def take(self) -> Awaitable[None] | None:
         """Set the money aside: at once (None), or when what is returned has been awaited.
 
-        Raises
-        ------
-        QuotaExhausted
-            a budget does not reach for it; so does the awaitable.
-        StoreError
-            the reservation could not be written, so nothing may be sent.
+        Raises QuotaExhausted: a budget does not reach for it; so does the awaitable; StoreError: the
+        reservation could not be written, so nothing may be sent.
         """
         if self._sent:
             self.close()

@@ -67,10 +67,7 @@ class Admission:
         """The most that a request of a `priced` model may cost, whose prompt takes so many bytes; 0 where
         nothing bounds its answer and no budget needs a bound.
 
-        Raises
-        ------
-        QuotaExhausted
-            nothing bounds its answer, and a budget does.
+        Raises QuotaExhausted: nothing bounds its answer, and a budget does.
         """
         if answer_tokens is None and not self._account.budgeted:
             return 0.0

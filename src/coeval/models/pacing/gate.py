@@ -148,7 +148,7 @@ class Gate:
     def forget_refusals(self) -> None:
         self._spacing.forget()
 
-    def wait_s(self, now: float, wanted: int) -> float:
+    def wait_s(self, now: float, needed: int) -> float:
         """Seconds until the next request may pass, of so many that could be sent; it opens when nothing can
         keep one any more."""
         wait_s = self._held_until - now
@@ -159,7 +159,7 @@ class Gate:
         if self._tokens is not None:
             wait_s = max(wait_s, self._tokens.wait_s(now))
         if self._turn is not None and wait_s <= 0:
-            wait_s = self._turn.wait_s(wanted)
+            wait_s = self._turn.wait_s(needed)
         if wait_s <= 0:
             self.shut = self._is_paced or not self._spacing.open or self._look_until > now
         return wait_s

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-__all__ = ["asked_hold_s", "asked_retry", "asked_wait_s"]
+__all__ = ["requested_hold_s", "requested_retry", "requested_wait_s"]
 
 _RETRY_AFTER = "retry-after"
 _RETRY_AFTER_MS = "retry-after-ms"
@@ -37,7 +37,7 @@ _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0,
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 
-def asked_wait_s(headers: Mapping[str, str]) -> float | None:
+def requested_wait_s(headers: Mapping[str, str]) -> float | None:
     """Seconds the provider asks this request to wait before it is sent again; None if it does not say."""
     milliseconds = _number(headers.get(_RETRY_AFTER_MS, ""))
     if milliseconds is not None:
@@ -49,12 +49,12 @@ def asked_wait_s(headers: Mapping[str, str]) -> float | None:
     return max(0.0, seconds) if seconds is not None else _until(text, headers)
 
 
-def asked_retry(headers: Mapping[str, str]) -> bool | None:
+def requested_retry(headers: Mapping[str, str]) -> bool | None:
     """The provider's own word on sending this request again (``x-should-retry``), if it gave one."""
     return {"true": True, "false": False}.get(headers.get(_SHOULD_RETRY, "").strip().lower())
 
 
-def asked_hold_s(headers: Mapping[str, str]) -> float:
+def requested_hold_s(headers: Mapping[str, str]) -> float:
     """Seconds for which the provider will take nothing more for this model: the reset of a limit with
     nothing left."""
     longest = 0.0

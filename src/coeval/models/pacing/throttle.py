@@ -42,13 +42,8 @@ def change_time(path: Path, change: Callable[[float], float | None]) -> None:
     Times are seconds since 1970. A file that holds none that can be read is taken to hold one long ago, and
     is mended. ``change`` is called once, and returns None to leave the file as it is. Nothing is waited for.
 
-    Raises
-    ------
-    BlockingIOError
-        another process has the file just now.
-    OSError
-        it cannot be used: it cannot be made or written, is no file, a link, another user's, or holds more
-        than a time.
+    Raises BlockingIOError: another process has the file just now; OSError: it cannot be used: it cannot be
+    made or written, is no file, a link, another user's, or holds more than a time.
     """
     if sys.platform == "win32":
         raise OSError(errno.ENOTSUP, "files are not shared so on Windows", str(path))
@@ -161,7 +156,7 @@ class Throttle:
         self._taken, self._counted_from, self._per_s = 0, -math.inf, 0.0
         self.problem: str | None = None
         """Why the pace is this process's own, in a sentence; None where it is shared."""
-        self._told = False
+        self._reported = False
 
     def turn_at(self, url: str) -> Turn | None:
         """The turn of those who ask there; None where requests are not throttled."""
@@ -169,17 +164,17 @@ class Throttle:
 
     def untold_problem(self) -> str | None:
         """The `problem`, once: a process may have several sessions."""
-        if self._told or self.problem is None:
+        if self._reported or self.problem is None:
             return None
-        self._told = True
+        self._reported = True
         return self.problem
 
-    def moment(self, now: float, wanted: int) -> float | None:
-        """The next moment that is free, for one of ``wanted`` requests that could be sent now; None where
+    def moment(self, now: float, needed: int) -> float | None:
+        """The next moment that is free, for one of ``needed`` requests that could be sent now; None where
         there is none to be had before ``look_at``. All are seconds of ``clock``."""
         if not self._left or self._next < now - BURST_S:
             self._let_pass(now)
-            if not self._left and not self._lease(now, self._size(now, wanted)):
+            if not self._left and not self._lease(now, self._size(now, needed)):
                 return None
         moment = self._next
         self._next += self._interval_s
@@ -194,14 +189,14 @@ class Throttle:
             self._next += min(passed, self._left) * self._interval_s
             self._left -= min(passed, self._left)
 
-    def _size(self, now: float, wanted: int) -> int:
+    def _size(self, now: float, needed: int) -> int:
         """How many moments are leased: for those who wait, or for half of what is usual while they last."""
         elapsed_s = now - self._counted_from
         if elapsed_s >= BURST_S:
             self._per_s = self._taken / elapsed_s
             self._taken, self._counted_from = 0, now
         usual = int(self._per_s * _LEASE_S)
-        return min(self._longest, max(1, wanted, usual))
+        return min(self._longest, max(1, needed, usual))
 
     def _lease(self, now: float, size: int) -> bool:
         """Take so many moments; False where there are none to be had as yet."""
@@ -270,12 +265,12 @@ class Turn:
         self._throttle = throttle
         self._at: float | None = None
 
-    def wait_s(self, wanted: int) -> float:
+    def wait_s(self, needed: int) -> float:
         """Seconds until a request may be sent, of so many that could be; zero or less: now."""
         throttle, at = self._throttle, self._at
         now = throttle.clock()
         if at is None or now - at > BURST_S:
-            at = self._at = throttle.moment(now, wanted)
+            at = self._at = throttle.moment(now, needed)
             if at is None:
                 return max(throttle.look_at - now, _AGAIN_S[0])
         return at - now
@@ -291,10 +286,7 @@ def throttle_of(environment: Mapping[str, str], *, default_s: float | None = Non
     ``default_s`` is the interval where ``MIN_INTERVAL_S`` is not set, and spares servers on this machine and
     in private networks.
 
-    Raises
-    ------
-    UsageError
-        a variable holds what it cannot.
+    Raises UsageError: a variable holds what it cannot.
     """
     text = environment.get(INTERVAL, "").strip()
     interval_s = _interval(text) if text else default_s

@@ -130,5 +130,7 @@ class Tries:
             longest_s = min(_TURNED_AWAY_WAIT_S, BACKOFF_S[min(self._turned_away, len(BACKOFF_S)) - 1])
         else:
             longest_s = BACKOFF_S[self._counted - 1]
-        asked_s = fault.error.retry_after_s or 0.0
-        return max(longest_s * rng.uniform(0.5, 1.0), asked_s + rng.uniform(0.0, min(1.0, asked_s / 10)))
+        requested_s = fault.error.retry_after_s or 0.0
+        return max(
+            longest_s * rng.uniform(0.5, 1.0), requested_s + rng.uniform(0.0, min(1.0, requested_s / 10))
+        )

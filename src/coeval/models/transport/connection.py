@@ -89,10 +89,7 @@ class ReplyParser:
     def feed(self, data: bytes) -> bool:
         """Take in what arrived; True once the answer is whole.
 
-        Raises
-        ------
-        NotHttp
-            this is no answer, or a larger one than we take.
+        Raises NotHttp: this is no answer, or a larger one than we take.
         """
         self._fed = False
         try:
@@ -173,7 +170,7 @@ class Home(Protocol):
     """Who is told what becomes of a connection: `Pool` says what each word means."""
 
     def opened(self, connection: Connection) -> None: ...
-    def asked_first(self, connection: Connection) -> None: ...
+    def requested_first(self, connection: Connection) -> None: ...
     def heard_first(self, connection: Connection) -> None: ...
     def rests(self, connection: Connection) -> None: ...
     def leaves(self, connection: Connection) -> None: ...
@@ -239,7 +236,7 @@ class Connection(asyncio.Protocol):
         if self._timer is None or deadline < self._timer_at:
             self._arm()
         if not self._heard:
-            self._home.asked_first(self)
+            self._home.requested_first(self)
         self._transport.write(data)
         return waiter
 

@@ -76,10 +76,7 @@ class Endpoint:
     ``secrets`` are further credentials that its host is sent; ``redactor`` keeps all of them, and what
     ``signer`` shows, out of what the host says.
 
-    Raises
-    ------
-    UsageError
-        the URL is not http(s), or a header cannot be sent.
+    Raises UsageError: the URL is not http(s), or a header cannot be sent.
     """
 
     def __init__(
@@ -120,7 +117,7 @@ class Endpoint:
         self._naps: dict[asyncio.Future[None], object] = {}
         self._trouble: Trouble | None = None
 
-    def told(self, message: str) -> str:
+    def reported(self, message: str) -> str:
         """A message of our own without the credentials. The name of a host of the catalogue is none, even if
         a key has a part of it."""
         name = URL(self.url).host or ""
@@ -161,10 +158,7 @@ class Endpoint:
     async def signed(self, route: RequestRoute, body: bytes | None, now: float) -> RequestRoute:
         """The route with the headers that this one request is signed with; ``now`` in seconds since 1970.
 
-        Raises
-        ------
-        ModelError
-            it cannot be signed.
+        Raises ModelError: it cannot be signed.
         """
         if self._signer is None:
             return route
@@ -340,7 +334,7 @@ SILENT_AFTER_S = 30.0
 """A host that keeps requests for so long and answers none is worth one, too: most answer within it."""
 
 
-def told_of(endpoint: Endpoint, now: float) -> str | None:
+def reported_of(endpoint: Endpoint, now: float) -> str | None:
     """A sentence on an endpoint that gives nothing but failures, or nothing at all; None of any other."""
     trouble, silence = endpoint.trouble, endpoint.silence(now)
     if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
@@ -366,10 +360,7 @@ async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
     """Connect to the endpoint, or to the proxy on the way there, and hang up; ``path`` and ``method`` are
     those of the request that is to follow, for the error.
 
-    Raises
-    ------
-    ConnectionFailed
-        that was refused, not replied to or not resolved, again and again for `REACH_S`.
+    Raises ConnectionFailed: that was refused, not replied to or not resolved, again and again for `REACH_S`.
     """
     loop = asyncio.get_running_loop()
     dialler = Dialler()
@@ -383,9 +374,9 @@ async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
                 caller = await dialler.dial(origin, _Caller, deadline - loop.time())
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 if loop.time() + pause_s > deadline:
-                    told = _told(endpoint, place(method, URL(endpoint.url + path)), error)
-                    told.args = (endpoint.told(str(told)),)
-                    raise told from None
+                    reported = _reported(endpoint, place(method, URL(endpoint.url + path)), error)
+                    reported.args = (endpoint.reported(str(reported)),)
+                    raise reported from None
             else:
                 await caller.hang_up()
                 return
@@ -414,7 +405,7 @@ class _Caller(asyncio.Protocol):
         await self._closed
 
 
-def _told(
+def _reported(
     endpoint: Endpoint, where: str, error: NoConnection | ConnectTimeout | socket.gaierror
 ) -> ModelError:
     if endpoint.proxy is None:

@@ -23,11 +23,11 @@ from coeval.core.errors import (
     Undecodable,
 )
 from coeval.models.pacing.limits import LONGEST_HOLD_S
-from coeval.models.pacing.rate_headers import asked_hold_s, asked_retry, asked_wait_s
+from coeval.models.pacing.rate_headers import requested_hold_s, requested_retry, requested_wait_s
 from coeval.models.pacing.throttle import throttle_of
 from coeval.models.transport.call import Answered, Call, Fault, Tries
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.endpoint import Endpoint, told_of
+from coeval.models.transport.endpoint import Endpoint, reported_of
 from coeval.models.transport.faults import (
     foreign,
     from_exception,
@@ -98,12 +98,8 @@ class Http:
     ) -> Coroutine[Any, Any, Answered[T]]:
         """Send ``body`` until it is answered or failed for good; ``path`` is appended to the base URL.
 
-        Raises
-        ------
-        ModelError
-            all attempts failed, or one did in a way that another cannot mend.
-        Gap
-            nothing (more) was sent: what ``call.permit`` raised, or Draining.
+        Raises ModelError: all attempts failed, or one did in a way that another cannot mend; Gap: nothing
+        (more) was sent: what ``call.permit`` raised, or Draining.
         """
         return self._ask(_Ask(endpoint, endpoint.route("POST", path), body, call))
 
@@ -115,7 +111,7 @@ class Http:
         """The endpoints that give nothing but failures, or nothing at all, to those who wait: a sentence on
         each."""
         now = self._clock()
-        said = ((endpoint, told_of(endpoint, now)) for endpoint in self._endpoints)
+        said = ((endpoint, reported_of(endpoint, now)) for endpoint in self._endpoints)
         return {endpoint: sentence for endpoint, sentence in said if sentence is not None}
 
     def repeating(self) -> list[str]:
@@ -203,7 +199,7 @@ class Http:
             endpoint.ended(on_the_way)
         now = self._clock()
         # Nearly no answer says that a limit has nothing left.
-        if "0" in reply.headers.values() and (hold_s := asked_hold_s(reply.headers)):
+        if "0" in reply.headers.values() and (hold_s := requested_hold_s(reply.headers)):
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
             fault = self._refused(ask, reply, sent_at)
@@ -227,12 +223,12 @@ class Http:
     def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:
         """It could not be sent: whoever signs has no credential for it."""
         ask.call.unsent()
-        error.args = (f"{ask.place}: {ask.endpoint.told(str(error))}",)
+        error.args = (f"{ask.place}: {ask.endpoint.reported(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
     def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
         """No answer came."""
-        error.args = (endpoint.told(str(error)),)
+        error.args = (endpoint.reported(str(error)),)
         now = self._clock()
         crowded = False
         if isinstance(error, RequestTimeout):
@@ -267,10 +263,10 @@ class Http:
         endpoint = ask.endpoint
         if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
             endpoint.limiter.refused(sent_at)
-        error.args = (endpoint.told(str(error)),)
+        error.args = (endpoint.reported(str(error)),)
         if error.retry_after_s is None:
-            error.retry_after_s = asked_wait_s(reply.headers)
-        word = asked_retry(reply.headers)
+            error.retry_after_s = requested_wait_s(reply.headers)
+        word = requested_retry(reply.headers)
         again = word if word is not None else error.retryable and error.retry_advised
         wait_s = error.retry_after_s
         if not again or not wait_s:

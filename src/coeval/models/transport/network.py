@@ -69,10 +69,7 @@ def redirected_by(*names: str, scheme: str = "") -> str:
     """The address in the first of these variables that is set, by which providers' own clients are led away
     from where the provider is; "" where none is. One without a scheme is given ``scheme``, if there is one.
 
-    Raises
-    ------
-    UsageError
-        it is no http(s) address.
+    Raises UsageError: it is no http(s) address.
     """
     name = next((name for name in names if os.environ.get(name, "").strip()), None)
     if name is None:
@@ -134,9 +131,9 @@ def raise_open_file_limit() -> None:
     import resource  # not on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    needed = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 # --- File downloads
@@ -182,10 +179,7 @@ def download(
     More than ``size`` bytes are not taken. The host may be silent for ``patience_s``, else 30 s, and slower
     than `_LEAST_PACE` for twice that.
 
-    Raises
-    ------
-    SourceFailed
-        it cannot be had, is cut off, or is larger than it should be.
+    Raises SourceFailed: it cannot be had, is cut off, or is larger than it should be.
     """
     limit = _LARGEST_FILE if size is None else size
     with target.open("wb") as file, _Source(url, "*/*", patience_s) as source:

@@ -111,10 +111,7 @@ class Dialler:
         Where it is cancelled or fails after ``connection_made``, the protocol's ``connection_lost`` is
         called all the same; on some loops twice.
 
-        Raises
-        ------
-        NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError
-            as `WireError` says.
+        Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: as `WireError` says.
         """
         timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
@@ -157,8 +154,10 @@ class Dialler:
             _, connection = await loop.create_connection(make, sock=connected, ssl=tls, server_hostname=name)
         finally:
             if connection is None:
-                for told in made:  # who was told of a connection may wait for its end; uvloop tells of none
-                    told.connection_lost(None)
+                for (
+                    reported
+                ) in made:  # who was told of a connection may wait for its end; uvloop tells of none
+                    reported.connection_lost(None)
         return connection
 
     async def _addresses(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:
@@ -282,10 +281,7 @@ class Pool:
     async def wait(self, deadline: float) -> Connection:
         """A new connection, or one that comes to rest before that; ``deadline`` is in the loop's time.
 
-        Raises
-        ------
-        WireError, TimeoutError, socket.gaierror, ssl.SSLError
-            none came about; see `WireError`.
+        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: none came about; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)
@@ -324,7 +320,7 @@ class Pool:
     def opened(self, connection: Connection) -> None:
         self.open.add(connection)
 
-    def asked_first(self, connection: Connection) -> None:
+    def requested_first(self, connection: Connection) -> None:
         """Its first request is sent."""
         self._unheard[connection] = _Unheard(self.loop.time(), self._answers, 0)
 
@@ -462,10 +458,7 @@ class Wire:
         ``timeout_s`` is for all of it, connecting included. Cancelling ends the connection that the
         answer would have come on.
 
-        Raises
-        ------
-        WireError, TimeoutError, socket.gaierror, ssl.SSLError
-            there is no answer; see `WireError`.
+        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is no answer; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)

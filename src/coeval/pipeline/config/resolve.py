@@ -92,7 +92,7 @@ def _tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
 
 def _at(model: ModelConfig, route: Route) -> ModelConfig:
     """The model at one of its hosts."""
-    return model.asked_as(route.model, interface=route.interface)
+    return model.requested_as(route.model, interface=route.interface)
 
 
 def _variables(host: Host) -> str:

@@ -13,14 +13,14 @@ from coeval.store.rundir import RunDir
 
 
 class Teachers:
-    """The teachers of a draft, as far as they can be read. ``asked``: one of them is a model."""
+    """The teachers of a draft, as far as they can be read. ``requested``: one of them is a model."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         models = [("models", index) for index in draft.entries("models")]
         teachers = [model for model in models if "teacher" in (draft.get(*model, "roles") or ())]
         self.some = bool(teachers)
-        self.asked = any(draft.get(*model, "interface") != BENCHMARK for model in teachers)
+        self.requested = any(draft.get(*model, "interface") != BENCHMARK for model in teachers)
         self._suppliers = Suppliers(
             (str(draft.get(*model, "name")), draft.get(*model, "parameters", default={}))
             for model in teachers
@@ -78,7 +78,7 @@ def _teachers(draft: Draft) -> Iterator[Finding]:
         if (writes and unsupplied) or _proposes(draft):
             yield _missing("teacher", "the work of phases 1–3")
         return
-    if not teachers.asked and _proposes(draft):
+    if not teachers.requested and _proposes(draft):
         message = (
             "attributes or rubrics are auto, and a benchmark proposes none; add a teacher that is a model"
         )
@@ -95,7 +95,7 @@ def _teachers(draft: Draft) -> Iterator[Finding]:
                 "synthetic"
             )
             yield Finding(path, "V-07", message)
-        elif not teachers.asked:
+        elif not teachers.requested:
             message = (
                 f"is synthetic, and all teachers are benchmarks of other tasks; give one parameters: "
                 f"{{task: {name}}}, or add a teacher that is a model"

@@ -175,10 +175,10 @@ def complete_labels(data: dict[str, Any]) -> None:
         if not isinstance(labels, list) or not isinstance(declared, dict):
             continue
         values = [declared.get(label) if isinstance(label, str) else None for label in labels]
-        told = [", ".join(map(written, of)) for of in values if isinstance(of, list) and of]
-        if labels and len(told) == len(labels):
-            each = [f"{label}, one of: {of}" for label, of in zip(labels, told, strict=True)]
-            task["output_description"] = f"One of: {told[0]}" if len(told) == 1 else "; ".join(each)
+        reported = [", ".join(map(written, of)) for of in values if isinstance(of, list) and of]
+        if labels and len(reported) == len(labels):
+            each = [f"{label}, one of: {of}" for label, of in zip(labels, reported, strict=True)]
+            task["output_description"] = f"One of: {reported[0]}" if len(reported) == 1 else "; ".join(each)
 
 
 def item_rules(draft: Draft) -> Iterator[Finding]:
@@ -269,7 +269,7 @@ def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
     alone = (
         draft.get("tasks", index, "category") == BENCHMARK or draft.raw("tasks", index, "items") is not None
     )
-    return bool(teachers.supplying(index)) and (alone or not teachers.asked)
+    return bool(teachers.supplying(index)) and (alone or not teachers.requested)
 
 
 def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:

@@ -230,7 +230,7 @@ class ModelConfig(Section):
             options={key: value for key, value in ours.items() if key in known_here},
         )
 
-    def asked_as(self, model: str, **changes: Any) -> ModelConfig:
+    def requested_as(self, model: str, **changes: Any) -> ModelConfig:
         """Return the same by another id of a provider, which says itself which model it is."""
         others = {key: value for key, value in self.parameters.items() if key != "base_model"}
         return self.model_copy(update={**changes, "parameters": {**others, "model": model}})

@@ -98,5 +98,5 @@ def _in_words(said: str) -> str:
     found = _EXPECTED.search(said)
     if found is None:
         return f"cannot be used: {said}"
-    wanted = " or ".join(dict.fromkeys(_KINDS.get(kind.strip(), kind) for kind in found[1].split("|")))
-    return f"is {_KINDS.get(found[2], found[2])}, and is to be {wanted.replace(' or nothing', '')}"
+    needed = " or ".join(dict.fromkeys(_KINDS.get(kind.strip(), kind) for kind in found[1].split("|")))
+    return f"is {_KINDS.get(found[2], found[2])}, and is to be {needed.replace(' or nothing', '')}"

@@ -200,17 +200,17 @@ def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         return "V-21", f"is {_shown(value, path)}; use {words} {context[bound]:g}"
-    if wanted := _KINDS.get(kind):
-        return "V-20", f"is {_shown(value, path)}, not {wanted}; {_put_right(value, wanted)}"
+    if needed := _KINDS.get(kind):
+        return "V-20", f"is {_shown(value, path)}, not {needed}; {_put_right(value, needed)}"
     return "V-20", f"{detail['msg']}; see the configuration guide"
 
 
-def _put_right(value: Any, wanted: str) -> str:
-    if wanted == "text" and isinstance(value, bool | int | float):
+def _put_right(value: Any, needed: str) -> str:
+    if needed == "text" and isinstance(value, bool | int | float):
         return "put it in quotes"
-    if wanted == "a list" and isinstance(value, str) and value.strip():
+    if needed == "a list" and isinstance(value, str) and value.strip():
         return f"write [{', '.join(value.replace(',', ' ').split())}]"
-    return f"write {wanted}"
+    return f"write {needed}"
 
 
 def _shown(value: Any, path: KeyPath) -> str:

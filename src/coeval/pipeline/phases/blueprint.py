@@ -157,9 +157,9 @@ class Blueprint:
         """(teacher, key) of the proposals still to be asked for."""
         if not isinstance(declared_part(task, kind), str) or self.artifact(task.name, kind).exists():
             return []
-        return [each for each in self.asked(task, kind) if not self._stands(*each)]
+        return [each for each in self.requested(task, kind) if not self._stands(*each)]
 
-    def asked(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
+    def requested(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
         """(teacher, key) of all proposals of this kind, in the order of the file."""
         for model in self._config.with_role("teacher"):
             if model.interface != "benchmark":
@@ -259,7 +259,7 @@ class Blueprint:
     def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> dict[str, Any]:
         """The proposals by teacher, in the order of the file, whenever they were made."""
         found = {}
-        for teacher, key in self.asked(task, kind):
+        for teacher, key in self.requested(task, kind):
             proposal = made_now.get(key)
             if proposal is None and self._stands(teacher, key):
                 proposal = self._proposals.load(key, Proposal)

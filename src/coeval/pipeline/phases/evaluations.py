@@ -40,12 +40,12 @@ from coeval.store.rundir import now
 class PreparedItem:
     """A datapoint, the template variables it fills, and what its answers and judgments are made from.
 
-    ``asked`` is the ``input_hash`` of its responses; ``content`` goes into that of its evaluations.
+    ``requested`` is the ``input_hash`` of its responses; ``content`` goes into that of its evaluations.
     """
 
     item: Datapoint
     values: Mapping[str, str]
-    asked: str
+    requested: str
     content: str
 
 
@@ -104,7 +104,7 @@ class ResponseWork(ModelWork[Response]):
             "student_model_id": self.role_model.name,
             "input": item.prompt,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": self.prepared.asked,
+            "input_hash": self.prepared.requested,
             "generated_at": now(),
         }
 
@@ -171,7 +171,7 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def question(self, _: int) -> Request:
         """One for all factors; what its answer leaves out is asked again by itself."""
-        return self._prompt(*self.judged.setup.asked_about(self._left()))
+        return self._prompt(*self.judged.setup.requested_about(self._left()))
 
     def read(self, completion: Completion) -> dict[str, Any]:
         levels = parse_levels(self._hear(completion), self._left())
@@ -225,16 +225,16 @@ class EvaluationWork(ModelWork[Evaluation]):
         return kept | self.scores
 
     def _scored(self) -> dict[str, Any]:
-        now_asked, scores, earlier = self.judged.setup.criteria, self.scores, self.judged.earlier
+        now_requested, scores, earlier = self.judged.setup.criteria, self.scores, self.judged.earlier
         raw = cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES)
-        if earlier is None and len(scores) == len(now_asked):  # as nearly always
-            return {"scores": {f: scores[f] for f in now_asked}, "criteria": now_asked, "raw": raw}
+        if earlier is None and len(scores) == len(now_requested):  # as nearly always
+            return {"scores": {f: scores[f] for f in now_requested}, "criteria": now_requested, "raw": raw}
         known = self._known()
         criteria = dict(earlier.criteria or {}) if earlier else {}
-        criteria |= {factor: now_asked[factor] for factor in scores}
+        criteria |= {factor: now_requested[factor] for factor in scores}
         fields = {
-            "scores": {f: known[f] for f in (*now_asked, *known) if f in known},
-            "missing": tuple(f for f in now_asked if f not in known),
+            "scores": {f: known[f] for f in (*now_requested, *known) if f in known},
+            "missing": tuple(f for f in now_requested if f not in known),
             "criteria": {f: criteria[f] for f in known if f in criteria},
             "raw": raw,
         }

@@ -21,7 +21,7 @@ from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
 from coeval.tables.item_map import MappedItem
 from coeval.tables.origin import ItemOrigin
-from coeval.tables.source_bytes import Told
+from coeval.tables.source_bytes import Reported
 
 # --- Records of hand-made items
 
@@ -191,8 +191,8 @@ class ItemFile:
     lines: list[bytes] = field(default_factory=list)
     rewritten: bool = False
     ids: dict[str, int] = field(default_factory=dict)
-    problems: Told = field(default_factory=Told)
-    remarks: Told = field(default_factory=Told)
+    problems: Reported = field(default_factory=Reported)
+    remarks: Reported = field(default_factory=Reported)
     label_values: dict[str, dict[str, None]] = field(default_factory=dict)
     origin: ItemOrigin | None = None
     changed_since: str = ""

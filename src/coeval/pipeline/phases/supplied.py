@@ -58,7 +58,7 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     items = file.source.task.items
     if items is None:  # nobody but a task with a table has such a file
         return file.read()
-    wanted, chosen = item_map(items), _selection(items, file.source.task.sampling.most)
+    needed, chosen = item_map(items), _selection(items, file.source.task.sampling.most)
     origins = read_origins(folder).get(file.source.task.name, {}).get(file.source.teacher, [])
     before = origins[-1] if origins and file.path.exists() else None
     try:
@@ -70,10 +70,10 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
             return file
         file.said.append(f"the items that were taken on {before.taken_at} are used: {error}")
         return file.read()
-    if before is not None and before.same_as(files, wanted, chosen):
+    if before is not None and before.same_as(files, needed, chosen):
         return file.read()
-    _take(file, source, wanted, chosen, skip_bad=items.skip_bad)
-    if before is not None and not before.same_as(files, wanted, before.selection):
+    _take(file, source, needed, chosen, skip_bad=items.skip_bad)
+    if before is not None and not before.same_as(files, needed, before.selection):
         file.changed_since = before.taken_at
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
@@ -89,9 +89,9 @@ def _selection(items: Items, most: int | None) -> Selection:
     return Selection(min(most, items.limit or most))
 
 
-def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selection, *, skip_bad: bool) -> None:
+def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selection, *, skip_bad: bool) -> None:
     names = (file.source.task.name, file.source.teacher)
-    prefix, harvest = item_prefix(*names), Harvest(source.tables(), wanted)
+    prefix, harvest = item_prefix(*names), Harvest(source.tables(), needed)
     for found in sampled(harvest.items(chosen.first), chosen):
         made = made_item(found.item, prefix, names, found.place)
         file.add(made.line, made.item, found.line)
@@ -103,7 +103,7 @@ def _take(file: ItemFile, source: TableSource, wanted: ItemMap, chosen: Selectio
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
     file.said += [f"{source.name}: {sentence}" for sentence in harvest.short_of(chosen)]
-    if wanted.reference is not None and harvest.without_reference:
+    if needed.reference is not None and harvest.without_reference:
         file.said.append(f"{source.name}: {numbered(harvest.without_reference, 'item')} without a reference")
     for name, count in harvest.lacking.items():
         file.said.append(f"{source.name}: {numbered(count, 'item')} without a value of {name}")

@@ -156,9 +156,9 @@ def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
 def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
     """Add the recipes of this start to ``recipes.json``."""
     known = known_recipes(folder)
-    wanted = known | _recipes(setups)
-    if wanted != known:
-        write_json_atomic(folder.recipes, wanted)
+    needed = known | _recipes(setups)
+    if needed != known:
+        write_json_atomic(folder.recipes, needed)
 
 
 def _recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:

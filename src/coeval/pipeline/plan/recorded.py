@@ -108,7 +108,7 @@ class ItemContents(NamedTuple):
     """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
     their records, and those of items that are not there, are taken as they are."""
 
-    asked: str
+    requested: str
     content: str
 
 
@@ -197,8 +197,8 @@ class RecordNotes:
                     indexes.doubtful = True
                 else:
                     older = older_items.get(row, ()) if older_items else ()
-                    fresh = part.input_hash in ("", item.asked)
-                    good = good and (fresh or all(part.input_hash != one.asked for one in older))
+                    fresh = part.input_hash in ("", item.requested)
+                    good = good and (fresh or all(part.input_hash != one.requested for one in older))
                     if answer is not None:
                         if older or row in inputs:
                             self._note_older_judged(end, row, answer, older)
@@ -292,7 +292,7 @@ def _misnamed(part: RecordPart) -> Misshapen:
 def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> int:
     """The askings that all records of an id count; the seed of the next one depends on it."""
     entry = index.get(key)
-    return 0 if entry is None else max(index.asked_in_vain(key), entry.attempts)
+    return 0 if entry is None else max(index.requested_in_vain(key), entry.attempts)
 
 
 class MadeFrom(Enum):
@@ -349,15 +349,15 @@ class Recorded(RecordIndexes):
 
         ``supplied`` are items as they are to stand in files that do not hold them so yet, or are not there.
         """
-        notes, wanted = RecordNotes(self), set(phases)
-        if "data_generation" in wanted:
+        notes, needed = RecordNotes(self), set(phases)
+        if "data_generation" in needed:
             there, place = folder.files("data_generation"), folder.folder("data_generation")
             files = [*there, *(path for path in supplied if path not in there and path.parent == place)]
             notes.items(self.items.files.lines(files, ItemPart, without, supplied))
-        if "response_collection" in wanted:
+        if "response_collection" in needed:
             answers = folder.files("response_collection")
             notes.responses(self.responses.files.lines(answers, ResponsePart, without))
-        if "evaluation" in wanted:
+        if "evaluation" in needed:
             verdicts = folder.files("evaluation")
             notes.evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))
         return self

@@ -268,7 +268,7 @@ class Plan:
             ]
         return recorded
 
-    def asked_for(self, phase: Phase, key: str, *models: str) -> bool:
+    def requested_for(self, phase: Phase, key: str, *models: str) -> bool:
         """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
         return self.takes_part(*models) and not self._grain[phase].leaves(key)
 
@@ -295,7 +295,7 @@ class Plan:
         return redone and bool(entry.change(recipe))
 
     def statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
-        """Those of what ``part`` makes in a phase of a task; `asked_for` is apart from them."""
+        """Those of what ``part`` makes in a phase of a task; `requested_for` is apart from them."""
         place = (phase, setup.task.name, part.name)
         known = self._statuses.get(place)
         if known is None:

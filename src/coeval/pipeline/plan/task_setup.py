@@ -37,7 +37,7 @@ def role_model(
     )
 
 
-class FactorsAsked(NamedTuple):
+class FactorsRequested(NamedTuple):
     """What judges are shown of the rubric, and the shape of their answer."""
 
     values: Mapping[str, str]
@@ -62,15 +62,19 @@ class TaskSetup:
     rubric: Mapping[str, str]
     space: ItemSpace
     criteria: dict[str, str]
-    _asked_about: dict[tuple[str, ...], FactorsAsked] = field(default_factory=dict, repr=False, compare=False)
+    _requested_about: dict[tuple[str, ...], FactorsRequested] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
-    def asked_about(self, factors: tuple[str, ...]) -> FactorsAsked:
+    def requested_about(self, factors: tuple[str, ...]) -> FactorsRequested:
         """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
-        asked = self._asked_about.get(factors)
-        if asked is None:
+        requested = self._requested_about.get(factors)
+        if requested is None:
             shown = render_rubric({factor: self.rubric[factor] for factor in factors})
-            asked = self._asked_about[factors] = FactorsAsked({"rubric": shown}, evaluation_schema(factors))
-        return asked
+            requested = self._requested_about[factors] = FactorsRequested(
+                {"rubric": shown}, evaluation_schema(factors)
+            )
+        return requested
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -94,9 +98,9 @@ class TaskSetup:
             "target": (task.target_attributes, space.chosen_range, others),
             "nuance": (task.nuanced_attributes, space.nuance_range, list(space.nuance)),
         }
-        for kind, (declared, asked, there) in proposed.items():
-            if isinstance(declared, str) and asked is not None and there and asked[1] > len(there):
-                yield f"tasks.{task.name}.sampling.{kind} {clipping(asked, there)}"
+        for kind, (declared, requested, there) in proposed.items():
+            if isinstance(declared, str) and requested is not None and there and requested[1] > len(there):
+                yield f"tasks.{task.name}.sampling.{kind} {clipping(requested, there)}"
 
     def shortfalls(self) -> Iterator[str]:
         """What of the target attributes the items of one teacher cannot cover, a sentence each."""

@@ -241,7 +241,7 @@ class Walk:
 
     def _left(self, phase: Phase, key: str, *models: str) -> bool:
         """Whether names and modes leave the record to this run."""
-        return not self._plan.selective or self._plan.asked_for(phase, key, *models)
+        return not self._plan.selective or self._plan.requested_for(phase, key, *models)
 
     def _calls(self, status: RecordStatus) -> int:
         return len(status.factors) if self._per_factor else 1

@@ -111,10 +111,10 @@ def _batching_of(config: Config, mode: BatchMode) -> Batching:
     """
     phases: dict[str, frozenset[Purpose]] = {}
     for model in config.models:
-        wanted = config.batched_phases(model)
-        if wanted and HOSTS[model.interface].batch:
-            phases[model.name] = wanted
-        elif wanted and not model.batch_enabled:
+        needed = config.batched_phases(model)
+        if needed and HOSTS[model.interface].batch:
+            phases[model.name] = needed
+        elif needed and not model.batch_enabled:
             raise UsageError(
                 f"experiment.batch.{model.interface}: batch jobs of this interface cannot be submitted by "
                 "this version; leave the setting out to ask live, at live prices"

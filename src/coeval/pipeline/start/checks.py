@@ -121,8 +121,8 @@ def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
             yield Finding(("experiment", "phases", phase), "V-31", message)
 
 
-def _unknown_models(known: list[str], wanted: tuple[str, ...]) -> Iterator[Finding]:
-    for name in wanted:
+def _unknown_models(known: list[str], needed: tuple[str, ...]) -> Iterator[Finding]:
+    for name in needed:
         if name not in known:
             message = f"{ONLY_MODELS} names '{name}', which is none of them"
             yield Finding(("models",), "V-30", message, WayOut(name, known, "models:"))

@@ -62,9 +62,9 @@ async def sample_only(
     cannot be written; Draining: somebody interrupted it.
     """
     folder = run_folder(config)
-    wanted = sampled_models(preview)
+    needed = sampled_models(preview)
     askable = []
-    for spec in (model.spec() for model in config.models if model.name in wanted):
+    for spec in (model.spec() for model in config.models if model.name in needed):
         if (why := obstacle_to(spec, context.keys)) is None:
             askable.append(spec)
         else:

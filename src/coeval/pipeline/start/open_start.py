@@ -15,7 +15,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Usage
 from coeval.engine.progress import Board
 from coeval.engine.session import Accounts, Session, SessionContext, logged, opened
-from coeval.engine.terms import AskedUnder, Ceiling, batched_at_full_price, refuse_boundless, terms_of
+from coeval.engine.terms import Ceiling, RequestedUnder, batched_at_full_price, refuse_boundless, terms_of
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
@@ -98,16 +98,16 @@ def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
     sent = {model.name: sent_in_roles(model) for model in config.models}
     terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
-    refuse_boundless(_asked_under(config), terms, config.experiment.budget_usd)
+    refuse_boundless(_requested_under(config), terms, config.experiment.budget_usd)
     return terms
 
 
-def _asked_under(config: Config) -> Iterator[AskedUnder]:
+def _requested_under(config: Config) -> Iterator[RequestedUnder]:
     """The models of an experiment in each of their roles; benchmark teachers are not asked."""
     for model in config.models:
         if model.interface != "benchmark":
             for role in model.roles:
-                yield AskedUnder(model.spec(), model.sampling(role))
+                yield RequestedUnder(model.spec(), model.sampling(role))
 
 
 def _accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:

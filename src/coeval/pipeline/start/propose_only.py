@@ -167,7 +167,7 @@ def _unheard(config: Config, proposals: _Proposals, found: Proposed) -> Iterator
             continue
         silent = [
             teacher.name
-            for teacher, _ in proposals.asked(tasks[part.task], part.kind)
+            for teacher, _ in proposals.requested(tasks[part.task], part.kind)
             if teacher.name not in part.authors
         ]
         if silent:

@@ -274,8 +274,8 @@ def _settled(loaded: Loaded, parts: Sequence[ProposedPart]) -> tuple[dict[str, A
     tasks = {task["name"]: task for task in data["tasks"]}
     for part in parts:
         task, key = tasks[part.task], _KEY[part.kind]
-        for name, asked in _sampling(loaded.config, part).items():
-            task["sampling"][name] = asked
+        for name, requested in _sampling(loaded.config, part).items():
+            task["sampling"][name] = requested
         task[key] = part.value
         task.pop(f"{key}_seed", None)
     return data, hidden
@@ -290,10 +290,10 @@ def _sampling(config: Config, part: ProposedPart) -> dict[str, Any]:
     if part.kind == "target" and task.target_attributes == "complete":
         return {"target": "all"}
     name = "target" if part.kind == "target" else "nuance"
-    asked = task.sampling.target if part.kind == "target" else task.sampling.nuance
+    requested = task.sampling.target if part.kind == "target" else task.sampling.nuance
     labels = task.label_attributes if part.kind == "target" else ()
     there = sum(attribute not in labels for attribute in part.value)
-    return {name: [there, there]} if not isinstance(asked, str) and asked[0] > there else {}
+    return {name: [there, there]} if not isinstance(requested, str) and requested[0] > there else {}
 
 
 def _edited(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> str | None:
@@ -310,8 +310,8 @@ def _edited(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> str | 
             key, way = _KEY[part.kind], ("tasks", places[part.task])
             said: KeyWay = (*way, key)
             edits.expand(said, part.value, _remark(part))
-            for name, asked in _sampling(loaded.config, part).items():
-                edits.put((*way, "sampling", name), written(asked))
+            for name, requested in _sampling(loaded.config, part).items():
+                edits.put((*way, "sampling", name), written(requested))
             if f"{key}_seed" in tasks[places[part.task]]:
                 edits.remove((*way, f"{key}_seed"))
         return edits.text()

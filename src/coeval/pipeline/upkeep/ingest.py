@@ -137,7 +137,7 @@ class Ingestion:
     source: TableSource
     tables: Iterator[Table]
     map: ItemMap
-    wanted: Selection
+    needed: Selection
     existing: Existing = Existing.REFUSE
     skip_bad: bool = False
     dry_run: bool = False
@@ -187,9 +187,9 @@ class _Remarks:
                 self.undeclared[name, value] += 1
 
     def sentences(self, harvest: Harvest, ingestion: Ingestion) -> Iterator[str]:
-        wanted = ingestion.map
-        yield from harvest.short_of(ingestion.wanted)
-        if wanted.reference is not None and harvest.without_reference:
+        needed = ingestion.map
+        yield from harvest.short_of(ingestion.needed)
+        if needed.reference is not None and harvest.without_reference:
             yield f"{numbered(harvest.without_reference, 'item')} without a reference"
         for name, count in harvest.lacking.items():
             yield f"{numbered(count, 'item')} without a value of {name}"
@@ -204,7 +204,7 @@ class _Remarks:
 
 
 def ingest(
-    wanted: Ingestion, place: ItemPlace | None, go_on: Callable[[FirstItems], bool]
+    needed: Ingestion, place: ItemPlace | None, go_on: Callable[[FirstItems], bool]
 ) -> Ingested | None:
     """Take the items in; None where ``go_on``, which is shown the first of them, says no. With ``dry_run``,
     and where there is no ``place``, all is read and nothing written.
@@ -213,30 +213,30 @@ def ingest(
     others stand in the place, or somebody else writes there.
     """
     with ExitStack() as stack:
-        if place is not None and not wanted.dry_run:
+        if place is not None and not needed.dry_run:
             finish_replacing(place.folder)
             stack.enter_context(place.folder.locked())
             read_origins(place.folder)  # where they cannot be read, it is told before anything is written
-        before = _existing(place, wanted)
-        known = _known(place, before) if place is not None and wanted.existing is Existing.APPEND else None
-        harvest = Harvest(wanted.tables, wanted.map, known)
-        items = harvest.items(wanted.wanted.first)
+        before = _existing(place, needed)
+        known = _known(place, before) if place is not None and needed.existing is Existing.APPEND else None
+        harvest = Harvest(needed.tables, needed.map, known)
+        items = harvest.items(needed.needed.first)
         head = list(islice(items, 3))
-        ours = before is None or wanted.existing is not Existing.REFUSE  # else nothing will be written
+        ours = before is None or needed.existing is not Existing.REFUSE  # else nothing will be written
         if ours and not go_on(FirstItems([found.item for found in head], harvest.problem_lines())):
             return None
-        stream = sampled(chain(head, items), wanted.wanted)
+        stream = sampled(chain(head, items), needed.needed)
         if place is None:
-            return _counted(stream, harvest, wanted)
-        return _put(stream, harvest, wanted, place, before)
+            return _counted(stream, harvest, needed)
+        return _put(stream, harvest, needed, place, before)
 
 
-def _existing(place: ItemPlace | None, wanted: Ingestion) -> ItemFile | None:
+def _existing(place: ItemPlace | None, needed: Ingestion) -> ItemFile | None:
     """What stands in the place already; read only where it is to be gone on from."""
     if place is None or not place.path.exists():
         return None
     found = ItemFile(place.path, place.source)
-    return found.read() if wanted.existing is Existing.APPEND else found
+    return found.read() if needed.existing is Existing.APPEND else found
 
 
 def _known(place: ItemPlace, before: ItemFile | None) -> Callable[[str], bool]:
@@ -244,65 +244,65 @@ def _known(place: ItemPlace, before: ItemFile | None) -> Callable[[str], bool]:
     return lambda own: prefix + own in ids
 
 
-def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, wanted: Ingestion) -> Ingested:
+def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion) -> Ingested:
     """Read all of it for somebody who writes nothing but an experiment file."""
     items = 0
-    values: dict[str, dict[str, None]] = {name: {} for name in wanted.map.attributes}
+    values: dict[str, dict[str, None]] = {name: {} for name in needed.map.attributes}
     for found in stream:
         items += 1
         for name, value in found.item.attributes.items():
             if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
-    _refuse_flawed(harvest, wanted, items)
-    remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, wanted)]
+    _refuse_flawed(harvest, needed, items)
+    remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, needed)]
     found_values = {name: sorted(of) for name, of in values.items()}
-    cut = wanted.wanted.first == items
+    cut = needed.needed.first == items
     return Ingested(False, False, harvest.rows, items, harvest.flawed, remarks, cut, values=found_values)
 
 
 def _put(
     stream: Iterator[HarvestedItem],
     harvest: Harvest,
-    wanted: Ingestion,
+    needed: Ingestion,
     place: ItemPlace,
     before: ItemFile | None,
 ) -> Ingested:
     remarks = _Remarks(place.task)
-    if wanted.dry_run:
+    if needed.dry_run:
         items = _written(stream, place, before, remarks, None)
-        _refuse_flawed(harvest, wanted, items)
-        return _outcome(harvest, wanted, remarks, items)
+        _refuse_flawed(harvest, needed, items)
+        return _outcome(harvest, needed, remarks, items)
     replaced = None
     try:
         with replaced_whole(place.path) as file:
-            if wanted.existing is Existing.APPEND and before is not None:
+            if needed.existing is Existing.APPEND and before is not None:
                 refuse_flawed([before])
                 _copy(place.path, file)
             items = _written(stream, place, before, remarks, file)
-            _refuse_flawed(harvest, wanted, items)
+            _refuse_flawed(harvest, needed, items)
             file.flush()
-            if before is not None and wanted.existing is not Existing.APPEND:
-                _refuse_other(place, Path(file.name), wanted)
+            if before is not None and needed.existing is not Existing.APPEND:
+                _refuse_other(place, Path(file.name), needed)
                 replaced = move_to_replaced(place.folder, [place.path])
     except _SameAsBefore:
-        return _outcome(harvest, wanted, remarks, items)._replace(same=True)
+        return _outcome(harvest, needed, remarks, items)._replace(same=True)
     remember_origin(
         place.folder,
         (place.task.name, place.teacher),
-        ItemOrigin.of(wanted.source, harvest, wanted.wanted, items),
-        more=wanted.existing is Existing.APPEND,
+        ItemOrigin.of(needed.source, harvest, needed.needed, items),
+        more=needed.existing is Existing.APPEND,
     )
-    return _outcome(harvest, wanted, remarks, items)._replace(written=True, replaced=replaced)
+    return _outcome(harvest, needed, remarks, items)._replace(written=True, replaced=replaced)
 
 
 class _SameAsBefore(Exception):
     """These very items stand in the place already, so that nothing is to be written."""
 
 
-def _refuse_other(place: ItemPlace, aside: Path, wanted: Ingestion) -> None:
+def _refuse_other(place: ItemPlace, aside: Path, needed: Ingestion) -> None:
     if filecmp.cmp(place.path, aside, shallow=False):
         raise _SameAsBefore
-    if wanted.existing is Existing.REFUSE:
+    if needed.existing is Existing.REFUSE:
         raise UsageError(
             f"{place.path} holds other items already. --append adds these to them; --replace puts these in "
             "their place, and moves the old ones to replaced/ in the run folder. Nothing was written."
@@ -339,8 +339,8 @@ def _copy(path: Path, file: BufferedWriter) -> None:
             file.write(b"\n")
 
 
-def _refuse_flawed(harvest: Harvest, wanted: Ingestion, items: int) -> None:
-    if harvest.flawed and not wanted.skip_bad:
+def _refuse_flawed(harvest: Harvest, needed: Ingestion, items: int) -> None:
+    if harvest.flawed and not needed.skip_bad:
         rows = f"{numbered(harvest.flawed, 'row')} of {harvest.rows:,}"
         raise ConfigError(
             [
@@ -353,7 +353,7 @@ def _refuse_flawed(harvest: Harvest, wanted: Ingestion, items: int) -> None:
         raise UsageError(f"there are no items in {numbered(harvest.rows, 'row')}{unwanted}")
 
 
-def _outcome(harvest: Harvest, wanted: Ingestion, remarks: _Remarks, items: int) -> Ingested:
-    sentences = [*harvest.problem_lines(), *remarks.sentences(harvest, wanted)]
-    cut = wanted.wanted.first == items
+def _outcome(harvest: Harvest, needed: Ingestion, remarks: _Remarks, items: int) -> Ingested:
+    sentences = [*harvest.problem_lines(), *remarks.sentences(harvest, needed)]
+    cut = needed.needed.first == items
     return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences, cut)

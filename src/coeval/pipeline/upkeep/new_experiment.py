@@ -85,27 +85,27 @@ def experiment_text(name: str, task: str | None, table: NewItems) -> str:
     """The text of an experiment file called ``name`` that takes the items of ``task`` (if None, of that name)
     from a table."""
     identifier = usable_name(name) or "items"
-    wanted, labels = table.map, table.labels
-    description, output = _words(wanted, labels)
+    needed, labels = table.map, table.labels
+    description, output = _words(needed, labels)
     lines = [_MODELS, "" if labels else _JUDGE, "\ntasks:\n", f"  - name: {_yaml(task or identifier)}\n"]
     lines += [f"    description: {_yaml(description)}\n"]
     lines += [f"    output_description: {_yaml(output)}\n"] if output else []
     lines += ["    items:\n"]
     lines += [f"      {key}: {_yaml(value)}\n" for key, value in _items(table)]
     if not labels:
-        against = "agrees with the reference" if wanted.reference is not None else "is right and complete"
+        against = "agrees with the reference" if needed.reference is not None else "is right and complete"
         lines += ["    rubric:             # what High means; judges answer High, Medium or Low\n"]
         lines += [f"      accuracy: The answer {against}.\n"]
     lines += [f"\nexperiment:\n  id: {_yaml(identifier)}\n  storage_folder: ./runs\n"]
     return "".join(lines)
 
 
-def _words(wanted: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Description and output description, for somebody to better."""
-    values = [value for of in labels.values() for value in told_apart(of)]
+    values = [value for of in labels.values() for value in reported_apart(of)]
     if not labels:
         return "Answer the question.", ""
-    if wanted.choices is not None:
+    if needed.choices is not None:
         return "Answer the question with the letter of the right choice.", "The letter alone."
     what = f"Say which {' and '.join(labels)} the text has."
     if len(values) > MOST_NAMED:
@@ -113,7 +113,7 @@ def _words(wanted: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, s
     return what, f"One of: {', '.join(values)}"
 
 
-def told_apart(values: Sequence[str]) -> list[str]:
+def reported_apart(values: Sequence[str]) -> list[str]:
     """The first spelling of each label: those that answers are compared with as one are one."""
     known = LabelValues(values)
     return list(dict.fromkeys(known.named(value) or value for value in values))
@@ -126,24 +126,24 @@ def usable_name(name: str) -> str:
 
 def _items(table: NewItems) -> Iterator[tuple[str, Any]]:
     """The keys of ``items`` that are set."""
-    choice, found, wanted, chosen = table.choice, table.source, table.map, table.chosen
+    choice, found, needed, chosen = table.choice, table.source, table.map, table.chosen
     fetched = bool(found.url)
     path = (
         choice.name if not fetched else str(found.files[0].parent if len(found.files) > 1 else found.files[0])
     )
     label = next(iter(table.labels), None)
-    attributes = {name: column for name, column in wanted.attributes.items() if name != label}
+    attributes = {name: column for name, column in needed.attributes.items() if name != label}
     yield from (
         (key, value)
         for key, value in (
             ("path", path),
-            ("prompt", wanted.prompt),
-            ("reference", wanted.reference),
+            ("prompt", needed.prompt),
+            ("reference", needed.reference),
             ("label", label),
             ("attributes", attributes),
-            ("id", wanted.id),
-            ("choices", wanted.choices),
-            ("where", list(wanted.where)),
+            ("id", needed.id),
+            ("choices", needed.choices),
+            ("where", list(needed.where)),
             ("limit", chosen.limit),
             ("sample", chosen.sample),
             ("seed", chosen.seed if chosen.sample is not None else 0),

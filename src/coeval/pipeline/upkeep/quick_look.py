@@ -11,7 +11,7 @@ from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import stored_supply
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps
-from coeval.pipeline.upkeep.repair import RepairReport, Wanted, config_of, count_gaps, examine, rubrics
+from coeval.pipeline.upkeep.repair import Needed, RepairReport, config_of, count_gaps, examine, rubrics
 from coeval.store.jsonl import torn_tail
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
@@ -60,10 +60,10 @@ def quick_look(folder: RunDir) -> QuickLook:
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickLook(recorded, None)
     if _doubtful(folder, recorded):
-        report = examine(folder, Wanted(), {} if isinstance(config, str) else item_files(config, folder))
+        report = examine(folder, Needed(), {} if isinstance(config, str) else item_files(config, folder))
         recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     else:
-        report = examine(folder, Wanted(PHASES[:2]), {})
+        report = examine(folder, Needed(PHASES[:2]), {})
     if isinstance(config, str):
         report.no_plan = config
         return QuickLook(recorded, report)

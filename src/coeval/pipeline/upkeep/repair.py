@@ -261,7 +261,7 @@ class RepairReport:
         return +found
 
 
-class Wanted(NamedTuple):
+class Needed(NamedTuple):
     """What a repair is asked for: the phases it may change, and how many lines it shows of each kind."""
 
     phases: tuple[Phase, ...] = PHASES
@@ -270,14 +270,14 @@ class Wanted(NamedTuple):
     valid: int = 0
 
 
-def repair(folder: RunDir, wanted: Wanted) -> RepairReport:
+def repair(folder: RunDir, needed: Needed) -> RepairReport:
     """Examine a run's files, set aside what is invalid, and count what is owed then.
 
     Raises UsageError: this is no run, one of an older layout, or another process is at work on it;
     StoreError: a file cannot be read or written.
     """
     folder.refuse_foreign()
-    if not wanted.dry_run:
+    if not needed.dry_run:
         finish_replacing(folder)
     if not folder.is_run():
         raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
@@ -291,27 +291,27 @@ def repair(folder: RunDir, wanted: Wanted) -> RepairReport:
             f"{folder.path} has an older layout, which is read and never changed; start another id with "
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
-    with nullcontext() if wanted.dry_run else folder.locked():
-        report = inspect(folder, wanted)
-        if not wanted.dry_run and any(file.invalid for file in report.files):
+    with nullcontext() if needed.dry_run else folder.locked():
+        report = inspect(folder, needed)
+        if not needed.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
         return report
 
 
-def inspect(folder: RunDir, wanted: Wanted) -> RepairReport:
+def inspect(folder: RunDir, needed: Needed) -> RepairReport:
     """What a run's files hold, examined line by line, and what is owed; reads, and changes nothing.
 
     Raises StoreError: a file cannot be read.
     """
     config = config_of(folder)
     if isinstance(config, str):
-        report = examine(folder, wanted, {})
+        report = examine(folder, needed, {})
         report.no_plan = config
         return report
-    report = examine(folder, wanted, item_files(config, folder))
+    report = examine(folder, needed, item_files(config, folder))
     supplied = stored_supply(config, folder).rewritten
     recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
-    count_gaps(folder, config, report, recorded, wanted.phases)
+    count_gaps(folder, config, report, recorded, needed.phases)
     return report
 
 
@@ -330,7 +330,7 @@ def config_of(folder: RunDir) -> Config | str:
 # --- Examination
 
 
-def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) -> RepairReport:
+def examine(folder: RunDir, needed: Needed, sources: Mapping[Path, ItemSource]) -> RepairReport:
     """The state of the files of the wanted phases. Those before them are read too: records refer to them.
 
     ``sources`` names the files of items of one's own.
@@ -341,12 +341,12 @@ def examine(folder: RunDir, wanted: Wanted, sources: Mapping[Path, ItemSource]) 
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in whole_lines(old):
                 examiner.know_replaced(text, source)
-    for phase in PHASES[: max(map(PHASES.index, wanted.phases)) + 1]:
-        shown = phase in wanted.phases
+    for phase in PHASES[: max(map(PHASES.index, needed.phases)) + 1]:
+        shown = phase in needed.phases
         for path in _record_files(folder, phase):
-            told = report if shown else RepairReport()
+            reported = report if shown else RepairReport()
             examine_line = partial(examiner.examine, phase, source=sources.get(path))
-            state = _examine_file(FileState(phase, path), examine_line, told, wanted)
+            state = _examine_file(FileState(phase, path), examine_line, reported, needed)
             if shown:
                 report.files.append(state)
         if shown:
@@ -362,7 +362,7 @@ def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
 
 
 def _examine_file(
-    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: RepairReport, wanted: Wanted
+    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: RepairReport, needed: Needed
 ) -> FileState:
     path, valid_shown, shown = state.path, 0, Counter[str]()
     for offset, text in whole_lines(path):
@@ -370,19 +370,19 @@ def _examine_file(
         found = examine_line(text)
         if isinstance(found, Kept):
             state.failed += not is_good(found)
-            if valid_shown < wanted.valid and is_good(found):
+            if valid_shown < needed.valid and is_good(found):
                 valid_shown += 1
                 report.valid.append(DamagedLine(path, state.lines, text))
             continue
         state.flaws[offset] = found
         shown[found.reason] += 1
-        if shown[found.reason] <= wanted.examples:
+        if shown[found.reason] <= needed.examples:
             report.invalid.append(DamagedLine(path, state.lines, text, found))
     if torn := torn_tail(path):
         state.lines += 1
         flaw = Flaw("torn", f"{len(torn)} bytes")
         state.flaws[path.stat().st_size - len(torn)] = flaw
-        if wanted.examples:
+        if needed.examples:
             report.invalid.append(DamagedLine(path, state.lines, torn, flaw))
     return state
 

@@ -101,9 +101,9 @@ def _said(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     scored = sum(found.scored for found in coverage.values())
     ranked = sum(found.discrimination.n or 0 for found in coverage.values())
     counted = {words: sum(map(count, coverage.values())) for words, count in _WORDS.items()}
-    told = [words.format(f"{count:,}") for words, count in counted.items() if count]
-    if told:
-        yield f"Of {numbered(items, 'item')}, there are {listed(told)}."
+    reported = [words.format(f"{count:,}") for words, count in counted.items() if count]
+    if reported:
+        yield f"Of {numbered(items, 'item')}, there are {listed(reported)}."
         if any(found.near_duplicates for found in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:

@@ -110,9 +110,9 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 
 
 _PARTS = {
-    name: told.meaning
-    for name, told in declared(VarianceShares).items()
-    if isinstance(told, ShownAs) and name != "datapoints"
+    name: reported.meaning
+    for name, reported in declared(VarianceShares).items()
+    if isinstance(reported, ShownAs) and name != "datapoints"
 }
 
 
@@ -120,7 +120,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     said = [*_money(evidence), *(c.text for c in evidence.measured.conclusions if c.topic == "cost")]
     said += list(_most_for_the_money(measures.next))
-    said += [as_sentence(told) for told in (*evidence.missing.sentences, *evidence.missing.notes)]
+    said += [as_sentence(reported) for reported in (*evidence.missing.sentences, *evidence.missing.notes)]
     failures = failure_table(evidence.reader)
     if evidence.missing.sentences or failures.rows:
         said.append(f"What is missing or failed is asked again by: {continue_command(evidence.reader.run)}")
@@ -158,9 +158,9 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     )
 
 
-def as_sentence(told: str) -> str:
+def as_sentence(reported: str) -> str:
     """What a terminal shows behind "warning:", for a page."""
-    return f"{told[:1].upper()}{told[1:]}."
+    return f"{reported[:1].upper()}{reported[1:]}."
 
 
 def _money(evidence: RunEvidence) -> Iterator[str]:
@@ -169,9 +169,9 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
         return
     tokens = sum(cost.input_tokens + cost.output_tokens for cost in costs)
     requests = sum(cost.requests for cost in costs)
-    asked = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
-    told = bill(costs)
-    yield f"{asked}, and cost {told}." if told else f"{asked}, at no cost."
+    requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
+    reported = bill(costs)
+    yield f"{requested}, and cost {reported}." if reported else f"{requested}, at no cost."
 
 
 def _models(evidence: RunEvidence) -> ReportTable:

@@ -61,7 +61,7 @@ def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     failed = sum(score.failed for score in evidence.results.students if score.task is None)
     if failed:
         yield f"{numbered(failed, 'record')} failed"
-    if told := bill(evidence.results.costs):
-        yield str(told)
+    if reported := bill(evidence.results.costs):
+        yield str(reported)
     if meta is not None:
         yield f"{plain(evidence.reader.run.status(meta))}, {plain(meta.updated_at)[:10]}"

@@ -51,7 +51,9 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
 # --- Judge tables
 
 # Of each bias, what its rows are called.
-_BIASES = {name: told.column for name, told in declared(JudgeBiases).items() if isinstance(told, ShownAs)}
+_BIASES = {
+    name: reported.column for name, reported in declared(JudgeBiases).items() if isinstance(reported, ShownAs)
+}
 _EXPERIMENTAL = (
     "Experimental: what a graded-response model of all judges finds. It is not established that it holds for "
     "judges of all kinds."
@@ -105,10 +107,10 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     links: dict[int, str] = {}
     for name, found in judges.items():
         for bias, words in _BIASES.items():
-            told = getattr(found.bias, bias)
-            if told.measured is not None:
+            reported = getattr(found.bias, bias)
+            if reported.measured is not None:
                 links[len(rows)] = urlencode({"judge": name})
-                rows.append((name, words, told.measured, told.is_named))
+                rows.append((name, words, reported.measured, reported.is_named))
     modelled = any("experimental" in str(row[1]) for row in rows)
     return ReportTable(
         "biases",
@@ -127,15 +129,15 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
 
 def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> Picture | None:
     """None: nothing is known of any judge's leanings. ``models``: all who have a colour."""
-    told = [bias for bias in _BIASES.values() if any(row[1] == bias for row in biases.rows)]
-    if not told:
+    reported = [bias for bias in _BIASES.values() if any(row[1] == bias for row in biases.rows)]
+    if not reported:
         return None
     return Picture(
         "leanings",
         "What each judge leans on. Beside the other judges of the same answers; right of zero is "
         "stricter, or kinder to what is named. Filled: sure, though several judges were looked at.",
         biases.name,
-        bias_plot(biases.name, told, judges, models),
+        bias_plot(biases.name, reported, judges, models),
     )
 
 

@@ -227,7 +227,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
         low, high = scores[place].low, scores[place].high
         if low is not None and high is not None and abs(rest) > (high - low) / 2:
             found.append((abs(rest), place, rest))
-    told = [
+    reported = [
         f"{student} in {name} ({'+' if rest > 0 else '−'}{abs(rest):.2f})"
         for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
     ]
@@ -236,5 +236,5 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
             "No student is surely better or worse anywhere than its own mean and the mean of all students "
             "there lead one to expect."
         )
-    if told:
-        yield f"Furthest from what its own mean and that of all there lead one to expect: {listed(told)}."
+    if reported:
+        yield f"Furthest from what its own mean and that of all there lead one to expect: {listed(reported)}."

@@ -91,7 +91,7 @@ class ItemBrowser:
 
     def flag(self, items: Mapping[str, ItemMeasures]) -> None:
         """Take over what was measured of a run's ``items``, by id."""
-        found = [(item, flag) for item, told in items.items() for flag in _flags(told)]
+        found = [(item, flag) for item, reported in items.items() for flag in _flags(reported)]
         with self._lock:
             self._reader.rows("DELETE FROM flagged")
             self._reader.rows(
@@ -107,11 +107,11 @@ class ItemBrowser:
         self.facets = msgspec.structs.replace(self.facets, students=students)
 
 
-def _flags(told: ItemMeasures) -> list[str]:
+def _flags(reported: ItemMeasures) -> list[str]:
     holds = {
-        "all_pass": told.all_pass,
-        "all_fail": told.all_fail,
-        "reversed": told.is_reversed,
-        "near_duplicate": told.near_duplicate_of is not None,
+        "all_pass": reported.all_pass,
+        "all_fail": reported.all_fail,
+        "reversed": reported.is_reversed,
+        "near_duplicate": reported.near_duplicate_of is not None,
     }
     return [flag for flag in FLAGS if holds[flag]]

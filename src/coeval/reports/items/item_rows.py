@@ -86,10 +86,10 @@ def item_choice(query: str) -> ItemChoice:
         if key in names:
             names[key].append(value)
         elif key == "attribute":
-            name, told, wanted = value.partition("=")
-            if not told:
+            name, reported, needed = value.partition("=")
+            if not reported:
                 raise UsageError(f"attribute={value}: write attribute=NAME=VALUE")
-            attributes[name] = (*attributes.get(name, ()), wanted)
+            attributes[name] = (*attributes.get(name, ()), needed)
         elif key in ("q", "order", "lost", "failed", "marked"):
             given[key] = value
         else:
@@ -114,8 +114,8 @@ def _order(name: str) -> ItemOrder:
 
 
 def _lost(value: str) -> LostTo:
-    loser, told, winner = value.partition(",")
-    if not told:
+    loser, reported, winner = value.partition(",")
+    if not reported:
         raise UsageError(f"lost={value}: write lost=A,B for the items on which A scored less than B")
     return LostTo(loser, winner)
 
@@ -219,7 +219,7 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
-    reader.rows(_CELLS.format(shown_unless_told="true" if labels else "false"))
+    reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
     if labels:
         reader.rows(_LABELS)
     for statement in _ANSWERED.split(";"):
@@ -335,8 +335,8 @@ def _of_items(choice: ItemChoice) -> _Conditions:
     found.among("v.task", choice.tasks)
     found.among("v.teacher", choice.teachers)
     found.among("v.item", choice.items)
-    for name, wanted in choice.attributes.items():
-        sampled = [f"{name}={value}" for value in wanted]
+    for name, needed in choice.attributes.items():
+        sampled = [f"{name}={value}" for value in needed]
         found.add("list_has_any(v.sampled, ?::VARCHAR[])", sampled)
     if choice.flags:
         found.add(
@@ -375,11 +375,11 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
         return f"SELECT * FROM answered WHERE {found.where}", found.values  # noqa: S608 - names of ours
     found.coded("judge", choice.judges)
     found.coded("factor", choice.factors)
-    told = "no, student, sum(total) / nullif(sum(n), 0) AS score, sum(failed) AS failed"
+    reported = "no, student, sum(total) / nullif(sum(n), 0) AS score, sum(failed) AS failed"
     if not choice.judges:
-        sql = f"SELECT {told}, avg(spread) AS disagreement FROM by_factor"  # noqa: S608
+        sql = f"SELECT {reported}, avg(spread) AS disagreement FROM by_factor"  # noqa: S608
     elif page is None and not choice.factors and choice.order != "disagreement":
-        sql = f"SELECT {told}, NULL::DOUBLE AS disagreement FROM by_judge"  # noqa: S608
+        sql = f"SELECT {reported}, NULL::DOUBLE AS disagreement FROM by_judge"  # noqa: S608
     else:
         if not choice.factors:
             found.add("shown")
@@ -388,7 +388,7 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
             f"count(*) - count(value) AS failed, {SPREAD} AS spread "
             f"FROM cell WHERE {found.where} GROUP BY no, student, factor"
         )
-        sql = f"SELECT {told}, avg(spread) AS disagreement FROM ({one}) GROUP BY no, student"  # noqa: S608
+        sql = f"SELECT {reported}, avg(spread) AS disagreement FROM ({one}) GROUP BY no, student"  # noqa: S608
         return sql, found.values
     return f"{sql} WHERE {found.where} GROUP BY no, student", found.values
 

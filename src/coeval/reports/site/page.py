@@ -227,8 +227,8 @@ def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[boo
     part of one of the ``names`` is none."""
     pieces: list[tuple[bool, str]] = []
     end = 0
-    told = sorted((re.escape(name) for name in names if name in sentence), key=len, reverse=True)
-    taken = [found.span() for found in re.finditer("|".join(told), sentence)] if told else []
+    reported = sorted((re.escape(name) for name in names if name in sentence), key=len, reverse=True)
+    taken = [found.span() for found in re.finditer("|".join(reported), sentence)] if reported else []
     for found in _NUMBER.finditer(sentence):
         if any(begin < found.end() and found.start() < stop for begin, stop in taken):
             continue

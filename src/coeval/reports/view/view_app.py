@@ -99,8 +99,8 @@ class ViewToken:
         return f"coeval-view-{request.url.port}"
 
 
-def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+def _same(given: str, needed: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), needed.encode())
 
 
 def json_answer(value: object, status: int = 200) -> web.Response:
@@ -265,12 +265,12 @@ class _ViewHandlers:
         return _file(_ASSETS[name], name)
 
     async def page(self, request: web.Request) -> web.Response:
-        self._wanted(request)
+        self._needed(request)
         return _page("folder")
 
     async def report(self, request: web.Request) -> web.Response:
-        folder = self._wanted(request)
-        folder.report_wanted = True
+        folder = self._needed(request)
+        folder.report_needed = True
         if (page := folder.report) is None:
             return _page("waiting", status=202)
         return web.Response(
@@ -278,17 +278,17 @@ class _ViewHandlers:
         )
 
     async def state(self, request: web.Request) -> web.Response:
-        return json_answer(self._wanted(request).state())
+        return json_answer(self._needed(request).state())
 
     async def items(self, request: web.Request) -> web.Response:
         """A page of rows, ``total``, and ``beside``: what the same items came to in other folders."""
-        folder = self._wanted(request)
+        folder = self._needed(request)
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
         choice = item_choice(urlencode([pair for pair in pairs if pair[0] not in _ANSWERED_BY_PAGE]))
-        told = dict(pairs)
-        first, most = _whole(told, "first", 0, None), _whole(told, "most", 50, _MOST_ROWS)
+        reported = dict(pairs)
+        first, most = _whole(reported, "first", 0, None), _whole(reported, "most", 50, _MOST_ROWS)
         mine = self._numbered(request.match_info["number"])
-        named = dict.fromkeys(name for name in told.get("beside", "").split(",") if name)
+        named = dict.fromkeys(name for name in reported.get("beside", "").split(",") if name)
         others = {self._numbered(name) for name in named} - {mine}
         if len(others) > _MOST_BESIDE:
             raise UsageError(f"beside: name {_MOST_BESIDE} folders at most, not {len(others)}")
@@ -296,7 +296,7 @@ class _ViewHandlers:
         def found(browser: ItemBrowser) -> RowPage:
             return browser.rows(choice, first, most)
 
-        page = await _asked(folder, found)
+        page = await _requested(folder, found)
         if page is None:
             return refused(503, "the records are being read; ask again in a moment")
         beside = {}
@@ -307,28 +307,30 @@ class _ViewHandlers:
     async def item(self, request: web.Request) -> web.Response:
         """An item whole; null: there is no such item."""
         item, task = request.query.get("item", ""), request.query.get("task", "")
-        return json_answer(await _asked(self._wanted(request), lambda browser: browser.detail(item, task)))
+        return json_answer(
+            await _requested(self._needed(request), lambda browser: browser.detail(item, task))
+        )
 
     async def marks(self, request: web.Request) -> web.Response:
-        marks = await asyncio.to_thread(self._wanted(request).marks)
+        marks = await asyncio.to_thread(self._needed(request).marks)
         return json_answer(list(marks.values()))
 
     async def mark(self, request: web.Request) -> web.Response:
-        folder = self._wanted(request)
+        folder = self._needed(request)
         try:
             given = decode(await request.read(), _MarkGiven)
         except Undecodable as error:
             raise UsageError(f"this is no mark: {error}") from None
-        found = await _asked(folder, lambda browser: browser.detail(given.item, given.task))
+        found = await _requested(folder, lambda browser: browser.detail(given.item, given.task))
         if found is None:
             return refused(404, f"there is no item {given.item}")
         mark = MarkedItem(found.item, found.task, given.flag, given.note)
         return json_answer(await asyncio.to_thread(folder.mark, mark))
 
-    def _wanted(self, request: web.Request) -> ViewedFolder:
+    def _needed(self, request: web.Request) -> ViewedFolder:
         """The folder that an address names; from now on it is read."""
         folder = self._places.folders[self._numbered(request.match_info["number"])]
-        folder.wanted = True
+        folder.needed = True
         return folder
 
     def _numbered(self, name: str) -> int:
@@ -338,7 +340,7 @@ class _ViewHandlers:
         return int(name)
 
 
-async def _asked(folder: ViewedFolder, question: Callable[[ItemBrowser], T]) -> T | None:
+async def _requested(folder: ViewedFolder, question: Callable[[ItemBrowser], T]) -> T | None:
     """What the items of a folder answer; None also where they have not been read yet."""
 
     def ask() -> T | None:
@@ -352,19 +354,19 @@ async def _beside(
     folder: ViewedFolder, choice: ItemChoice, page: RowPage
 ) -> dict[str, dict[str, float | None]]:
     """The scores of the page's items in another folder, by task and item (``task item``)."""
-    folder.wanted = True
+    folder.needed = True
     same = ItemChoice(
         judges=choice.judges,
         factors=choice.factors,
         items=tuple(row.item for row in page.rows),
         tasks=tuple({row.task for row in page.rows}),
     )
-    found = await _asked(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS)) if page.rows else None
+    found = await _requested(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS)) if page.rows else None
     return {f"{row.task} {row.item}": row.scores for row in found.rows} if found is not None else {}
 
 
-def _whole(told: dict[str, str], name: str, usual: int, most: int | None) -> int:
-    text = told.get(name, str(usual))
+def _whole(reported: dict[str, str], name: str, usual: int, most: int | None) -> int:
+    text = reported.get(name, str(usual))
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise UsageError(f"{name}={text}: write a whole number")
     return int(text) if most is None else min(int(text), most)

@@ -79,12 +79,12 @@ class ViewedFolder:
         self.path = path
         self.name = plain(path.resolve().name)
         self.is_run = RunDir(path).is_run()
-        self.wanted = self.report_wanted = False
+        self.needed = self.report_needed = False
         self._status = status
         self._lock = Lock()
         self._read: _Read | None = None
         self._generation = 0
-        self._told: dict[str, Any] = {"status": None, "error": None}
+        self._reported: dict[str, Any] = {"status": None, "error": None}
         self._report: bytes | None = None
         self._reading, self._asking, self._writing = _Due(), _Due(), _Due()
 
@@ -95,18 +95,18 @@ class ViewedFolder:
             self._look()
         except (CoevalError, OSError) as error:
             with self._lock:
-                self._told = {**self._told, "error": plain(str(error))}
+                self._reported = {**self._reported, "error": plain(str(error))}
 
     def _look(self) -> None:
         if self._asking.is_due(now := (writer_of(self.path), self._stamp(records_alone=False))):
             with self._asking.doing(now):
                 self._take_status()
-        if self.wanted and self._reading.is_due(stamp := self._stamp(records_alone=True)):
+        if self.needed and self._reading.is_due(stamp := self._stamp(records_alone=True)):
             with self._reading.doing(stamp):
                 self._take_records()
         generation = self._generation
         if (
-            (self.report_wanted or writer_of(self.path) is None)
+            (self.report_needed or writer_of(self.path) is None)
             and generation
             and self._writing.is_due(generation)
         ):
@@ -122,7 +122,7 @@ class ViewedFolder:
                 "path": plain(str(self.path)),
                 "kind": "run" if self.is_run else "eval-framework",
                 "generation": self._generation,
-                **self._told,
+                **self._reported,
                 "results": None if read is None else read.results,
                 "facets": None if read is None else read.browser.facets,
             }
@@ -167,11 +167,11 @@ class ViewedFolder:
 
     def _take_status(self) -> None:
         try:
-            told = {"status": self._status(self.path)}
+            reported = {"status": self._status(self.path)}
         except CoevalError as error:
-            told = {"status": None, "status_error": plain(str(error))}
+            reported = {"status": None, "status_error": plain(str(error))}
         with self._lock:
-            self._told = {"error": self._told["error"], **told}
+            self._reported = {"error": self._reported["error"], **reported}
 
     def _take_records(self) -> None:
         read = _Read(self.path)
@@ -193,7 +193,7 @@ class ViewedFolder:
         with self._lock:
             before, self._read = self._read, read
             self._generation += 1
-            self._told = {**self._told, "error": None}
+            self._reported = {**self._reported, "error": None}
             left = before is not None and not before.users
         if before is not None and left:
             before.close()
@@ -202,8 +202,8 @@ class ViewedFolder:
         """What tells whether anything has changed: names, sizes and times of files, those of records alone,
         or those in which the folder says how it stands too."""
         run = RunDir(self.path)
-        told = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        return tuple(_stamp_of(file) for file in (*record_files(self.path), *told))
+        reported = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
+        return tuple(_stamp_of(file) for file in (*record_files(self.path), *reported))
 
 
 def _stamp_of(file: Path) -> tuple[str, int, int]:
@@ -259,7 +259,7 @@ class ViewedPlaces:
                 )
             )
         for folder in self.folders if len(self.folders) <= _READ_AT_ONCE else ():
-            folder.wanted = True
+            folder.needed = True
 
     def watch(self) -> None:
         """Begin to look at the folders, until `stop`."""

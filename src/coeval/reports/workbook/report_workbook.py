@@ -125,8 +125,8 @@ def _tables(
         yield name, _sheet(book, _FIRST[name], *tables[name])
     for table in more:
         written = book.table(table)
-        told = f"{table.name}: {written.note}" if written.note else table.name
-        yield told, written.name
+        reported = f"{table.name}: {written.note}" if written.note else table.name
+        yield reported, written.name
     for name, (found, colour) in tables.items():
         if name not in first:
             yield name, _sheet(book, found.title.partition(":")[0], found, colour)

@@ -69,8 +69,8 @@ def run_sheets(reader: RunReader, items: Mapping[str, ItemMeasures]) -> Iterator
     browser = ItemBrowser(reader)
     browser.flag(items)
     try:
-        wanted = f"id IN (SELECT item FROM viewed WHERE no < {MOST_RECORDS:d})"  # noqa: S608 - our number
-        reader.record_table(_ITEMS, wanted)
+        needed = f"id IN (SELECT item FROM viewed WHERE no < {MOST_RECORDS:d})"  # noqa: S608 - our number
+        reader.record_table(_ITEMS, needed)
         yield _items(reader, browser, items)
         yield _answers(reader)
         _find_failures(reader)

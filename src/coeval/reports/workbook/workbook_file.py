@@ -362,19 +362,19 @@ def _shortened(cell: Simple) -> Simple:
     """A text that is no longer than ``SHORT``, and any other cell as it is."""
     if not isinstance(cell, str) or len(cell) <= SHORT:
         return cell
-    told = CUT.search(cell)
-    return cell[:SHORT] + (told.group() if told is not None else cut_mark(len(cell)))
+    reported = CUT.search(cell)
+    return cell[:SHORT] + (reported.group() if reported is not None else cut_mark(len(cell)))
 
 
 def _left_out(table: SheetTable, written: int, short_from: int) -> Iterator[str]:
     """What is not there, or not whole, and who has it."""
-    told = []
+    reported = []
     if written < table.total:
-        told.append(f"the first {written:,} of {table.total:,}")
+        reported.append(f"the first {written:,} of {table.total:,}")
     if short_from:
-        told.append(f"texts longer than {SHORT} characters are cut from row {short_from + 1:,} on")
-    if told:
-        yield "; ".join((*told, table.whole)) if table.whole else "; ".join(told)
+        reported.append(f"texts longer than {SHORT} characters are cut from row {short_from + 1:,} on")
+    if reported:
+        yield "; ".join((*reported, table.whole)) if table.whole else "; ".join(reported)
 
 
 def _width(cell: Simple) -> int:

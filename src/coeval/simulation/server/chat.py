@@ -66,11 +66,11 @@ def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
 
     Raises Refusal: they are not written as we write them.
     """
-    told = (metadata or {}).get(LABELS_KEY)
-    if told is None:
+    reported = (metadata or {}).get(LABELS_KEY)
+    if reported is None:
         return {}
     try:
-        return decode(convert(told, str), dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]])
+        return decode(convert(reported, str), dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]])
     except Undecodable:
         reason = f"metadata.{LABELS_KEY} must be a JSON object that holds lists of labels"
         raise Refusal(reason, param="metadata") from None
@@ -159,8 +159,8 @@ class ResponseFormat(msgspec.Struct):
     def schema(self) -> Schema | None:
         if self.type == "json_object":
             return JSON_MODE
-        wanted = self.json_schema if self.type == "json_schema" else None
-        return Schema(wanted.name, wanted.schema) if wanted else None
+        needed = self.json_schema if self.type == "json_schema" else None
+        return Schema(needed.name, needed.schema) if needed else None
 
 
 class StreamOptions(msgspec.Struct):

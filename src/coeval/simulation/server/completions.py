@@ -87,29 +87,29 @@ def completions_events(
 
 
 def _choice(body: CompletionsBody, index: int, request: Request, answer: Completion) -> dict[str, Any]:
-    text, told, finish = answer.text, answer.logprobs, answer.finish_reason
+    text, reported, finish = answer.text, answer.logprobs, answer.finish_reason
     if body.max_tokens == 0:  # only the prompt is wanted: its likelihood
-        text, told, finish = "", (), "length"
+        text, reported, finish = "", (), "length"
     if body.echo:
         prompt = request.messages[0].content
         if body.logprobs is not None:
-            told = (*token_logprobs(prompt, body.logprobs, Draws(body.model, request)), *told)
+            reported = (*token_logprobs(prompt, body.logprobs, Draws(body.model, request)), *reported)
         text = prompt + text
-    logprobs = _logprobs(told, echoed=bool(body.echo)) if body.logprobs is not None else None
+    logprobs = _logprobs(reported, echoed=bool(body.echo)) if body.logprobs is not None else None
     return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
 
 
-def _logprobs(told: tuple[TokenLogprob, ...], *, echoed: bool) -> dict[str, Any]:
+def _logprobs(reported: tuple[TokenLogprob, ...], *, echoed: bool) -> dict[str, Any]:
     """Token by token; the first token of an echoed prompt follows nothing and has none."""
-    logprobs: list[float | None] = [token.logprob for token in told]
-    tops: list[dict[str, float] | None] = [token.top for token in told]
-    if echoed and told:
+    logprobs: list[float | None] = [token.logprob for token in reported]
+    tops: list[dict[str, float] | None] = [token.top for token in reported]
+    if echoed and reported:
         logprobs[0] = tops[0] = None
     return {
-        "tokens": [token.token for token in told],
+        "tokens": [token.token for token in reported],
         "token_logprobs": logprobs,
         "top_logprobs": tops,
-        "text_offset": [i * CHARACTERS_PER_TOKEN for i in range(len(told))],
+        "text_offset": [i * CHARACTERS_PER_TOKEN for i in range(len(reported))],
     }
 
 

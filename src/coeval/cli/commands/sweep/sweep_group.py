@@ -120,7 +120,7 @@ def aggregate(
     from coeval.cli.ending import GAPS
     from coeval.sweeps import sweep_settings
 
-    asked, wanted = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
     expected = sweep_settings.counts(n_samples)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
@@ -128,13 +128,13 @@ def aggregate(
     from coeval.analysis.training.training_curves import training_curves
     from coeval.cli.commands.sweep.sweep_tables import tell_aggregates
 
-    checkpoints = evaluated_steps(out, name_pattern, wanted)
+    checkpoints = evaluated_steps(out, name_pattern, needed)
     require_base(base, checkpoints, out)
-    found = [put_together(checkpoint, asked, expected) for checkpoint in checkpoints]
+    found = [put_together(checkpoint, requested, expected) for checkpoint in checkpoints]
     run = None
     if sum(len(write_aggregates(one)) for one in found):
-        [run] = training_curves({out.name: out}, asked, wanted, {out.name: name_pattern}, base)
-    if tell_aggregates(found, run, out, asked, wanted, name_pattern):
+        [run] = training_curves({out.name: out}, requested, needed, {out.name: name_pattern}, base)
+    if tell_aggregates(found, run, out, requested, needed, name_pattern):
         raise typer.Exit(GAPS)
 
 
@@ -175,13 +175,13 @@ def judges(
     folders = _folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    asked, wanted = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges
     from coeval.store.jsonl import write_json_atomic
 
-    compared = compare_judges(folders, asked, wanted, name_pattern)
+    compared = compare_judges(folders, requested, needed, name_pattern)
     print_judges(compared, streams.results())
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -243,13 +243,13 @@ def plot(
 
     folders = _folders(runs, "--runs")
     patterns = _patterns(name_pattern or [], folders)
-    wanted, asked = sweep_settings.steps(steps), sweep_settings.names(tasks)
+    needed, requested = sweep_settings.steps(steps), sweep_settings.names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.training_curves import training_curves
     from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
-    found = training_curves(folders, asked, wanted, patterns)
+    found = training_curves(folders, requested, needed, patterns)
     for run in found:
         for note in run.notes:
             warn(messages, note if len(found) == 1 else f"{run.label}: {note}")

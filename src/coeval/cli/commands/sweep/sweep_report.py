@@ -30,14 +30,14 @@ from coeval.engine.progress import clock, short
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
 from coeval.pricing.lengths import Span
-from coeval.pricing.tariff import sources_told
+from coeval.pricing.tariff import sources_reported
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_plan import JobPlan, job_plan
 from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
-from coeval.sweeps.sweep_choice import absent_program, asked_for
+from coeval.sweeps.sweep_choice import absent_program, requested_for
 from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import checkpoints_of, done_otherwise, to_be_plotted, under_way
@@ -63,7 +63,7 @@ class SweepView:
         self._live: Live | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, name="sweep", daemon=True)
-        self._told = 0
+        self._reported = 0
         self._said = ""
 
     def __enter__(self) -> Self:
@@ -109,8 +109,8 @@ class SweepView:
                 due = time.monotonic() + wait
 
     def _tell_problems(self) -> None:
-        problems = self._board.problems[self._told :]
-        self._told += len(problems)
+        problems = self._board.problems[self._reported :]
+        self._reported += len(problems)
         for problem in problems:
             if not problem.given_up:  # those are told at the end
                 warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
@@ -365,7 +365,7 @@ def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> No
     cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
     say(console, f"Judging by {judge.model}: {taken}, {cost}.")
     if estimate.prices:
-        say(console, f"Prices: {sources_told(estimate.prices)}.", "dim")
+        say(console, f"Prices: {sources_reported(estimate.prices)}.", "dim")
 
 
 def _money(cost: Span | None) -> tuple[str, str]:
@@ -391,20 +391,22 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     """Do what is asked for and show it; the exit code."""
     logging.getLogger("coeval").setLevel(log_level)  # what shows a traceback, see cli.ending
     results, messages = streams.results(), streams.messages()
-    asked = asked_for(settings, find_keys(settings.keys))
+    requested = requested_for(settings, find_keys(settings.keys))
     view = SweepView(messages)
-    checkpoints = checkpoints_of(asked, view.warn)
+    checkpoints = checkpoints_of(requested, view.warn)
     if dry_run:
-        return tell_plan(asked.sweep, asked.phases, checkpoints, results, absent_program(asked))
-    with under_way(asked, checkpoints, view) as sweeping:
+        return tell_plan(requested.sweep, requested.phases, checkpoints, results, absent_program(requested))
+    with under_way(requested, checkpoints, view) as sweeping:
         try:
             with view:
                 run_async(interruptible(sweeping.run, view.note))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
-        code = tell_end(sweeping.board, asked.sweep, results, messages)
-        if to_be_plotted(asked, sweeping.board):
-            lacking = put_together_and_drawn(asked.sweep)
-            if asked.phases.inference and asked.phases.judge:  # else it may lack what it was to leave out
+        code = tell_end(sweeping.board, requested.sweep, results, messages)
+        if to_be_plotted(requested, sweeping.board):
+            lacking = put_together_and_drawn(requested.sweep)
+            if (
+                requested.phases.inference and requested.phases.judge
+            ):  # else it may lack what it was to leave out
                 code = max(code, lacking)
     return code

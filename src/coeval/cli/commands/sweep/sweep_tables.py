@@ -45,14 +45,14 @@ def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
 def print_conclusions(run: TrainingRun, found: Sequence[Aggregated], console: Console) -> None:
     """What follows from the checkpoints, by task, and what to know of it beside what is told of the samples;
     then what speaks against it."""
-    told = {
+    reported = {
         f"step {one.checkpoint.step}: {note}"
         for one in found
         for of in one.tasks.values()
         for note in of.notes
     }
     for task, curve in run.curves.items():
-        notes = [note for note in curve.notes if note not in told]
+        notes = [note for note in curve.notes if note not in reported]
         if curve.conclusions or notes:
             console.print()
         for sentence in curve.conclusions:

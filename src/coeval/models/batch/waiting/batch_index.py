@@ -175,10 +175,7 @@ class ParkedFile:
     def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
         """Take one more request.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         try:
             self._lines.write(line)
@@ -195,10 +192,7 @@ class ParkedFile:
     def close(self) -> None:
         """Nothing more comes; all of it is on disk when this returns.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         try:
             for file in (self._lines, self._ids):
@@ -271,12 +265,7 @@ class BatchIndex:
     def outcome(self, key: bytes) -> BatchOutcome | None:
         """What came of a request; None where it was never asked, or is to be asked again.
 
-        Raises
-        ------
-        Pending
-            it waits.
-        BatchLost
-            the job that it was in ended without it.
+        Raises Pending: it waits; BatchLost: the job that it was in ended without it.
         """
         number = self._table.get(key)
         if number is None:

@@ -34,7 +34,7 @@ class _Tally:
     carried out; ``left`` are those without a result, ``damaged`` counts the results nobody can read."""
 
     left: set[str]
-    unasked: set[str]
+    unrequested: set[str]
     answered: int = 0
     failed: int = 0
     damaged: int = 0
@@ -46,13 +46,13 @@ class _Tally:
 
     def takes(self, result: BatchReply) -> bool:
         """Count a result; whether it is the outcome of a request that had none."""
-        if result.custom_id not in self.left and result.custom_id not in self.unasked:
+        if result.custom_id not in self.left and result.custom_id not in self.unrequested:
             return False
         self.left.discard(result.custom_id)
         if result.status is None:
-            self.unasked.add(result.custom_id)
+            self.unrequested.add(result.custom_id)
             return False
-        self.unasked.discard(result.custom_id)
+        self.unrequested.discard(result.custom_id)
         if 200 <= result.status < 300:
             self.answered += 1
         else:
@@ -64,7 +64,7 @@ class _Tally:
         says expired, were cancelled or failed."""
         left = len(self.left)
         if progress.state == "ended":
-            may_be = left - min(left, max(0, (progress.failed or 0) - self.failed - len(self.unasked)))
+            may_be = left - min(left, max(0, (progress.failed or 0) - self.failed - len(self.unrequested)))
         else:
             may_be = max(0, (progress.done or 0) - self.answered)
         return min(left, max(may_be, self.damaged))
@@ -73,7 +73,7 @@ class _Tally:
         """Results that the provider counts and has not given."""
         if progress.state == "ended":
             return len(self.left)
-        errors = max(0, (progress.failed or 0) - self.failed - len(self.unasked))
+        errors = max(0, (progress.failed or 0) - self.failed - len(self.unrequested))
         return min(len(self.left), self.unknown(progress) + errors)
 
 
@@ -90,12 +90,8 @@ class JobResults:
         they are read live and without credentials. Fewer results than ``progress`` counts are taken at the
         ``last`` look only.
 
-        Raises
-        ------
-        ModelError
-            it cannot be had; a retryable one where there are fewer results than the provider counts.
-        StoreError
-            the disk refuses.
+        Raises ModelError: it cannot be had; a retryable one where there are fewer results than the provider
+        counts; StoreError: the disk refuses.
         """
         folder, job = self._index.folder, self._job
         into = folder / f"{job.tag}.part"
@@ -127,7 +123,7 @@ class JobResults:
         job.unknown = tally.unknown(progress)
         if job.unknown and tally.first is not None:
             lines = numbered(tally.damaged, "result")
-            where = f"{tally.first.where}: {self._source.told(tally.first.why)}"
+            where = f"{tally.first.where}: {self._source.reported(tally.first.why)}"
             job.damage = f"{lines} cannot be read ({where})"
         self._index.jobs.put(job)
 
@@ -141,10 +137,7 @@ class JobResults:
         booked as perhaps spent. It may be ended at any place, and is safe to be done anew: a job is booked
         once.
 
-        Raises
-        ------
-        StoreError
-            it cannot be read, or the account not be written.
+        Raises StoreError: it cannot be read, or the account not be written.
         """
         meter = self._source.meter
         bill, count = meter.bill(), 0
@@ -168,10 +161,7 @@ class JobResults:
     def give_up(self) -> None:
         """Book the job as carried out and perhaps paid, with all that was held for it.
 
-        Raises
-        ------
-        StoreError
-            the account cannot be written.
+        Raises StoreError: the account cannot be written.
         """
         meter = self._source.meter
         bill, account = meter.bill(), meter.open_jobs().get(self._job.tag)
@@ -253,13 +243,10 @@ class BatchJobRunner:
         """Bring the job to its end. ``fresh``: its provider has not been told of it yet. Whoever wants a job
         cancelled that was to be cancelled before gives it up, unless it has ended by now.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         if self._mode is BatchMode.CANCEL and not self.job.cancelled:
-            self.job.cancelled = "asked"
+            self.job.cancelled = "requested"
             self._index.jobs.put(self.job)
         try:
             return await self._to_its_end(fresh=fresh)
@@ -268,12 +255,7 @@ class BatchJobRunner:
 
     async def _to_its_end(self, *, fresh: bool) -> JobEnd:
         """
-        Raises
-        ------
-        ModelError
-            it cannot be known how it ends.
-        StoreError
-            the disk refuses.
+        Raises ModelError: it cannot be known how it ends; StoreError: the disk refuses.
         """
         look = not fresh
         while not results_file(self._index.folder, self.job.tag).exists():
@@ -369,10 +351,7 @@ class BatchJobRunner:
     async def _found(self) -> str | None:
         """The id of a job that may have been made, looked for until it would be listed.
 
-        Raises
-        ------
-        ModelError
-            it cannot be looked for, and so not be submitted either.
+        Raises ModelError: it cannot be looked for, and so not be submitted either.
         """
         looks = failures = 0
         for pause in self._pace.pauses():
@@ -422,10 +401,7 @@ class BatchJobRunner:
     async def _wait(self) -> BatchProgress:
         """Look at the job until it has ended.
 
-        Raises
-        ------
-        ModelError
-            it cannot be looked at, or goes on for too long.
+        Raises ModelError: it cannot be looked at, or goes on for too long.
         """
         failures = 0
         for pause in self._pace.pauses():
@@ -459,7 +435,7 @@ class BatchJobRunner:
 
     def _show(self, progress: BatchProgress) -> None:
         job = self.job
-        shown = self.queue.source.told(progress.shown)
+        shown = self.queue.source.reported(progress.shown)
         now = time.time()
         if changed := shown != job.shown:
             done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
@@ -521,7 +497,7 @@ class BatchJobRunner:
 
     async def _failed(self, error: ModelError | None) -> JobEnd:
         """The provider refused it whole: nothing of it is paid."""
-        said = self.queue.source.told(str(error)) if error is not None else "no reason was given"
+        said = self.queue.source.reported(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._too_large(error)
         message = f"{self._what} was refused: {said}"
@@ -538,8 +514,8 @@ class BatchJobRunner:
         await self._index.release(self.job.tag)
         self._index.forget(self.job.tag)
         self._tell(
-            f"{self._what} is given up ({self.queue.source.told(str(error))}): it may have been paid, and "
-            "counts as perhaps spent"
+            f"{self._what} is given up ({self.queue.source.reported(str(error))}): it may have been paid, "
+            "and counts as perhaps spent"
         )
         return JobEnd.RELEASED
 
@@ -555,7 +531,7 @@ class BatchJobRunner:
         self._index.forget(self.job.tag)
 
     def _left(self, error: ModelError) -> JobEnd:
-        self.job.note = self.queue.source.told(str(error))
+        self.job.note = self.queue.source.reported(str(error))
         if self._mode is BatchMode.CANCEL:
             self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
         elif isinstance(error, NotFound):
@@ -567,7 +543,7 @@ class BatchJobRunner:
         return JobEnd.LEFT
 
     def _note(self, error: ModelError) -> None:
-        self.job.note = self.queue.source.told(str(error))
+        self.job.note = self.queue.source.reported(str(error))
         _log.info("%s: %s", self._what, self.job.note)
 
 

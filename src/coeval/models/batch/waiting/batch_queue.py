@@ -25,9 +25,9 @@ LIVE_AGAIN = 20
 @dataclass(frozen=True, slots=True)
 class Source:
     """Whose requests these are: the model by its name and its provider's, where it is asked, and through
-    what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``told`` what may be shown of what a
-    host said; ``bodies`` are the refusals of the host under which bodies are made; ``keyless`` says where a
-    key is looked for, if none was found."""
+    what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``reported`` what may be shown of
+    what a host said; ``bodies`` are the refusals of the host under which bodies are made; ``keyless`` says
+    where a key is looked for, if none was found."""
 
     name: str
     interface: str
@@ -37,7 +37,7 @@ class Source:
     meter: Meter
     read: Callable[[str, int, bytes], BatchOutcome]
     bodies: Callable[[], list[HostRefusals]]
-    told: Callable[[str], str]
+    reported: Callable[[str], str]
     keyless: str = ""
 
 
@@ -78,10 +78,7 @@ class BatchQueue:
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
         """Write a request down for the next job; its permit and its ``usd`` are held by now.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         line = self.source.api.line(key.hex(), body)
         file = self._filling

@@ -133,10 +133,7 @@ class Batches:
         """Submit what is parked and wait until something has come back; False where nothing will. Where
         nobody wants to wait for it, only until each job is submitted and has been looked at.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         wait = self._batching.mode is BatchMode.WAIT
         self.submit()

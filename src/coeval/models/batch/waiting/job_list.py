@@ -61,7 +61,7 @@ class PendingJob(msgspec.Struct, kw_only=True):
     note: str = ""
     unknown: int = 0
     damage: str = ""
-    cancelled: Literal["", "asked", "accepted"] = ""
+    cancelled: Literal["", "requested", "accepted"] = ""
     refused: list[str] = []
     bodies: list[HostRefusals] = []
 
@@ -85,10 +85,7 @@ class _Content(msgspec.Struct):
 class JobList:
     """The file, for the only process that writes it. A change counts when `write` has returned.
 
-    Raises
-    ------
-    StoreError
-        it is damaged, or cannot be read.
+    Raises StoreError: it is damaged, or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,10 +101,7 @@ class JobList:
     def put(self, *jobs: PendingJob) -> None:
         """Write these down, and all others as they stand, before this returns.
 
-        Raises
-        ------
-        StoreError
-            the disk refuses.
+        Raises StoreError: the disk refuses.
         """
         self._jobs |= {job.tag: job for job in jobs}
         self.write()
@@ -127,10 +121,7 @@ class JobList:
 def read_jobs(path: Path) -> list[PendingJob]:
     """The jobs of a ``pending_batches.json``; none where there is no file.
 
-    Raises
-    ------
-    StoreError
-        it is damaged, or cannot be read.
+    Raises StoreError: it is damaged, or cannot be read.
     """
     try:
         return read_json(path, _Content).jobs

@@ -221,18 +221,18 @@ class _LiveSamples:
         be. One sample of a teacher is left for an item, which all other samples may follow from."""
         for task in self._config.tasks:
             owed = self._preview.blueprint.owed_proposals(task, "rubric")
-            asked = [
+            requested = [
                 (teacher, key)
                 for teacher, key in owed
                 if self._left.get(teacher.name, 0) > self._works_in("data_generation", teacher.name)
             ][: self._each]
-            if task.name not in self._preview.unsettled or not asked:
+            if task.name not in self._preview.unsettled or not requested:
                 continue
-            for teacher, _ in asked:
+            for teacher, _ in requested:
                 self._left[teacher.name] -= 1
             works = [
                 ProposalWork(asking, task.name, "rubric", PHASE_OF["rubric"], teacher, key, 0)
-                for teacher, key in asked
+                for teacher, key in requested
             ]
             made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]
             rubrics = [record.rubric for record in made if isinstance(record, Proposal) and record.rubric]

@@ -24,7 +24,7 @@ from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
 from coeval.pipeline.samples import Samples
-from coeval.pricing.estimate import AskedModel, CallShape, Estimate, estimate_of
+from coeval.pricing.estimate import CallShape, Estimate, RequestedModel, estimate_of
 from coeval.pricing.lengths import (
     LATIN_PER_TOKEN,
     OF_PROMPTS,
@@ -86,7 +86,7 @@ def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate
     shapes = [
         shape
         for setup in preview.plan.setups
-        for shape in _TaskShapes(setup, preview, texts, _shown(setup, makers, texts), facts.asked_in).all(
+        for shape in _TaskShapes(setup, preview, texts, _shown(setup, makers, texts), facts.requested_in).all(
             assumed.lengths
         )
     ]
@@ -157,7 +157,7 @@ class _TaskShapes:
     preview: Preview
     texts: _Texts
     shown: Mapping[str, Span]
-    asked_in: Callable[[Purpose, RoleModel], AskedModel]
+    requested_in: Callable[[Purpose, RoleModel], RequestedModel]
 
     def all(self, lengths: Lengths) -> Iterator[CallShape]:
         setup, task = self.setup, self.setup.task
@@ -165,11 +165,11 @@ class _TaskShapes:
             (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.owed_proposals(task, kind)
         ]
         for kind, teacher in proposals:
-            asked = self.asked_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
+            requested = self.requested_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
             size = _size(teacher, [teacher.prompt({})])
-            reply = RULE_OF_THUMB.about(_PROPOSAL[kind]) * size.per_character + asked.thinking
+            reply = RULE_OF_THUMB.about(_PROPOSAL[kind]) * size.per_character + requested.thinking
             where, once = f"{task.name} {kind}", exact(1)
-            yield CallShape(PHASE_OF[kind], where, asked, once, once, size.prompt({}), reply)
+            yield CallShape(PHASE_OF[kind], where, requested, once, once, size.prompt({}), reply)
         for teacher in setup.teachers:
             cell = Cell(task.name, teacher.name)
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
@@ -185,14 +185,14 @@ class _TaskShapes:
     def _shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
         """``made`` are the characters of a reply. Where a lost record comes again as it was, some calls are
         not made."""
-        asked, task = self.asked_in(phase, role_model), self.setup.task.name
+        requested, task = self.requested_in(phase, role_model), self.setup.task.name
         place = (phase, task, role_model.name)
         most, least = (of.by_model.get(place) for of in (self.preview.plan_count, self.preview.least))
         high = most.calls if most is not None else 0
         low = least.calls - least.spared_calls if least is not None else 0
         calls = Span(high, low, high)
-        reply = made * size.per_character + asked.thinking
-        return CallShape(phase, task, asked, calls, calls, size.prompt(self.shown), reply)
+        reply = made * size.per_character + requested.thinking
+        return CallShape(phase, task, requested, calls, calls, size.prompt(self.shown), reply)
 
     def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
         """Calls are as many as there are factors, where each is asked for by itself."""
@@ -246,7 +246,7 @@ class _TaskShapes:
             varying = ("factor", "criterion") if len(factors) > 1 else ()
             criteria = [{"factor": factor, "criterion": setup.rubric.get(factor, "")} for factor in factors]
             return [judge.prompt(values | criterion, FACTOR_SCORE, varying) for criterion in criteria]
-        shown = setup.asked_about(tuple(factors))
+        shown = setup.requested_about(tuple(factors))
         return [judge.prompt({**values, **shown.values}, shown.schema)]
 
     def _values(self) -> dict[str, str]:
@@ -263,9 +263,9 @@ class _TaskShapes:
         return [(render_attributes(sample.target), render_attributes(sample.nuance)) for sample in drawn]
 
 
-def _size(role_model: RoleModel, asked: Sequence[Request]) -> PromptSize:
+def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
     """Measure requests as the model is asked them."""
-    return prompt_size([role_model.request(each, "probe", "", 0) for each in asked], _MARKS)
+    return prompt_size([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
 
 
 def _verdict_characters(factors: Sequence[str]) -> int:

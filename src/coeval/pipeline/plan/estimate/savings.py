@@ -138,8 +138,8 @@ def _judges(config: Config, estimate: Estimate, assumed: Assumed) -> Iterator[_C
 def _judged_by(config: Config, judge: ModelConfig, other: ModelConfig) -> _Change:
     model = other.spec().model
     parameters = {**other.parameters, "model": model}
-    asked = other.model_copy(update={"name": f"{judge.name} by {model}", "parameters": parameters})
-    return _Change(f"{model} as judge in the place of {judge.name}", config, {judge.name: asked})
+    requested = other.model_copy(update={"name": f"{judge.name} by {model}", "parameters": parameters})
+    return _Change(f"{model} as judge in the place of {judge.name}", config, {judge.name: requested})
 
 
 def _of_file(config: Config, prices: PriceBook) -> ModelConfig | None:
@@ -162,7 +162,9 @@ def _of_host(judge: ModelConfig, prices: PriceBook) -> ModelConfig | None:
         for route in routes
         if route.interface == judge.interface
     )
-    return min(map(judge.asked_as, ids), key=lambda model: blended_usd(_tariff(model, prices)), default=None)
+    return min(
+        map(judge.requested_as, ids), key=lambda model: blended_usd(_tariff(model, prices)), default=None
+    )
 
 
 def _single(config: Config, options: RunOptions) -> Iterator[_Change]:
