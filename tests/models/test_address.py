@@ -16,6 +16,7 @@ from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.hosts.address import ModelAddress, address_of, dialect_of
 from coeval.models.keys import Keys
+from coeval.pipeline.config.schema import BATCH_INTERFACES
 from perf.dialects import SAID, TYPICAL
 
 KEY = "sk-test-0123456789abcdef"
@@ -301,3 +302,13 @@ def test_the_answer_that_is_measured_is_one(interface: str) -> None:
     body = json.dumps(TYPICAL[interface].answer).encode()
     completion = dialect_of(HOSTS[interface]).decode(body, Redactor())
     assert (completion.text, completion.usage.input_tokens, completion.usage.output_tokens) == (SAID, 500, 20)
+
+
+def test_a_dialect_that_is_not_there_is_no_other_hosts() -> None:
+    with pytest.raises(UsageError, match="smoke_signals is no Dialect"):
+        dialect_of(msgspec.structs.replace(HOSTS["openai"], dialect="smoke_signals"))
+
+
+def test_the_experiment_file_takes_batches_of_every_host_that_has_them() -> None:
+    """A server of the user's own (`vllm`) has them only where its address does."""
+    assert {*BATCH_INTERFACES, "vllm"} == {name for name, host in HOSTS.items() if host.batch}

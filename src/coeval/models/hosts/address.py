@@ -27,6 +27,7 @@ from coeval.models.keys import Credential, Keys
 
 # Each is loaded when a host of that dialect is asked, as those of other packages are.
 _OURS = "coeval.models.dialects"
+_OPENAI_SHAPED = frozenset({"openai_chat", "local", "simulated", "benchmark"})
 _DIALECTS: Mapping[str, str] = MappingProxyType(
     {
         "anthropic": f"{_OURS}.anthropic_messages:ANTHROPIC",
@@ -41,18 +42,17 @@ _DIALECTS: Mapping[str, str] = MappingProxyType(
 def dialect_of(host: Host) -> Dialect:
     """The dialect of a host that is asked over HTTP.
 
-    OpenAI's, where this version does not speak the host's own: then its user has named an OpenAI-shaped
-    address that serves the model.
+    Models in this process have OpenAI's where the user names an OpenAI-shaped address that serves them.
 
-    Raises UsageError: a host of another package names a dialect that is not there, or is none.
+    Raises UsageError: a host names a dialect that is not there, or is none.
     """
+    if host.dialect in _OPENAI_SHAPED:
+        return OPENAI_CHAT
     named = _DIALECTS.get(host.dialect, host.dialect)
-    if ":" in named:
-        found = loaded(named, host.name)
-        if not isinstance(found, Dialect) or isinstance(found, type):
-            raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
-        return found
-    return OPENAI_CHAT
+    found = loaded(named, host.name) if ":" in named else None
+    if not isinstance(found, Dialect) or isinstance(found, type):
+        raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
+    return found
 
 
 EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
