@@ -25,6 +25,7 @@ from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, to_be_plotte
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
 
+# The command's exit code (`UNAVAILABLE` of `cli.ending`, which stands above this room).
 _UNAVAILABLE = 2
 
 

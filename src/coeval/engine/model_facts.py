@@ -48,6 +48,7 @@ _AT_ONCE_HERE = {"huggingface": 8, "ollama": 4}
 # Tokens that models think for a question of a paragraph. Whether a family thinks unless told otherwise is
 # taken from its own pages; how much is a rule of thumb.
 _BY_EFFORT = {"none": 0, "minimal": 40, "low": 200, "medium": 500, "high": 1400, "xhigh": 3000, "max": 4000}
+# An effort that is not in the table: as for medium.
 _USUALLY = 500
 # Start of a model's id → tokens, the first that fits; others think only where they are told to.
 _FAMILIES = {

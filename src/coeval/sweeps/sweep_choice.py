@@ -278,6 +278,7 @@ def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings, phases:
         )
 
 
+# `nvidia-smi` takes seconds where the driver has to wake; one that hangs counts as absent.
 _LISTED_WITHIN_S = 20.0
 
 

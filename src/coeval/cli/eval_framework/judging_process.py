@@ -22,6 +22,7 @@ from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
 from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
 
+# An order names a task's folder and settings; this bounds what a stranger may write into the pipe.
 _LONGEST_LINE = 1 << 24
 
 

@@ -49,6 +49,7 @@ NO_LABEL = "no label"
 MOST_VALUES = 12
 # Rows of a screen; the commonest confusions and the most doubtful items come first.
 _MOST_MISTAKES = 20
+# As many as `_MOST_MISTAKES`.
 _MOST_ITEMS = 20
 _NOTHING = "–"
 _OF = " / "

@@ -63,7 +63,7 @@ class NotHttp(WireError):
 LARGEST_BODY = 1 << 26
 """Bytes of a body, both as it comes and unpacked; the longest answers with log-probabilities have a tenth."""
 
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # of a bomb, no more than this is unpacked beyond the limit
 # How JSON begins in UTF-8 and what is like it, so not in UTF-16.
 _JSON_IN_BYTES = (b'{"', b"{\n", b"{ ")
 _PLAIN = frozenset({"", "identity", "none"})

@@ -87,6 +87,7 @@ FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {AccessDenied: 2, RequestTimeou
 Without access there is one more only where the credential has been renewed."""
 TURNED_AWAY = 64
 """Times that a request is turned away because of others, before it is taken to be itself the reason."""
+# A place at a crowded host is free within an answer or two; waiting longer would leave it idle.
 _TURNED_AWAY_WAIT_S = 4.0
 
 

@@ -17,7 +17,7 @@ from coeval.models.transport.body import Body, Closed, Lost, NotHttp
 # llhttp does the parsing (by ``httptools``). What stands here is what a parser leaves to its user: limits,
 # interim answers, and answers that end with the connection.
 
-LONGEST_LINE = 1 << 16
+LONGEST_LINE = 1 << 16  # eight times what servers accept by default; a header is some hundred bytes
 LARGEST_HEAD = 1 << 18
 """In bytes."""
 
@@ -162,8 +162,8 @@ class ReplyParser:
 LARGE_BODY = 1 << 20
 """Bytes above which a body is written piece by piece, so that the event loop goes on."""
 
-_PIECE = 1 << 18
-_TICK_S = 0.001
+_PIECE = 1 << 18  # about a socket's buffer: written or read in one call
+_TICK_S = 0.001  # the resolution of the event loop's timers
 
 
 class Home(Protocol):

@@ -34,11 +34,15 @@ from coeval.models.transport.pool import Dialler, Origin, RequestRoute
 OUTAGE_AFTER_S = 30.0
 """Only 5xx, connection errors and time-outs for so long: what is left gets one attempt each."""
 
+# Connections that fail within a second of a success are the host's refusal of some, not its absence.
 _LATELY_S = 1.0
+# Two of `_CROWDED_SHARE`: enough to tell one broken connection from a refusal.
 _REMEMBERED_FATES = 32
 # Connections that break: fewer are the network's, more are the host's word that there are too many.
 _CROWDED_SHARE = 1 / 16
+# Addresses of one endpoint: deployments and models in its paths.
 _REMEMBERED_ROUTES = 256
+# Bearer tokens that rotate within a run; older ones have expired.
 _REMEMBERED_TOKENS = 8
 
 _log = logging.getLogger(__name__)

@@ -56,6 +56,7 @@ __all__ = [
     "said",
 ]
 
+# After these the model may have answered: time-outs, closed requests and gateways (520–524 are Cloudflare's).
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 # Characters: hosts' refusals are a sentence or two, and some repeat the whole prompt.
 _EXCERPT = 500

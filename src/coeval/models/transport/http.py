@@ -44,6 +44,7 @@ __all__ = ["Answered", "Call", "Endpoint", "Http", "draining"]
 
 T = TypeVar("T")
 
+# Unavailable (RFC 9110), and Anthropic's own for the same.
 _OVERLOADED = (503, 529)
 
 

@@ -33,6 +33,7 @@ from coeval.core.errors import CoevalError, UsageError
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import shown_url, url_secrets
 
+# More than any run has open; systems without a limit would otherwise be asked for a billion.
 _ENOUGH_FILES = 65_536
 # The first that is set takes the place of the default, the system's or OpenSSL's own variables.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -141,9 +142,13 @@ def raise_open_file_limit() -> None:
 # Whoever answers decides neither how long we wait nor whom we ask: a host that sends too little is given up,
 # and a redirect leads no nearer to this machine than the address that was named.
 
+# As for connections to models (`CONNECT_TIMEOUT_S`).
 _TIMEOUT_S = 30
+# A pipe's buffer on Linux; larger reads come back no fuller.
 _CHUNK = 1 << 16
+# An index page is text of some hundred kilobytes; one without an end must end here.
 _LARGEST_PAGE = 32 << 20
+# Above every asset of the manifest (`du ~/.cache/coeval`); a file without an end must end here.
 _LARGEST_FILE = 256 << 20
 _LEAST_PACE, _PERIODS = 1024, 2
 """Bytes a second, and for how many times the patience a host may send less: twice, since a process that was

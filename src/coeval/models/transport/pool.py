@@ -74,13 +74,13 @@ class RequestRoute:
 
 # --- From a host's name to a connection: addresses, the race between them, TLS
 
-CONNECT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 30.0  # SYNs at 0, 1, 3, 7 and 15 s have had their chance
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
 _Found = asyncio.Future[list[AddrInfoType]]
-_NAMES_KEPT_S = 10.0
-_NEXT_ADDRESS_AFTER_S = 0.25
+_NAMES_KEPT_S = 10.0  # load balancers change addresses at TTLs of a minute; a burst asks once
+_NEXT_ADDRESS_AFTER_S = 0.25  # Happy Eyeballs (RFC 8305, section 5)
 _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     # A long answer means minutes of silence, after which routers in between forget a connection.
@@ -224,7 +224,7 @@ def _failed(lookup: _Found) -> bool:
 KEPT_IDLE_S = 60.0
 """A connection at rest for longer is not trusted to be there."""
 
-_ROOM_AFTER_S = 0.05
+_ROOM_AFTER_S = 0.05  # a round trip or two: a host that still listens has answered by then
 _Waiter = asyncio.Future[Connection]
 
 

@@ -43,12 +43,15 @@ from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import checkpoints_of, done_otherwise, to_be_plotted, under_way
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
+# Progress files change about once a second.
 FRAMES_PER_S = 2
+# As often as a frame is drawn.
 LOOK_S = 0.5
 FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
 """Seconds between plain lines: few at first, then more."""
 # Cells left free at the end of a line, where a terminal writes ``^C``.
 _CTRL_C = 2
+# With a row for each slot, the table stays on a screen of 24 lines.
 _MOST_JUDGING = 6
 # Cells of each; the task takes what is left.
 _COLUMNS = {"slot": 6, "checkpoint": 12, "task": 12, "done": 15, "tokens/s": 8, "left": 8}
@@ -212,7 +215,9 @@ def _judging(board: SweepBoard) -> Iterator[str]:
 
 # --- `coeval sweep --status`
 
+# Two screens; what is not complete comes first.
 _MOST_ROWS = 60
+# A worker writes its progress every second; one that is silent for so long is gone or stuck.
 _RECENT_S = 15.0
 
 

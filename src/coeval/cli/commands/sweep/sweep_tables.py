@@ -111,7 +111,9 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     return GAPS if gaps else 0
 
 
+# Seven columns of numbers beside a task's name in 80 cells.
 _LONGEST_HEADING = 10
+# Enough to open and read.
 _MOST_DISPUTED = 5
 _LEGEND = (
     "b − a with its 95 % interval, in points; p is Holm's over all rows of the two judges; κ is of levels "

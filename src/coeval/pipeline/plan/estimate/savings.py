@@ -73,6 +73,7 @@ def _resolved(
 
 _LEAST_SHARE, _LEAST_USD = 0.05, 0.01
 """A change that saves less than this is not worth the words."""
+# A line each on the screen of a plan; further judges would save alike.
 _MOST_JUDGES = 3
 
 
