@@ -42,7 +42,7 @@ _CTRL_C = 2
 _GAP = 2
 # Figures that go where there is no room, in this order; the bar goes before any of them, and names are cut
 # before others go.
-_SPARED = ("calls_per_s", "tokens", "not_asked", "in_batches", "cost")
+_SPARED = ("calls_per_s", "tokens", "not_requested", "in_batches", "cost")
 _SPARED_LAST = ("failed", "calls")
 # Cells: fewer do not tell phases and models apart, so columns are dropped first.
 _SHORTEST_NAME = 8

@@ -151,7 +151,7 @@ CREATE TYPE item_name AS ENUM (SELECT name FROM item_names)
 _CELLS = """
 CREATE TABLE cell AS
     SELECT v.no, s.model::item_name AS student, s.judge::item_name AS judge, s.metric::item_name AS factor,
-           s.value, coalesce(s.metric = h.metric, {shown_unless_told}) AS shown
+           s.value, coalesce(s.metric = h.metric, {shown_unless_reported}) AS shown
     FROM scores s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
 """
 
