@@ -22,7 +22,7 @@ UV := uv==0.13.8
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast check fix docs perf lock local assets browser screenshots
+.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser screenshots
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -31,11 +31,14 @@ help:  ## List what can be made
 demo: $(MADE)/run  ## Run an experiment on simulated models into ./runs: no key, no network
 	$(BIN)/coeval run --config examples/quickstart.yaml --overwrite --report
 
-test: $(MADE)/dev  ## Run all tests
-	$(PYTEST)
+test: $(MADE)/dev  ## Run the unit and process tests
+	$(PYTEST) -m "not system"
 
-test-fast: $(MADE)/dev  ## Run the tests that take no longer than seconds: about a minute
-	$(PYTEST) -m "not slow"
+test-fast: $(MADE)/dev  ## Run the unit tests: in one process each, about a minute
+	$(PYTEST) -m "not process and not system"
+
+test-system: $(MADE)/dev  ## Run what `make test` leaves out: browser, torch, Ray, kills, long simulations
+	$(PYTEST) -m system
 
 check: $(MADE)/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/ruff format --check .

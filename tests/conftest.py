@@ -29,6 +29,28 @@ def pytest_configure() -> None:
             signal.signal(number, usual)
 
 
+_STARTS_A_PROCESS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
+_unit_test = False
+
+
+def _no_process(event: str, _: object) -> None:
+    if _unit_test and event in _STARTS_A_PROCESS:
+        raise RuntimeError("a unit test started a process: mark it with @pytest.mark.process")
+
+
+sys.addaudithook(_no_process)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    global _unit_test
+    _unit_test = not any(item.iter_markers("process")) and not any(item.iter_markers("system"))
+    try:
+        return (yield)
+    finally:
+        _unit_test = False
+
+
 @pytest.fixture(autouse=True)
 def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connecting or resolving anything but this machine fails the test, whoever would catch an OSError.

@@ -296,6 +296,7 @@ def test_a_folder_that_is_no_run_is_told_with_those_close_by(tmp_path: Path) -> 
         assert path == lab.file or f"there is: {lab.path}" in str(refused.value)
 
 
+@pytest.mark.process
 async def test_what_a_run_lacks_is_told_with_its_results(lab: Lab) -> None:
     await lab.arun()
     event = asyncio.Event()
@@ -333,6 +334,7 @@ def frame(library: str, table: dict[str, Any]) -> Any:
     return pytest.importorskip(library, reason=f"{library} is not installed").DataFrame(table)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("library", ["pandas", "polars"])  # polars takes 180 MB, and so is not locked
 def test_tables_are_data_frames(run: coeval.Run, library: str) -> None:
     scores = frame(library, run.results().table())
@@ -372,6 +374,7 @@ def test_a_credential_is_in_no_words_for_a_configuration(judged_lab: Lab) -> Non
     assert not any("secret" in text for text in shown)
 
 
+@pytest.mark.process
 def test_results_are_a_table_in_a_notebook(run: coeval.Run) -> None:
     html = run.results()._repr_html_()
     assert "<th>student</th><th>overall</th><th>story</th><th>quiz (labels)</th><th>n</th>" in html
@@ -380,6 +383,7 @@ def test_results_are_a_table_in_a_notebook(run: coeval.Run) -> None:
     assert "<td>completed</td>" in run._repr_html_()
 
 
+@pytest.mark.process
 def test_scores_are_drawn_where_they_lie(run: coeval.Run) -> None:
     shown = run._repr_html_()
     [plot] = re.findall(r"<svg.*?</svg>", shown)
@@ -432,6 +436,7 @@ async def test_lines_of_progress_are_plain(judged_lab: Lab, capsys: pytest.Captu
     assert capsys.readouterr().err == f"warning: the host says \\x1b[2J and\\n{HOSTILE}\n"
 
 
+@pytest.mark.process
 def test_results_as_plain_data(run: coeval.Run) -> None:
     data = run.results().as_dict()
     assert data.keys() == {

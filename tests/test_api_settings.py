@@ -161,6 +161,7 @@ def test_keywords_are_known_to_type_checkers() -> None:
         coeval.sweep(out="o", tasks={"ifeval": "2"})  # type: ignore[dict-item]
 
 
+@pytest.mark.process
 def test_a_model_that_does_not_answer_raises(prompts: Path) -> None:
     with pytest.raises(coeval.ModelUnavailable):
         coeval.evaluate(
@@ -171,6 +172,7 @@ def test_a_model_that_does_not_answer_raises(prompts: Path) -> None:
         )
 
 
+@pytest.mark.system
 async def test_a_sweep_over_servers_that_run(host: str, prompts: Path, tmp_path: Path) -> None:
     witness = Witness()
     swept = coeval.sweep(

@@ -126,7 +126,7 @@ def test_the_pages_for_maintainers_name_what_exists(name: str, least: int) -> No
     assert page.count("\n") <= 200
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_tutorial_leads_to_its_decision(tmp_path: Path) -> None:
     """All of its commands in one folder, in order; what it shows of their output is there."""
     page = (DOCS / "tutorial.md").read_text(encoding="utf-8")

@@ -105,6 +105,7 @@ def unknown_names(source: Path) -> list[str]:
     ]
 
 
+@pytest.mark.process
 def test_names_in_docstrings_and_comments_exist() -> None:
     assert unknown_names(SOURCE) == [], (
         "name what exists, or put a value, a file or a foreign field between double backticks"

@@ -376,32 +376,39 @@ def asking_for_the_kind(modules: list[Module]) -> list[str]:
     return wrong
 
 
+@pytest.mark.process
 def test_results_are_opened_by_readers_alone() -> None:
     assert opening_results(package()) == []
 
 
+@pytest.mark.process
 def test_nobody_asks_which_kind_of_folder_is_read() -> None:
     assert asking_for_the_kind(package()) == []
 
 
+@pytest.mark.process
 def test_foreign_json_is_read_in_one_place() -> None:
     assert reading_foreign_text(package()) == []
 
 
+@pytest.mark.process
 def test_imports_run_one_way() -> None:
     assert against_the_order(package()) == []
 
 
+@pytest.mark.process
 def test_no_module_imports_itself_by_way_of_others() -> None:
     TopologicalSorter(import_graph(package())).prepare()  # CycleError names those of a cycle
     with pytest.raises(CycleError):
         TopologicalSorter(import_graph(read_cycle())).prepare()
 
 
+@pytest.mark.process
 def test_functions_import_only_what_is_heavy_or_optional() -> None:
     assert unlisted_late_imports(package()) == []
 
 
+@pytest.mark.process
 def test_files_and_functions_are_small() -> None:
     assert too_large(package()) == []
 
@@ -416,14 +423,17 @@ def test_our_wire_grows_no_more() -> None:
     assert sum(lines.get(name, 0) for name in FROZEN_WIRE) <= MOST_LINES_OF_WIRE
 
 
+@pytest.mark.process
 def test_only_the_command_line_prints() -> None:
     assert speaking_out_of_turn(package()) == []
 
 
+@pytest.mark.process
 def test_loops_are_started_at_the_edge() -> None:
     assert starting_a_loop(package()) == []
 
 
+@pytest.mark.process
 def test_broad_excepts_are_few_and_known() -> None:
     assert [found.partition(":")[0] for found in broad_excepts(package())] == sorted(BROAD_EXCEPTS)
 
@@ -454,6 +464,7 @@ def test_no_exception_outlives_its_reason() -> None:
         assert any(size(module, f).large for f in functions(module.tree) if f.name == name), key
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("module", ["coeval", "coeval.cli.main"])
 def test_importing_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import typer
 
 from coeval.cli.eval_framework.command import make_app as eval_framework
@@ -164,12 +165,14 @@ def unknown_options(texts: list[Reported]) -> list[str]:
     ]
 
 
+@pytest.mark.process
 def test_every_command_that_is_named_exists_and_takes_what_it_is_given() -> None:
     texts = reported()
     assert len(texts) > 1000
     assert wrong_calls(texts) == []
 
 
+@pytest.mark.process
 def test_every_recommended_command_has_what_it_cannot_do_without() -> None:
     without = docstrings()
     messages = [each for each in reported() if each.where.startswith("src/") and each.text not in without]
@@ -180,6 +183,7 @@ def test_every_recommended_command_has_what_it_cannot_do_without() -> None:
     ]
 
 
+@pytest.mark.process
 def test_every_option_that_a_message_names_exists() -> None:
     assert unknown_options([each for each in reported() if each.where.startswith("src/")]) == []
 

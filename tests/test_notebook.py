@@ -14,7 +14,8 @@ from jupyter_client.manager import AsyncKernelManager, start_new_async_kernel
 from nbclient import NotebookClient
 from pipeline.experiments import Host, Lab, model, over_http, served, task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
+
 
 PATIENCE_S = 60
 """How long anything of a kernel may take before it counts as hanging."""

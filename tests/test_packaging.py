@@ -77,6 +77,7 @@ def test_development_runs_on_the_versions_that_users_get() -> None:
     assert {name: developers.get(name) for name in users} == users
 
 
+@pytest.mark.process
 def test_what_is_imported_is_declared() -> None:
     """Every third-party package that the source names is a dependency of its own, not another's."""
     extras = PROJECT["project"]["optional-dependencies"].values()
@@ -108,6 +109,7 @@ def test_make_perf_runs_where_what_it_imports_is_installed() -> None:
     assert imported("perf") <= pins(lock).keys()
 
 
+@pytest.mark.process
 def test_a_wheel_holds_all_that_the_program_reads(tmp_path: Path) -> None:
     build = f"import hatchling.build as b; print(b.build_wheel({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-c", build], cwd=ROOT, check=True, capture_output=True)
@@ -130,7 +132,7 @@ def test_the_commands_exist() -> None:
         assert callable(scripts[name].load()), name
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_wheel_runs_the_demo_where_nothing_else_is(tmp_path: Path) -> None:
     """As whoever publishes this makes it, installed as a user does, with what the lock file pins."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]

@@ -24,7 +24,8 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.simulation.simulated_model import SimulatedModel
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
+
 
 ROOT = Path(__file__).resolve().parents[1]
 NOWHERE = "http://127.0.0.1:9/v1"

@@ -69,6 +69,7 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     assert re.search(r"^sim-large: 0\.\d\d \[0\.\d\d, [01]\.\d\d\], n=72$", shown, re.MULTILINE)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("workplace")
 def test_the_python_of_the_readme_runs_on_the_items_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     [code] = blocks("python")
@@ -81,6 +82,7 @@ def test_the_python_of_the_readme_runs_on_the_items_of_ones_own(capsys: pytest.C
     assert len(re.findall(r"^sim-\w+: \d+ of 1000 right in reviews, label$", shown, re.MULTILINE)) == 2, shown
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("workplace")
 def test_the_page_on_python_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     code = "\n".join(blocks("python", PYTHON)).replace("8100", str(free_port("127.0.0.1")))
@@ -100,7 +102,7 @@ def test_the_page_on_python_names_every_field_of_the_results() -> None:
     assert unnamed == set()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_table_of_the_readme_is_what_the_demo_prints(workplace: Path) -> None:
     demo = [sys.executable, "-m", "coeval", "run", "--config", "examples/quickstart.yaml"]
     shown = [line for line in on_terminal(demo, 80, cwd=workplace).screen if line]
@@ -108,6 +110,7 @@ def test_the_table_of_the_readme_is_what_the_demo_prints(workplace: Path) -> Non
     assert printed == shown[-len(printed) :]
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("workplace")
 def test_the_first_experiment_makes_as_many_calls_as_it_says() -> None:
     [promised] = re.findall(r"counts (\d+) calls", README)
@@ -118,7 +121,7 @@ def written_by_commands() -> set[str]:
     return {words[words.index("--new") + 1] for words in command_lines() if "--new" in words}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.usefixtures("workplace")
 def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
     [start] = [at for at, words in enumerate(command_lines()) if words[:2] == ["coeval", "ingest"]]

@@ -21,7 +21,7 @@ def read_yaml(name: str) -> Any:
     return YAML(typ="safe").load(ROOT / name)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_site_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     ended = subprocess.run(

@@ -233,6 +233,7 @@ def test_an_estimate_below_zero_is_shown_and_not_cut_off() -> None:
     assert two_more.headline < one_more.headline < now.headline
 
 
+@pytest.mark.process
 def test_the_error_of_a_difference_is_that_of_the_pairs() -> None:
     """docs/evidence/measure-coverage.md has those of a thousand runs."""
     for found in found_errors(60):

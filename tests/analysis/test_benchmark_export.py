@@ -85,6 +85,7 @@ def test_nothing_that_is_there_is_written_over(run: Run, tmp_path: Path, coeval:
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.process
 def test_items_of_ones_own_are_not_called_simulated(tmp_path: Path, coeval: Command) -> None:
     """Only what simulated models made is: their items, or how hard others' items are."""
     items = tmp_path / "own.csv"

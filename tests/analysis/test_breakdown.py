@@ -169,6 +169,7 @@ def test_surface_bias_is_the_mean_over_all_pairs_where_these_are_few() -> None:
     assert surface_bias(["alone"]) == (None, 0)
 
 
+@pytest.mark.process
 def test_a_large_sample_of_pairs_is_the_same_every_time() -> None:
     words, drawn = [f"w{n}" for n in range(9)], random.Random(1)
     prompts = [" ".join(drawn.choices(words, k=20)) for _ in range(300)]
@@ -194,6 +195,7 @@ def test_near_duplicates_are_found_among_thousands_and_nothing_else_is() -> None
     assert found == planted
 
 
+@pytest.mark.process
 def test_equal_prompts_do_not_cost_their_square() -> None:
     found = near_duplicates(["one and the same prompt for all"] * 20_000)
     assert len(found) == 19_999
@@ -223,6 +225,7 @@ def test_items_that_say_nothing_are_told() -> None:
     assert np.isnan(item_quality(scores[:2]).discrimination).all(), "two students are too few"
 
 
+@pytest.mark.process
 def test_the_command_tells_each_datapoint_and_the_space_it_is_of(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run")
     space = run.folder / "phase1_attributes" / "haiku_target_attrs.json"

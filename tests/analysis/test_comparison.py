@@ -76,6 +76,7 @@ def test_items_are_paired_by_what_was_asked(tmp_path: Path) -> None:
     assert any("another prompt" in note for note in report.notes)
 
 
+@pytest.mark.process
 def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run = Run(tmp_path / name)

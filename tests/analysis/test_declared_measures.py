@@ -81,6 +81,7 @@ def report(lab: Lab) -> Report:
         return experiment_report(evidence)
 
 
+@pytest.mark.process
 def test_what_declares_a_place_in_the_report_is_there(report: Report) -> None:
     """Headings of columns and names of rows; tables and sections by name."""
     tables = [table for section in report.sections for table in section.tables]
@@ -96,6 +97,7 @@ def test_what_declares_a_place_in_the_report_is_there(report: Report) -> None:
                 assert reported.elsewhere in names, (record, field)
 
 
+@pytest.mark.process
 def test_what_declares_a_heading_in_the_terminal_has_one_there(lab: Lab, coeval: Command) -> None:
     shown = "".join(
         coeval("analyze", name, "--run", lab.path, "--partial-ok").out
@@ -135,6 +137,7 @@ def test_one_walk_writes_what_it_has_never_heard_of() -> None:
     assert [leaf[:4] for leaf in leaves("metrics", of_model)] == [("metrics", "m", "ifeval", ("strict",))]
 
 
+@pytest.mark.process
 def test_parts_are_in_the_analyses_that_they_name(lab: Lab, coeval: Command) -> None:
     parts = {name: reported for name, reported in declared(RunMeasures).items() if isinstance(reported, Part)}
     for analysis in ("students", "judges", "coverage", "items"):
@@ -144,6 +147,7 @@ def test_parts_are_in_the_analyses_that_they_name(lab: Lab, coeval: Command) -> 
         assert found.keys() == {name for name, reported in parts.items() if analysis in reported.analyses}
 
 
+@pytest.mark.process
 def test_measures_beside_a_report_are_those_of_json(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     """All of them, whatever the report shows."""
     coeval("analyze", "judges", "--run", lab.path, "--format", "markdown", "--out", tmp_path, "--partial-ok")

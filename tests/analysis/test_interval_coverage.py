@@ -42,6 +42,7 @@ def test_t_intervals_do_not() -> None:
     assert simulate(SIX, 0.98, 1, 6, repeats=400)["t"].coverage < 0.6
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("truth", [ONE_VERDICT, RARE], ids=lambda truth: truth.said)
 def test_of_scores_that_take_two_values_most_intervals_hold_it(truth: Truth) -> None:
     found = [simulate(truth, mean, 1, items, repeats=400) for mean in MEANS for items in (6, 20, 50)]
@@ -86,6 +87,7 @@ def test_the_others_are_what_they_are_called() -> None:
     )
 
 
+@pytest.mark.process
 def test_the_page_is_what_is_measured() -> None:
     written = PAGE.read_text(encoding="utf-8")
     for mean, tasks, items in ((0.98, 1, 20), (0.95, 4, 10)):

@@ -80,6 +80,7 @@ def test_figures_are_those_of_scikit_learn(written: tuple[Run, Said], coeval: Co
         assert low < found["macro_f1"] < high
 
 
+@pytest.mark.process
 def test_students_are_ranked_by_exact_paired_tests(written: tuple[Run, Said], coeval: Command) -> None:
     run, said = written
     ranking = measured(coeval, run)["labels"]["sorting"]["kind"]["ranking"]
@@ -100,6 +101,7 @@ def test_students_are_ranked_by_exact_paired_tests(written: tuple[Run, Said], co
     assert ranking["ranges"]["cy"][1] == 3
 
 
+@pytest.mark.process
 def test_labels_are_in_no_mean_of_the_rubric(written: tuple[Run, Said], coeval: Command) -> None:
     run, _ = written
     found = measured(coeval, run)
@@ -112,6 +114,7 @@ def test_labels_are_in_no_mean_of_the_rubric(written: tuple[Run, Said], coeval: 
     assert only.keys() == {"simulated", "units", "labels"}
 
 
+@pytest.mark.process
 def test_people_see_who_is_right_and_what_is_mistaken(written: tuple[Run, Said], coeval: Command) -> None:
     run, _ = written
     found = measured(coeval, run)["labels"]["sorting"]["kind"]["students"]["ann"]
@@ -126,6 +129,7 @@ def test_people_see_who_is_right_and_what_is_mistaken(written: tuple[Run, Said],
     assert [first, *row, str(none)] in [line.split() for line in whole.splitlines()]
 
 
+@pytest.mark.process
 def test_whose_accuracy_is_not_the_highest_is_not_said_to_have_it(tmp_path: Path, coeval: Command) -> None:
     """part answered the easy items alone, and fewer of them right than whole did."""
     run = Run(tmp_path / "run", task="sorting")
@@ -145,6 +149,7 @@ def test_whose_accuracy_is_not_the_highest_is_not_said_to_have_it(tmp_path: Path
     assert "(over all its own items, 0.50 [" in shown
 
 
+@pytest.mark.process
 def test_tables_of_others_hold_every_count_and_no_markup(written: tuple[Run, Said], coeval: Command) -> None:
     run, _ = written
     found = measured(coeval, run)["labels"]["sorting"]["kind"]["students"]
@@ -163,6 +168,7 @@ def test_tables_of_others_hold_every_count_and_no_markup(written: tuple[Run, Sai
     assert f"| bill | {' | '.join(map(str, found['ann']['confusion']['bill'].values()))} |" in markdown
 
 
+@pytest.mark.process
 def test_many_values_are_told_by_their_mistakes(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run", task="t")
     for n in range(1, 31):
@@ -189,6 +195,7 @@ def test_macro_f1_counts_labels_that_occur() -> None:
     assert macro_f1_bounds(np.zeros((2, 3)), 0.0) is None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("labels", "skill", "n"), [(2, 0.7, 40), (3, 0.7, 60), (3, 0.97, 20), (5, 0.8, 100)])
 def test_intervals_of_macro_f1_hold_the_truth(labels: int, skill: float, n: int) -> None:
     """400 experiments with as many items of each label; what is wrong is any other label, or none."""

@@ -21,7 +21,8 @@ from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.store.legacy import convert
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
+
 
 OPTIONS = {
     "judge_selection": "top_half",

@@ -60,6 +60,7 @@ async def ifeval(tmp_path: Path) -> Path:
     return tmp_path / "outputs"
 
 
+@pytest.mark.process
 async def test_the_scores_of_an_output_folder_come_to_its_figures(ifeval: Path) -> None:
     with load(ifeval) as reader:
         assert isinstance(reader, OutputReader)
@@ -102,6 +103,7 @@ async def test_a_single_sample_beside_several_is_left_out_and_told(ifeval: Path)
         assert reader.rows("SELECT count(*) FROM answers") == [(8,)]
 
 
+@pytest.mark.process
 async def test_damaged_and_huge_lines_are_told_and_cost_only_themselves(ifeval: Path) -> None:
     responses = ifeval / "run_1" / "ifeval" / "responses.jsonl"
     scores = ifeval / "run_0" / "ifeval" / "scores.jsonl"
@@ -148,6 +150,7 @@ async def test_answers_that_are_not_scored_yet_are_there(ifeval: Path) -> None:
         assert any(note.startswith("run_0/ifeval: no figures yet") for note in reader.notes())
 
 
+@pytest.mark.process
 async def test_judged_by_another_recipe_the_last_one_counts(tmp_path: Path) -> None:
     lab = Lab(tmp_path, [model("ann")], [task(total=5), task("tale", total=2), quiz(total=4)])
     await lab.arun()
@@ -191,6 +194,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path, [model("ann"), model("ben", skill=0.3)], [task(total=4), quiz()])
 
 
+@pytest.mark.process
 async def test_both_folders_have_the_same_columns(lab: Lab, ifeval: Path) -> None:
     await lab.arun()
     run, output = coeval.open_run(lab.path), coeval.open_run(ifeval)

@@ -26,7 +26,7 @@ CHANCE_CORRECTED = {"pair kappa", "judge kappa_mean", "panel icc_2_1", "panel ic
 ALPHA = {"panel krippendorff_alpha"}
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("world", "items", "least", "most"),
     [(MIDDLE, 6, 0.91, 1.0), (MIDDLE, 20, 0.9, 0.985), (END, 20, 0.91, 1.0), (END, 100, 0.9, 1.0)],
@@ -43,7 +43,7 @@ def test_intervals_of_agreement_and_of_means_hold_the_truth(
             assert found[measure].none <= 6, "who has no interval is not counted"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_intervals_of_agreement_are_no_wider_than_they_need_be() -> None:
     """Twice 1.96 standard deviations of the measure itself over 200 runs, and a tenth."""
     found = {one.measure: one for one in coverage(MIDDLE, 40, 200)}
@@ -51,7 +51,7 @@ def test_intervals_of_agreement_are_no_wider_than_they_need_be() -> None:
         assert found[measure].width < 1.15 * found[measure].scatter, found[measure]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_intervals_of_teachers_hold_the_truth() -> None:
     found = {one.measure: one for one in coverage(MIDDLE, 100, 200)}
     for formula in ("v1", "s2", "r3"):
@@ -62,6 +62,7 @@ def runs(world: World, items: int, repeats: int) -> list[ScoreGrid]:
     return [drawn_grid(world, items, np.random.default_rng(seed)) for seed in range(repeats)]
 
 
+@pytest.mark.process
 def test_the_true_ranks_lie_within_the_ranges() -> None:
     """In 150 runs all four at once, of which 95 % are promised; what is sure is right."""
     apart, near, alike, _ = RANKED
@@ -86,13 +87,14 @@ def test_the_shares_of_variance_are_those_planted() -> None:
         assert one.mean == pytest.approx(one.planted, rel=0.03)
 
 
+@pytest.mark.process
 def test_the_page_is_what_is_measured() -> None:
     written = PAGE.read_text(encoding="utf-8")
     for one in found_shares(REPEATS):
         assert f"| {one.planted:.3f} | {one.mean:.3f} |" in written, "python -m perf.measure_coverage"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_its_ranks_are_those_of_1000_runs() -> None:
     shown = shown_ranks(RANKED[1], RANKED_ITEMS[0], REPEATS)
     assert shown in PAGE.read_text(encoding="utf-8"), "write it again: python -m perf.measure_coverage"

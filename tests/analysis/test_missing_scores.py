@@ -55,6 +55,7 @@ FAILING: Mapping[str, Sequence[int | None]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("failed", [True, False], ids=["failed", "missing"])
 def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_told(
     failed: bool, tmp_path: Path, coeval: Command
@@ -85,6 +86,7 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
     assert (found["least"], found["most"]) == (pytest.approx(0.8), 1.0)
 
 
+@pytest.mark.process
 def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run")
     for student, rights in (("ann", [True] * 8 + [None] * 2), ("ben", [True] * 9 + [False])):
@@ -112,6 +114,7 @@ def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
         assert ".80–1.00" in shown
 
 
+@pytest.mark.process
 def test_where_nothing_is_missing_there_are_no_bounds_to_tell(tmp_path: Path, coeval: Command) -> None:
     run = written(tmp_path / "run", {"ann": [2] * 9 + [1], "ben": [1] * 10}, failed=True)
     for command in ("results", "analyze"):
@@ -167,6 +170,7 @@ def simulated(random: np.random.Generator, items: int = 100, judges: int = 3) ->
     )
 
 
+@pytest.mark.process
 def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() -> None:
     """Its plain mean is the highest in all of 200 runs of equals. That it need not be is told in each, unless
     it leads even with its failures at 0."""
@@ -193,6 +197,7 @@ def measures(run: Run) -> dict[str, Any]:
         return plain_measures(measure(reader))
 
 
+@pytest.mark.process
 def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Path, coeval: Command) -> None:
     """kind gives everybody High and itself too, strict everybody Low, fair says that kind is worse."""
     run = Run(tmp_path / "run")
@@ -219,6 +224,7 @@ def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Pat
     assert found["students"]["kind"]["headline_by_task"] == {"haiku": 0.5}
 
 
+@pytest.mark.process
 def test_where_nobody_scored_itself_there_is_nothing_to_leave_out(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run")
     for n in range(1, 5):
@@ -228,6 +234,7 @@ def test_where_nobody_scored_itself_there_is_nothing_to_leave_out(tmp_path: Path
     assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
 
 
+@pytest.mark.process
 def test_two_who_are_the_only_judges_have_no_order_without_own_scores(
     tmp_path: Path, coeval: Command
 ) -> None:
@@ -269,6 +276,7 @@ def robust(run: Run, **options: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.process
 def test_the_judges_who_agree_best_keep_the_datapoints_they_agree_on(run: Run) -> None:
     found = robust(run)
     assert found["applicable"]
@@ -280,6 +288,7 @@ def test_the_judges_who_agree_best_keep_the_datapoints_they_agree_on(run: Run) -
     assert found == api.open_run(run.folder).measures()["robust"]
 
 
+@pytest.mark.process
 def test_a_set_that_its_own_scores_chose_tests_nothing(run: Run) -> None:
     """Teachers are chosen by how far their items happen to tell students apart, and tests on these would call
     students different who are not: see `robust_false`."""
@@ -289,6 +298,7 @@ def test_a_set_that_its_own_scores_chose_tests_nothing(run: Run) -> None:
     assert of.everything <= 0.06 < of.robust
 
 
+@pytest.mark.process
 def test_the_options_are_heeded(run: Run) -> None:
     everybody = robust(run, judge_selection="all")
     assert sorted(everybody["judges"]) == list(JUDGES)
@@ -298,6 +308,7 @@ def test_the_options_are_heeded(run: Run) -> None:
     assert robust(run, agreement_metric="spa")["options"]["agreement_metric"] == "spa"
 
 
+@pytest.mark.process
 def test_fewer_than_two_ranked_judges_have_no_robust_set(tmp_path: Path) -> None:
     small = Run(tmp_path / "small")
     for n in range(1, 15):
@@ -423,6 +434,7 @@ REPEATS = 12
 """Few: docs/judges.md has the shares of a thousand."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("world", "bias"), [(KIND, "family"), (LONG, "length"), (VAIN, "self")])
 def test_a_judge_that_leans_is_named_and_honest_ones_beside_it_are_not(world: World, bias: str) -> None:
     found = named(world, 50, REPEATS)[bias]
@@ -431,6 +443,7 @@ def test_a_judge_that_leans_is_named_and_honest_ones_beside_it_are_not(world: Wo
     assert found.honest_named <= 0.25
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("world", [HONEST, STRICT])
 def test_honest_judges_lean_on_nothing_however_strict_they_are(world: World) -> None:
     """Where all give full marks a strict judge looks as kind as the others: that is no leaning."""

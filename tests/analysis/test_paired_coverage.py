@@ -36,6 +36,7 @@ def test_at_the_end_they_hold_it_where_t_intervals_do_not(kind: Kind, items: int
     assert found["t"].coverage < 0.9
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.said)
 def test_equal_models_are_seldom_called_different(kind: Kind) -> None:
     assert 0.015 < false_positives(kind, 0.5, 200, repeats=500) < 0.075
@@ -43,6 +44,7 @@ def test_equal_models_are_seldom_called_different(kind: Kind) -> None:
     assert false_families(kind, 0.5, 100, repeats=300) < 0.085
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.said)
 def test_what_a_comparison_promises_to_find_it_finds_four_times_in_five(kind: Kind) -> None:
     """Chance leaves ± 3.5 of 78 to 85 in a hundred."""
@@ -50,6 +52,7 @@ def test_what_a_comparison_promises_to_find_it_finds_four_times_in_five(kind: Ki
         assert 0.745 < power(kind, mean, 100, repeats=500).found < 0.885, mean
 
 
+@pytest.mark.process
 def test_the_page_is_what_is_measured() -> None:
     written = PAGE.read_text(encoding="utf-8")
     for found in coverage(JUDGED, (0.9, 0.95), 20, repeats=REPEATS).values():

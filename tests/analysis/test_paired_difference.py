@@ -149,6 +149,7 @@ def test_intervals_stay_on_the_scale() -> None:
     assert mean_over_strata([np.zeros(6)]).high is not None
 
 
+@pytest.mark.process
 def test_adjusted_p_values_are_statsmodels() -> None:
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     p = np.random.default_rng(0).beta(0.3, 1, 40).tolist()

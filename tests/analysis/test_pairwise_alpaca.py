@@ -174,6 +174,7 @@ class Invented:
         return GamedAnnotations(tuple(shares), tuple(apart), tuple(difficulties))
 
 
+@pytest.mark.process
 @needs_published
 @pytest.mark.parametrize("model", MODELS)
 def test_fitted_weights_are_near_the_published_regularised_ones(model: str) -> None:
@@ -195,6 +196,7 @@ def test_fitted_weights_are_near_the_published_regularised_ones(model: str) -> N
     )
 
 
+@pytest.mark.process
 def test_takes_length_out_and_finds_the_truth() -> None:
     invented = Invented()
     raw = 100 * float(invented.preferences.mean() - 1)
@@ -211,7 +213,7 @@ def test_takes_length_out_and_finds_the_truth() -> None:
     assert fit.win_rate.low_95 < invented.truth < fit.win_rate.high_95
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_published_procedure_by_another_library_agrees() -> None:
     """Cross-validation over ten penalties and the refit, with the gamed baselines at weight 0.1."""
     invented = Invented(300)
@@ -266,6 +268,7 @@ def cross_validated(
     return best, fitted(best, np.arange(count)).tolist()
 
 
+@pytest.mark.process
 def test_the_gamed_baselines_pull_the_length_weight_toward_theirs() -> None:
     invented = Invented(100)
     arguments = (
@@ -280,6 +283,7 @@ def test_the_gamed_baselines_pull_the_length_weight_toward_theirs() -> None:
     assert free.weights[LENGTH] < held.weights[LENGTH] < -0.9
 
 
+@pytest.mark.process
 def test_without_difficulties_the_minimal_formula() -> None:
     invented = Invented()
     fit = fit_length_control(invented.preferences.tolist(), invented.lengths, invented.baseline_lengths)

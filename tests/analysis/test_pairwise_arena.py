@@ -146,6 +146,7 @@ def test_a_second_judge_who_agrees_adds_no_certainty() -> None:
     assert pooled.win_rate == only(one).win_rate
 
 
+@pytest.mark.process
 def test_intervals_hold_what_they_promise() -> None:
     """The 90 % interval covers the true rate in about 90 of 100 repetitions, the 95 % one in 95."""
     generator = random.Random(99)
@@ -177,6 +178,7 @@ def test_unanimous_verdicts_have_an_interval_with_a_width(verdicts: tuple[str, s
     assert 3 < win_rate.high_95 - win_rate.low_95 < 5
 
 
+@pytest.mark.process
 def test_near_the_end_intervals_hold_what_they_promise() -> None:
     """The percentiles of the bootstrap alone hold it in 63 of 100 repetitions."""
     generator = random.Random(5)
@@ -315,6 +317,7 @@ def test_equals_a_logistic_regression_over_every_single_battle() -> None:
         assert list(control.coefficients.values()) == pytest.approx(fit.params[1:], abs=1e-5)
 
 
+@pytest.mark.process
 def test_bootstrap_error_is_that_of_the_regression() -> None:
     """With one battle a prompt there is no clustering, and both say how sure the intercept is."""
     api = pytest.importorskip("statsmodels.api")
@@ -354,6 +357,7 @@ def test_too_few_prompts_are_not_controlled() -> None:
     assert score.win_rate is not None
 
 
+@pytest.mark.process
 def test_a_model_that_always_wins_still_has_a_rate() -> None:
     battles = Battles(60)
     won = [ArenaJudgment(j.prompt, j.category, j.judge, "B>A", "A>B") for j in battles.judgments]

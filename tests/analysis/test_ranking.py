@@ -26,6 +26,7 @@ from perf.planted import judge_missing, judging_themselves
 NEAR = World("two alike, one behind", (0.5, 0.5, 0.35, -0.6))
 
 
+@pytest.mark.process
 def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     grid = drawn_grid(NEAR, 300, np.random.default_rng(7))
     found = ranking(grid, student_measures(grid))
@@ -47,6 +48,7 @@ def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     assert found.range_of("student-3") == (4, 4)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("students", [2, 3])
 def test_a_strict_judge_who_is_missing_for_some_makes_nobody_better(students: int) -> None:
     found = judge_missing(100, repeats=200, students=students)
@@ -54,10 +56,12 @@ def test_a_strict_judge_who_is_missing_for_some_makes_nobody_better(students: in
     assert found.first == pytest.approx([1 / students] * students, abs=0.11)
 
 
+@pytest.mark.process
 def test_of_equal_students_who_judge_themselves_each_is_first_as_often() -> None:
     assert judging_themselves(50, repeats=200).first == pytest.approx([1 / 3] * 3, abs=0.11)
 
 
+@pytest.mark.process
 def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
     tmp_path: Path, coeval: Command
 ) -> None:
@@ -90,6 +94,7 @@ def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
     assert out.index("whole") < out.index("part")
 
 
+@pytest.mark.process
 def test_results_are_adjusted_as_measures_are_whatever_the_number_of_factors(tmp_path: Path) -> None:
     """part lacks items with all their scores, by two judges in two factors."""
     run = Run(tmp_path / "run")
@@ -116,6 +121,7 @@ def write(run: Run, students: dict[str, float], items: int = 60, seed: int = 1) 
                 run.judged(n, student, judge, {"a": "High" if seen else "Low"})
 
 
+@pytest.mark.process
 def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run")
     write(run, {"best": 0.95, "mid": 0.5, "also-mid": 0.5})
@@ -130,6 +136,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     assert measures["findings"][0] in ended.out
 
 
+@pytest.mark.process
 def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     tmp_path: Path, coeval: Command
 ) -> None:
@@ -142,6 +149,7 @@ def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     assert said in " ".join(out.split())
 
 
+@pytest.mark.process
 def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     write(run, {f"s{n:02d}": 0.95 - 0.07 * n for n in range(10)}, items=40)
@@ -216,6 +224,7 @@ def test_students_who_share_no_score_are_not_called_apart() -> None:
     assert list(place_sentences(ranks)) == ["Of 3 pairs of students, 2 are surely apart."]
 
 
+@pytest.mark.process
 def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_path: Path) -> None:
     for name, sure in (("poem", True), ("haiku", False)):
         folder = tmp_path / name
@@ -231,6 +240,7 @@ def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_
         assert said.endswith(f"ben in {name} ({ben:.2f}, ann {ann:.2f}: {surely}).")
 
 
+@pytest.mark.process
 def test_what_is_missing_is_told_with_the_common_set(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run")
     write(run, {"whole": 0.7})
@@ -246,6 +256,7 @@ def test_what_is_missing_is_told_with_the_common_set(tmp_path: Path, coeval: Com
     assert any("not covered alike" in said for said in found["findings"])
 
 
+@pytest.mark.process
 def test_a_single_judge_and_nobody_scored(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "one")
     for n in range(1, 4):

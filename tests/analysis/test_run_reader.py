@@ -35,6 +35,7 @@ def breakdown(reader: RunReader, column: str, student: str) -> dict[str, float]:
     )
 
 
+@pytest.mark.process
 @needs_reference
 def test_the_older_layout_gives_the_published_measures() -> None:
     expected = json.loads((REFERENCE / "legacy_run_expected.json").read_text())
@@ -113,6 +114,7 @@ def test_the_last_record_of_an_id_wins_within_and_across_files(run: Run) -> None
     assert units(run) == [("s", "j", "a", 0.5)], "zz comes after"
 
 
+@pytest.mark.process
 def test_the_last_record_wins_where_a_file_is_read_in_several_pieces(run: Run) -> None:
     """150,000 records: more than one of the blocks that are read side by side."""
     run.datapoint(1)

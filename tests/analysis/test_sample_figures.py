@@ -127,13 +127,14 @@ def test_a_single_sample_is_shown_as_it_always_was(tmp_path: Path, coeval: Comma
     assert "samples" not in coeval("analyze", "--run", folder).out
 
 
+@pytest.mark.process
 def test_people_see_both_errors(tmp_path: Path, coeval: Command) -> None:
     folder = written(tmp_path / "outputs", drawn(40, 4))
     reported = api.open_run(folder).measures()["samples"]["m.1"]["made"][SHARE]
     shown = coeval("analyze", "--run", folder).out
     assert "m.1 in made, 4 samples of each prompt" in shown
     row = next(line for line in shown.splitlines() if line.startswith(SHARE))
-    assert row.split()[-2:] == [f"{reported['item_se']:.3g}", f"{reported['std']:.3g}"]
+    assert row.split()[-2:] == [f"{reported['std']:.3g}", f"{reported['item_se']:.3g}"]
     lines = csv.DictReader(io.StringIO(coeval("analyze", "--run", folder, "--format", "csv").out))
     cells = {(line["part"], line["measure"], line["of"]): line["value"] for line in lines}
     assert float(cells["samples", "made", f"{SHARE} / item_se"]) == reported["item_se"]
@@ -233,6 +234,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
         assert scores[name].n == parts[name].n == GROUPS * EACH
 
 
+@pytest.mark.process
 def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, Any]) -> None:
     for pair, found in measures["ranking"]["differences"].items():
         a, b = (np.array(of_groups(run, name)) for name in pair.split("|"))
@@ -266,6 +268,7 @@ def test_labels_and_comparisons_count_groups(run: Run, measures: dict[str, Any])
             assert one.ci95 == pytest.approx(tuple(pair["ci95"]["difference"]))
 
 
+@pytest.mark.process
 def test_agreement_of_judges_counts_groups(tmp_path: Path) -> None:
     """The same scores on prompts that are unlike each other have narrower intervals."""
     widths = []

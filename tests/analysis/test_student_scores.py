@@ -70,6 +70,7 @@ def test_failures_are_counted_where_they_belong_and_score_nothing(run: Run) -> N
     assert (silent.mean, silent.low, silent.high, silent.n, silent.failed) == (None, None, None, 0, 1)
 
 
+@pytest.mark.process
 def test_near_the_end_of_the_scale_an_interval_reaches_further_to_the_middle(run: Run) -> None:
     for n in range(1, 21):
         run.judged(n, "good", "j", {"a": "High" if n > 1 else "Medium"})

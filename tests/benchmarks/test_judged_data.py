@@ -16,8 +16,6 @@ from coeval.benchmarks.tasks.writingbench import WritingBench
 from coeval.core.model import ModelSpec
 from coeval.simulation.simulated_model import SimulatedModel
 
-pytestmark = pytest.mark.slow
-
 SIZES: dict[type[Benchmark], tuple[int, int]] = {
     WritingBench: (1000, 5000),
     HealthBench: (500, 5965),

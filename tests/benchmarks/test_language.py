@@ -52,7 +52,7 @@ def oracle_splitter(model: PunktModel) -> Any:
     return punkt.PunktSentenceTokenizer(parameters)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @settings(max_examples=400, deadline=None)
 @given(TEXTS)
 def test_sentences_are_those_of_nltk_with_the_same_model(text: str) -> None:
@@ -66,6 +66,7 @@ def test_sentences_of_real_answers_are_those_of_nltk() -> None:
         assert ours.sentences(case.response) == oracle.tokenize(case.response)
 
 
+@pytest.mark.process
 @settings(max_examples=400, deadline=None)
 @given(TEXTS)
 def test_words_are_those_of_nltk(text: str) -> None:
@@ -119,7 +120,7 @@ def test_a_closing_quote_goes_with_its_sentence() -> None:
     assert plain_sentences('"Go." (She went.) Done.') == ['"Go."', "(She went.)", "Done."]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_first_tags_are_those_of_nltk() -> None:
     perceptron = pytest.importorskip("nltk.tag.perceptron")
     folder = official_data.nltk_folder() / TAGGER
@@ -170,6 +171,7 @@ def test_language(detector: LanguageDetector, text: str, code: str | None) -> No
     assert detector.detect(text) == code
 
 
+@pytest.mark.process
 def test_languages_are_those_of_langdetect(
     detector: LanguageDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.tasks.following import FollowingItem, score_prompt
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(params=["ifeval", "ifbench"])
 def scored(request: pytest.FixtureRequest) -> list[tuple[FollowingItem, official_data.Case]]:
@@ -35,14 +37,12 @@ def differences(scored: list[tuple[FollowingItem, official_data.Case]], language
     return found
 
 
-@pytest.mark.slow
 def test_every_verdict_is_the_official_one(scored: list[tuple[FollowingItem, official_data.Case]]) -> None:
     language = Language((official_data.nltk_folder(),))
     assert language.missing == ()
     assert differences(scored, language) == []
 
 
-@pytest.mark.slow
 def test_without_models_99_of_100_verdicts_are_the_official_ones(
     scored: list[tuple[FollowingItem, official_data.Case]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -183,6 +183,7 @@ def files(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> File
     return Files(bench, tmp_path)
 
 
+@pytest.mark.process
 async def test_a_second_file_of_answers_does_not_replace_the_first(files: Files) -> None:
     await files.score(files.request("ifeval", "a/out.jsonl"))
     before = contents(files.bench.output)
@@ -195,6 +196,7 @@ async def test_a_second_file_of_answers_does_not_replace_the_first(files: Files)
     assert contents(files.bench.output) == before
 
 
+@pytest.mark.process
 async def test_a_file_may_be_changed_and_scored_again(files: Files) -> None:
     request = files.request("ifeval", "out.jsonl")
     await files.score(request)
@@ -205,6 +207,7 @@ async def test_a_file_may_be_changed_and_scored_again(files: Files) -> None:
     assert json.loads(line)["response"] == "better"
 
 
+@pytest.mark.process
 async def test_one_models_answers_may_come_from_several_files(files: Files) -> None:
     await files.score(files.request("ifeval", "m_ifeval.jsonl"), files.request("ifbench", "m_ifbench.jsonl"))
     named = spec("m", "http://127.0.0.1:9/v1")
@@ -212,6 +215,7 @@ async def test_one_models_answers_may_come_from_several_files(files: Files) -> N
         await files.score(files.request("ifbench", "m_ifbench.jsonl"), tested=named)
 
 
+@pytest.mark.process
 async def test_files_of_a_named_model_claim_the_whole_folder(files: Files) -> None:
     qwen, other = (spec(name, "http://127.0.0.1:9/v1") for name in ("qwen", "other"))
     await files.score(files.request("ifeval", "out.jsonl"), tested=qwen)

@@ -244,6 +244,7 @@ def _many_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coeval.engine.session.DRAIN_S", 0.05)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("_many_prompts")
 async def test_evaluations_that_share_hosts_settle_at_the_one_window_that_the_host_takes(
     tmp_path: Path,
@@ -257,6 +258,7 @@ async def test_evaluations_that_share_hosts_settle_at_the_one_window_that_the_ho
     assert second_half.count(429) < len(second_half) / 50
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("_many_prompts")
 async def test_one_that_is_interrupted_or_ends_leaves_the_others_their_hosts(tmp_path: Path) -> None:
     interrupt = asyncio.Event()

@@ -42,6 +42,7 @@ def test_nobody_is_asked_and_the_run_is_only_read(
     assert "ben" in ended.out
 
 
+@pytest.mark.process
 def test_an_analysis_shows_its_own_part(lab: Lab, coeval: Command) -> None:
     whole = json.loads(coeval("analyze", "--run", lab.path, "--format", "json").out)
     for name, parts in (
@@ -55,6 +56,7 @@ def test_an_analysis_shows_its_own_part(lab: Lab, coeval: Command) -> None:
     assert "students" in ended.err
 
 
+@pytest.mark.process
 def test_csv_has_a_line_for_each_number(lab: Lab, coeval: Command) -> None:
     found = api.open_run(lab.path).measures()
     lines = list(csv.DictReader(io.StringIO(coeval("analyze", "--run", lab.path, "--format", "csv").out)))
@@ -69,6 +71,7 @@ def test_csv_has_a_line_for_each_number(lab: Lab, coeval: Command) -> None:
     assert (int(line["n"]), int(line["missing"])) == (ann["n"]["overall"], ann["missing"]["overall"])
 
 
+@pytest.mark.system
 def test_every_table_can_be_read_elsewhere(here: Path, coeval: Command) -> None:
     """CSV by pandas, each number once and named; Markdown by a renderer, rows as wide as their headings."""
     pandas, markdown = pytest.importorskip("pandas"), pytest.importorskip("markdown")
@@ -97,6 +100,7 @@ def test_every_table_can_be_read_elsewhere(here: Path, coeval: Command) -> None:
         assert not [text for text in page.itertext() if text.startswith("|")], "no row outside of a table"
 
 
+@pytest.mark.process
 def test_a_report_stands_beside_the_measures(lab: Lab, here: Path, coeval: Command) -> None:
     ended = coeval("analyze", "students", "--run", lab.path, "--out", "new/report", "--format", "markdown")
     assert (ended.code, ended.out) == (0, "")
@@ -111,6 +115,7 @@ def test_a_report_stands_beside_the_measures(lab: Lab, here: Path, coeval: Comma
     assert (here / "file").read_text() == "mine"
 
 
+@pytest.mark.process
 def test_a_run_with_gaps_says_so_and_ends_with_3_unless_that_is_fine(lab: Lab, coeval: Command) -> None:
     file = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
     lines = file.read_text().splitlines(keepends=True)
@@ -125,6 +130,7 @@ def test_a_run_with_gaps_says_so_and_ends_with_3_unless_that_is_fine(lab: Lab, c
     assert coeval("analyze", "--run", lab.path, "--partial-ok").code == 0
 
 
+@pytest.mark.process
 def test_labels_and_names_that_the_configuration_has_lost_are_in_no_measure(
     here: Path, coeval: Command
 ) -> None:
@@ -139,6 +145,7 @@ def test_labels_and_names_that_the_configuration_has_lost_are_in_no_measure(
     assert coeval("analyze", "--run", lab.path).code == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "how",
     [
@@ -267,6 +274,7 @@ RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", RUNS)
 def test_what_little_there_is_is_told(name: str, tmp_path: Path, coeval: Command) -> None:
     write, said, refused = RUNS[name]
@@ -297,6 +305,7 @@ def test_how_little_judges_have_in_common_is_told(
     assert f"Whether the judges agree cannot be told: {expected}" in found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("analysis", NAMES)
 def test_every_analysis_of_nothing_says_so(analysis: str, tmp_path: Path, coeval: Command) -> None:
     nothing(Written(tmp_path / "run"))
@@ -325,6 +334,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.folder
 
 
+@pytest.mark.process
 def test_hostile_names_are_text_in_every_shape(hostile: Path, coeval: Command) -> None:
     shapes: tuple[tuple[str, ...], ...] = ((), ("--format", "csv"), ("--format", "markdown"))
     for words in (("analyze", "--run"), ("analyze", "labels", "--run"), ("compare",)):
@@ -343,6 +353,7 @@ def test_hostile_names_are_text_in_every_shape(hostile: Path, coeval: Command) -
     assert set(found["students"]) == set(STUDENTS)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [("analyze", "--run"), ("analyze", "labels", "--run"), ("compare",)])
 def test_a_narrow_terminal_is_not_overrun(words: tuple[str, ...], hostile: Path) -> None:
     seen = on_terminal([sys.executable, "-m", "coeval", *words, hostile], 80, cwd=hostile.parent, rows=400)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cli.coeval_process import called
 from fakes.openai_chat import Answer, fake
 from ruamel.yaml import YAML
@@ -59,6 +60,7 @@ def reply(messages: list[dict[str, Any]]) -> Answer:
     return Answer(json.dumps({"prompt": "Say.", "response": "Word."} if asks_for_item else {"f": "High"}))
 
 
+@pytest.mark.process
 async def test_the_cheapest_host_is_taken_told_and_kept(tmp_path: Path) -> None:
     async with fake(reply=reply) as server:
         prices(tmp_path, groq=0.05, openrouter=0.08)
@@ -116,6 +118,7 @@ async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.process
 async def test_a_dry_run_says_what_the_run_would_end_with(tmp_path: Path) -> None:
     """A credential may come later; what is wrong in a file is wrong at once."""
     prices(tmp_path, groq=0.05, openrouter=0.08)
@@ -138,6 +141,7 @@ async def test_a_dry_run_says_what_the_run_would_end_with(tmp_path: Path) -> Non
         assert "provider_pricing.yaml cannot be read" in broken.err
 
 
+@pytest.mark.process
 async def test_a_project_alone_is_no_credential_of_google_cloud(tmp_path: Path) -> None:
     config = experiment(tmp_path, "http://127.0.0.1:9/v1", 2)
     config.write_text(config.read_text().replace("model: llama", "model: gemini-2.5-flash"))

@@ -95,6 +95,7 @@ def test_of_more_phases_than_lines_those_in_progress_are_shown() -> None:
     assert lines[-1] == "… 91 more"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [64, 80, 200])
 def test_bars_on_a_terminal(lab: Lab, columns: int) -> None:
     seen = on_terminal([*COEVAL, "run", "--config", lab.file], columns, cwd=lab.folder)
@@ -108,6 +109,7 @@ def test_bars_on_a_terminal(lab: Lab, columns: int) -> None:
     assert any(line.split() == ["records", "calls", "failed", "tokens"] for line in seen.written)
 
 
+@pytest.mark.process
 def test_only_the_table_goes_to_standard_output(lab: Lab) -> None:
     seen = on_terminal([*COEVAL, "run", "--config", lab.file], 80, cwd=lab.folder, out_piped=True)
     assert seen.code == 0
@@ -119,6 +121,7 @@ def test_only_the_table_goes_to_standard_output(lab: Lab) -> None:
     assert not any(re.search(r"\x1b|\r|records|probing|Artifacts|━", line) for line in table)
 
 
+@pytest.mark.process
 def test_without_a_terminal_progress_is_plain_lines(lab: Lab) -> None:
     done = subprocess.run(
         [*COEVAL, "run", "--config", lab.file],
@@ -134,6 +137,7 @@ def test_without_a_terminal_progress_is_plain_lines(lab: Lab) -> None:
     assert re.search(r"evaluation: 480/480 records, \d+/720 calls, 0 failed, \S+ tokens", last)
 
 
+@pytest.mark.process
 def test_a_colour_that_is_forced_makes_no_terminal_of_a_pipe(lab: Lab) -> None:
     done = subprocess.run(
         [*COEVAL, "run", "--config", lab.file],
@@ -147,6 +151,7 @@ def test_a_colour_that_is_forced_makes_no_terminal_of_a_pipe(lab: Lab) -> None:
     assert not re.search(r"\x1b\[\??\d*[A-LhlK]", done.stderr), "the cursor stays where it is"
 
 
+@pytest.mark.process
 def test_totals_are_planned_before_phases_1_and_2_have_answered(lab: Lab) -> None:
     """The teachers are slow to propose; meanwhile the terminal knows all records, and calls as a range."""
     lab.models = [model("ann", latency_s=0.5), model("ben", latency_s=0.5)]
@@ -190,7 +195,7 @@ def view(name: str) -> list[str]:
     return [*COEVAL, command, "--run", "runs/exp", *flags]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_pipe_gets_every_name_whole_whatever_columns_says(long_named: Lab, name: str) -> None:
     process = WarmProcess(*view(name)[3:], cwd=long_named.folder, env={"COLUMNS": "40"})
@@ -205,7 +210,10 @@ def test_a_pipe_gets_every_name_whole_whatever_columns_says(long_named: Lab, nam
     assert name != "repair" or files <= set(out.split())
 
 
-@pytest.mark.parametrize("columns", [60, *(pytest.param(wide, marks=pytest.mark.slow) for wide in (80, 200))])
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "columns", [60, *(pytest.param(wide, marks=pytest.mark.system) for wide in (80, 200))]
+)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_terminal_cuts_nothing_and_is_not_overrun(long_named: Lab, name: str, columns: int) -> None:
     seen = on_terminal(view(name), columns, cwd=long_named.folder)

@@ -42,6 +42,7 @@ async def coeval(*words: object, cwd: Path | None = None, **env: str) -> Said:
     return await ended(started(*words, cwd=cwd, **env))
 
 
+@pytest.mark.process
 async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
     """A free teacher, a live student, a batched judge: while the job runs, when it has ended, at the end."""
     async with openai_batches(keys=[KEY]) as host:
@@ -77,6 +78,7 @@ async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
     assert len(host.requested) == 12
 
 
+@pytest.mark.process
 async def test_cancelled_jobs_keep_what_they_have_done(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -94,6 +96,7 @@ async def test_cancelled_jobs_keep_what_they_have_done(tmp_path: Path) -> None:
     assert set(sent(host).values()) == {1}
 
 
+@pytest.mark.process
 async def test_ctrl_c_says_that_jobs_go_on_and_how_to_collect_them(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -111,6 +114,7 @@ async def test_ctrl_c_says_that_jobs_go_on_and_how_to_collect_them(tmp_path: Pat
     assert f"coeval run --config {exp.file} --continue" in said.text
 
 
+@pytest.mark.process
 async def test_there_may_be_nothing_to_fetch(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -131,6 +135,7 @@ async def evaluated(folder: Path, run: Path, host: OpenAiBatchHost) -> Path:
     return folder / "outputs"
 
 
+@pytest.mark.system
 async def test_a_job_of_eval_framework_can_be_cancelled(tmp_path: Path) -> None:
     """By whoever has the folder and a key; without one it is left, which is no success."""
     async with openai_batches(keys=[KEY]) as host:
@@ -159,6 +164,7 @@ async def test_a_job_of_eval_framework_can_be_cancelled(tmp_path: Path) -> None:
     assert all(not row["jobs"] for row in json.loads((output / "usage.json").read_text())["models"].values())
 
 
+@pytest.mark.process
 async def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -174,6 +180,7 @@ async def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
     assert "--watch" in watched.text
 
 
+@pytest.mark.process
 async def test_a_job_that_cannot_be_looked_at_is_no_success(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -191,6 +198,7 @@ async def test_a_job_that_cannot_be_looked_at_is_no_success(tmp_path: Path) -> N
     assert right.code == 0, right.text
 
 
+@pytest.mark.process
 async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
     """Looked at an hour ago; its state is of then, until somebody looks again."""
     async with openai_batches(keys=[KEY]) as host:
@@ -213,6 +221,7 @@ async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
     assert looked["batches"][0]["look_age_s"] < 600
 
 
+@pytest.mark.process
 async def test_a_job_without_an_id_leaves_the_table_room(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -230,6 +239,7 @@ async def test_a_job_without_an_id_leaves_the_table_room(tmp_path: Path) -> None
     assert "never" in row
 
 
+@pytest.mark.process
 async def test_batches_that_save_nothing_are_told(tmp_path: Path) -> None:
     """A server that is none of ours, priced by the user's file: until the file says what its jobs cost."""
     prices = {"overrides": {"gpt-4o-mini": {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 2.0}}}
@@ -295,7 +305,7 @@ experiment: {{id: clouds, storage_folder: "{runs}"}}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_three_clouds_answer_in_one_run_and_no_output_holds_a_credential(tmp_path: Path) -> None:
     async with (
         fake_bedrock(keys={ACCESS_KEY: SECRET}) as bedrock,

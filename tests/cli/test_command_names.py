@@ -39,6 +39,7 @@ def test_for_a_misspelt_command_those_are_named_that_there_are(
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_warning_that_is_only_logged_looks_like_one(here: Path) -> None:
     lab = Lab(here)
     keys = here / "keys.yaml"
@@ -69,6 +70,7 @@ def of_one_folder() -> list[str]:
     return [name for name in with_run if name not in ("ingest", "view")]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", of_one_folder())
 def test_the_folder_stands_behind_run_or_alone(
     name: str, finished: Path, here: Path, coeval: Command
@@ -85,6 +87,7 @@ def test_the_folder_stands_behind_run_or_alone(
         assert (two.code, "was given two: leave out RUN or --run" in two.err) == (1, True)
 
 
+@pytest.mark.process
 def test_an_analysis_and_its_folder_are_told_apart(finished: Path, here: Path, coeval: Command) -> None:
     by_option = coeval("analyze", "students", "--run", finished)
     assert by_option.code == 0
@@ -97,6 +100,7 @@ def test_an_analysis_and_its_folder_are_told_apart(finished: Path, here: Path, c
     assert "there is no folder nowhere" in coeval("analyze", "./nowhere").err
 
 
+@pytest.mark.process
 def test_view_takes_its_folders_either_way(finished: Path, tmp_path: Path) -> None:
     for words in (["--run", finished], [finished]):
         command = [sys.executable, "-m", "coeval", "view", "--port", "0", *words]

@@ -53,6 +53,7 @@ def test_two_outputs_are_compared_prompt_by_prompt(two: tuple[Path, Path], coeva
     assert one["p"] == one["p_adjusted"] == pytest.approx(stats.binomtest(6, 36).pvalue, rel=1e-9)
 
 
+@pytest.mark.process
 def test_it_says_so_in_a_sentence_and_in_markdown(two: tuple[Path, Path], coeval: Command) -> None:
     shown = coeval("compare", *two)
     least = 100 * found(coeval, *two)["comparisons"][0]["minimum_detectable"]
@@ -86,6 +87,7 @@ def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> N
     assert "With 40 prompts, a true gap of " in shown.splitlines()[0]
 
 
+@pytest.mark.process
 def test_ids_do_not_make_prompts_the_same(here: Path, coeval: Command) -> None:
     """Item 0 of b asks what item 3 of a asks; item 3 of b asks something new."""
     a = output(here / "a", "base", verdicts([1, 1, 1, 0]))
@@ -122,6 +124,7 @@ def test_metrics_of_different_weights_and_units(here: Path, coeval: Command) -> 
     )
 
 
+@pytest.mark.process
 def test_what_is_not_comparable_with_published_numbers_is_told(here: Path, coeval: Command) -> None:
     how: dict[str, Any] = {
         "comparable": False,
@@ -154,6 +157,7 @@ def lab(here: Path) -> Lab:
     return made
 
 
+@pytest.mark.process
 def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +190,7 @@ def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     assert {one["task"] for one in found(coeval, lab.path)["comparisons"]} == {"story", "quiz"}
 
 
+@pytest.mark.process
 def test_two_runs_hold_each_student_against_itself(lab: Lab, here: Path, coeval: Command) -> None:
     """Their items have the same ids; only where the prompts are the same too are they compared."""
     again = Lab(here, lab.models, lab.tasks, id="again")
@@ -204,6 +209,7 @@ def test_two_runs_hold_each_student_against_itself(lab: Lab, here: Path, coeval:
     assert "another prompt" in reported.out or "only exp" in reported.out
 
 
+@pytest.mark.process
 def test_a_threshold_that_is_failed_ends_with_4(two: tuple[Path, Path], coeval: Command) -> None:
     base, tuned = two
     failed = coeval("compare", tuned, base, "--fail-if-worse", "0.1")
@@ -214,6 +220,7 @@ def test_a_threshold_that_is_failed_ends_with_4(two: tuple[Path, Path], coeval: 
     assert coeval("compare", base, tuned, "--fail-if-worse", "0").code == 0
 
 
+@pytest.mark.process
 def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Command) -> None:
     a = output(here / "a", "base", verdicts([1] * 20 + [0] * 20))
     b = output(here / "b", "tuned", verdicts([1] * 18 + [0] * 22))
@@ -235,6 +242,7 @@ def test_without_any_an_unsure_difference_fails_nothing(here: Path, coeval: Comm
     assert coeval("compare", a, b, "--fail-if-worse", "0.06", "--any").code == 0
 
 
+@pytest.mark.process
 def test_the_gate_says_of_whom_it_knows_nothing(here: Path, coeval: Command) -> None:
     run = Run(here / "run")
     for n in range(1, 11):
@@ -259,6 +267,7 @@ def test_a_threshold_that_could_never_be_failed_is_refused(
     assert "0.02 or 2%" in ended.err
 
 
+@pytest.mark.process
 def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Path], coeval: Command) -> None:
     responses = two[1] / "ifeval" / "responses.jsonl"
     responses.write_text(responses.read_text().replace('"text"', '"cut", "truncated": true', 3))
@@ -275,6 +284,7 @@ def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Pat
     assert claims[1].startswith(r"- **Doubt:** Cut off at max\_tokens: 3 of 200")
 
 
+@pytest.mark.process
 def test_names_make_no_markup(here: Path, coeval: Command) -> None:
     a = output(here / "a", "a|<b>_x_", verdicts([1, 0] * 5))
     b = output(here / "b", "tuned\x1b[2J", verdicts([1, 0] * 5))
@@ -283,6 +293,7 @@ def test_names_make_no_markup(here: Path, coeval: Command) -> None:
     assert "\x1b" not in shown + coeval("compare", a, b).out
 
 
+@pytest.mark.process
 def test_what_cannot_be_compared_is_refused_with_the_way_out(
     lab: Lab, two: tuple[Path, Path], here: Path, coeval: Command
 ) -> None:
@@ -313,7 +324,7 @@ def test_three_checkpoints_are_compared_in_pairs(two: tuple[Path, Path], here: P
 CHECKPOINTS = ("base:skill=0.60", "again:skill=0.60", "tuned:skill=0.63", "strong:skill=0.80")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_what_is_said_of_checkpoints_is_what_was_planted(tmp_path: Path, coeval: Command) -> None:
     library = Library()
     if any(library.presence(name)[0] is Presence.ABSENT for name in kind_of("ifeval").assets):

@@ -89,7 +89,7 @@ def ended_with_a_sentence(ended: Ended) -> bool:
     return (ended.code, ended.out) == (130, "") and reported == [ALL_SAVED]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @both_commands
 def test_ctrl_c_while_a_command_is_loaded(start: tuple[list[str], list[str]], here: Path) -> None:
     command, counted = start
@@ -100,7 +100,7 @@ def test_ctrl_c_while_a_command_is_loaded(start: tuple[list[str], list[str]], he
     assert not (here / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @both_commands
 def test_ctrl_c_at_every_step_of_the_start(start: tuple[list[str], list[str]], here: Path) -> None:
     command, counted = start
@@ -111,7 +111,7 @@ def test_ctrl_c_at_every_step_of_the_start(start: tuple[list[str], list[str]], h
     assert not (here / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_ctrl_c_at_any_moment_of_the_first_second(slow_lab: Lab, here: Path) -> None:
     stages = set()
     for number in range(31):
@@ -126,7 +126,7 @@ def test_ctrl_c_at_any_moment_of_the_first_second(slow_lab: Lab, here: Path) -> 
     assert "Interrupted" in stages, "no interruption came early enough"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_ctrl_c_while_the_results_are_shown(here: Path) -> None:
     words = ["coeval", "run", "--overwrite", "--config", str(Lab(here, [model("ann")]).file)]
     events = int(at_an_event(0, words).err.split()[-2])
@@ -135,6 +135,7 @@ def test_ctrl_c_while_the_results_are_shown(here: Path) -> None:
     assert ended.err.splitlines()[-2:-1] == [ALL_SAVED], ended
 
 
+@pytest.mark.process
 def test_an_overwrite_that_is_stopped_at_its_start_shows_nothing_of_the_old_run(slow_lab: Lab) -> None:
     slow_lab.models = [model("ann")]
     assert slow_lab.run().exit_code == 0
@@ -154,7 +155,7 @@ def test_an_overwrite_that_is_stopped_at_its_start_shows_nothing_of_the_old_run(
     assert slow_lab.meta() == before
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> None:
     slow_lab.models[0]["parameters"]["latency_s"] = 600
     slow_lab.settings["probe_mode"] = "disable"
@@ -174,6 +175,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> No
     assert slow_lab.meta()["status"] == "interrupted"
 
 
+@pytest.mark.process
 def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(slow_lab: Lab) -> None:
     """As a shell starts it with ``&``."""
     module, _, function = SCRIPTS["coeval"].partition(":")

@@ -130,6 +130,7 @@ def test_what_another_run_supplies_is_shown_as_taken_over(here: Path, coeval: Co
     assert re.search(r"rubric_mapping +New +0 +0 *$", out, re.MULTILINE)
 
 
+@pytest.mark.process
 def test_with_continue_only_what_is_owed_is_counted(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_with_continue_only_what_is_owed_is_counted(
     assert sum(requested.phases()) == 10
 
 
+@pytest.mark.process
 def test_a_dry_run_refuses_what_a_run_would(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("ann")])
     assert coeval("run", "--config", lab.file).code == 0

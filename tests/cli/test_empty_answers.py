@@ -24,7 +24,7 @@ def said(*texts: str) -> str:
     return " ".join(" ".join(texts).split())
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
@@ -85,6 +85,7 @@ def test_a_failed_or_replaced_answer_is_not_an_empty_one(here: Path, coeval: Com
     assert {s.empty for s in open_run(lab.path).results().students} == {0}
 
 
+@pytest.mark.process
 def test_a_line_too_long_for_tables_is_none_of_the_empty_ones(here: Path) -> None:
     lab = Lab(here, [model("ann"), model("ben")], [task(total=2)])
     lab.run()

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cli.eval_process import finish, start, write_prompts
 from fakes.openai_chat import Answer, fake
+
+pytestmark = pytest.mark.process
 
 PRICED = "overrides:\n  m: {input_usd_per_mtok: 1.0, output_usd_per_mtok: 4.0}\n"
 N = 12

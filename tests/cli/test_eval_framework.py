@@ -284,7 +284,7 @@ def test_from_prompts_to_a_table(
     assert found["coeval_version"]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_bars_go_to_the_terminal_and_only_figures_into_a_pipe(
     host: str, prompts: Path, tmp_path: Path, columns: int
@@ -386,6 +386,7 @@ def given(tmp_path: Path, *records: dict[str, Any]) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_given_responses_are_scored_without_a_model_and_gaps_are_told(
     prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

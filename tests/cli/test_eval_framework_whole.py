@@ -64,7 +64,7 @@ def as_foretold(estimate: dict[str, Any], output: Path, models: set[str]) -> Non
     assert calls["judge"]["high"] - calls["judge"]["low"] == again["high"] - again["low"]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_all_six_benchmarks_rank_simulated_models_by_their_skill(tmp_path: Path) -> None:
     if missing := absent():
         pytest.skip(f"needs the benchmarks' data: coeval datasets fetch {' '.join(missing)}")
@@ -128,6 +128,7 @@ def command(folder: Path, server: Server) -> list[object]:
     return [*how, "--tasks", "ifeval,ifbench", "--ifeval-input", quick, "--ifbench-input", mixed]
 
 
+@pytest.mark.system
 async def test_finished_tasks_are_shown_and_the_rest_goes_on(tmp_path: Path) -> None:
     host = Host()
     async with fake(reply=host.reply, extra_fields=["top_k"]) as server:
@@ -153,7 +154,7 @@ async def test_finished_tasks_are_shown_and_the_rest_goes_on(tmp_path: Path) -> 
         assert sorted(text for text in prompts if not text.startswith("Reply")) == ["Slow 4.", "Slow 5."]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_stopped_results_as_json(tmp_path: Path) -> None:
     async with fake(reply=Host().reply, extra_fields=["top_k"]) as server:
         process = await start(tmp_path, *command(tmp_path, server), "--json")

@@ -56,6 +56,7 @@ def test_a_wrong_file_a_missing_key_and_an_unknown_name_create_nothing(lab: Lab,
     assert below(lab.folder) == before
 
 
+@pytest.mark.process
 def test_a_failed_probe_leaves_what_it_found_and_what_it_spent(lab: Lab, coeval: Command) -> None:
     """Requests count towards a ceiling whether or not the run began. No lock lies about."""
     hosted(lab, parameters={"model": "m", "base_url": NOBODY}, access_key="sk-1")
@@ -100,7 +101,7 @@ def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval:
     assert "warning: 1 line is no record and was left out, the first at byte" in reported
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_full_device_is_no_bug_of_ours(lab: Lab) -> None:
     lab.run()
     with Path("/dev/full").open("w") as full:
@@ -169,7 +170,7 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "~").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_terminal_without_these_characters_and_one_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path, "runs")
     narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -179,7 +180,7 @@ def test_a_terminal_without_these_characters_and_one_that_is_not_there(tmp_path:
     assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_run_that_does_not_start_replaces_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, "runs")
     assert subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False).returncode == 0
@@ -198,6 +199,7 @@ def test_a_run_that_does_not_start_replaces_nothing(tmp_path: Path) -> None:
     assert open_run(tmp_path / "runs/e").results().students[0].n == 4
 
 
+@pytest.mark.process
 def test_what_a_file_says_moves_no_cursor(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text('experiment: {"\\e[2Jid": x}\n')
     reported = subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False)
@@ -219,6 +221,7 @@ def commands() -> Iterator[tuple[str, ...]]:
         yield from ((name, each) for each in below) if below else [(name,)]
 
 
+@pytest.mark.process
 def test_every_command_takes_a_log_level(here: Path, coeval: Command) -> None:
     words = list(commands())
     assert ("run",) in words
@@ -268,7 +271,7 @@ def troubled(here: Path) -> Lab:
     return Lab(here, models, tasks, {"probe_mode": "disable", "generation_retries": 0})
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_no_command_speaks_python(troubled: Lab, coeval: Command) -> None:
     said = []
 

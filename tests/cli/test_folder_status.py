@@ -54,6 +54,7 @@ async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     assert "evaluations.jsonl" in table.out.partition("Files that lack records")[2]
 
 
+@pytest.mark.process
 async def test_output_folders_have_a_status_too(tmp_path: Path) -> None:
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(4)])
     async with openai_chat.fake(*[openai_chat.Answer("No.")] * 20) as host:
@@ -74,6 +75,7 @@ async def test_output_folders_have_a_status_too(tmp_path: Path) -> None:
     assert json.loads(seen.out)["state"]["status"] == "stopped"
 
 
+@pytest.mark.system
 def test_watching_ends_with_the_run_and_shows_its_end(tmp_path: Path) -> None:
     made = Lab(tmp_path, models=[model("ann", latency_s=0.7, max_concurrency=1)], tasks=[task(total=2)])
     running = WarmProcess("run", "--config", made.file, env=surroundings(tmp_path))
@@ -99,6 +101,7 @@ def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
     assert shown.out.count("data_generation") == 1
 
 
+@pytest.mark.process
 async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -> None:
     """Each answer costs three cents; the budget is for some of them, and the next start has no more."""
     (tmp_path / "Config").mkdir()
@@ -128,6 +131,7 @@ async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -
         assert paid == 20
 
 
+@pytest.mark.process
 async def test_what_an_evaluation_perhaps_spent_is_settled_by_the_bill(tmp_path: Path) -> None:
     """Its host never says how long an answer was: all that was set aside stays, until a bill is there."""
     (tmp_path / "Config").mkdir()
@@ -243,7 +247,6 @@ def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(whol
     assert "2 invalid records; see coeval repair --run" in " ".join(status(whole))
 
 
-@pytest.mark.slow
 def test_a_run_that_was_killed_is_not_called_running(whole: Lab) -> None:
     folder = RunDir(whole.path)
     meta = folder.read_meta()
@@ -307,7 +310,7 @@ def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(hurt: L
     assert not (hurt.path / "repaired").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_repairing_says_where_the_records_went_and_how_to_go_on(hurt: Lab) -> None:
     shown = repair(hurt)
     [aside] = (hurt.path / "repaired").iterdir()

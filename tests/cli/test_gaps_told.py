@@ -37,6 +37,7 @@ def missing(shown: Ended) -> list[str]:
     return [row[-1] for row in rows if row and row[0] in phases]
 
 
+@pytest.mark.process
 def test_a_good_record_without_a_value_is_none_for_any_command(
     lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_good_record_without_a_value_is_none_for_any_command(
     assert (ben.answers, ben.failed, ben.empty) == (5, 1, 0)
 
 
+@pytest.mark.process
 def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Command) -> None:
     judged = "story__ann__00001__ben__ann"
     lab.edit("evaluation", judged, scores={"plot": "Great", "style": "High"})
@@ -93,7 +95,7 @@ def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Comm
         assert "Fill the gaps" not in shown
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_files_that_lack_records_have_a_line_each(lab: Lab, here: Path, coeval: Command) -> None:
     """On a terminal only the first, those that lack most; a way on that can be taken is named by its file."""
     for n in range(5):

@@ -73,6 +73,7 @@ def proposed_in(run: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.process
 def test_proposals_take_their_places_and_every_other_line_stays(here: Path, coeval: Command) -> None:
     file, out = drafted(here), here / "designed.yaml"
     ended = coeval("generate", "--config", file, "--out", out)
@@ -236,6 +237,7 @@ def test_nothing_is_asked_where_the_file_cannot_be_written(
     assert (here / "draft.yaml").read_text() == DRAFT
 
 
+@pytest.mark.process
 def test_a_model_that_does_not_answer_its_probe_ends_it(here: Path, coeval: Command) -> None:
     away = {"name": "away", "interface": "vllm", "roles": ["teacher"]}
     away["parameters"] = {"base_url": "http://127.0.0.1:9/v1"}  # type: ignore[assignment]
@@ -245,6 +247,7 @@ def test_a_model_that_does_not_answer_its_probe_ends_it(here: Path, coeval: Comm
     assert "away" in ended.err
 
 
+@pytest.mark.system
 async def test_ctrl_c_keeps_what_was_proposed(here: Path) -> None:
     models = [
         model("ann", "teacher"),
@@ -287,7 +290,7 @@ def wizard(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_return_alone_makes_an_experiment_that_runs(tmp_path: Path) -> None:
     done = wizard(tmp_path, *PLAIN, "", "", "", "4", "")
     assert done.returncode == 0, done.stderr
@@ -303,6 +306,7 @@ def test_return_alone_makes_an_experiment_that_runs(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "my-benchmark" / "report.html").exists()
 
 
+@pytest.mark.process
 def test_every_answer_stands_in_the_file(tmp_path: Path) -> None:
     models = ["openai/gpt-4o-mini", "vllm/Qwen/Qwen3-4B@http://localhost:8000/v1", ""]
     done = wizard(
@@ -331,6 +335,7 @@ def test_every_answer_stands_in_the_file(tmp_path: Path) -> None:
     assert (task.sampling.total, config.experiment.budget_usd) == (30, 2.5)
 
 
+@pytest.mark.process
 def test_what_cannot_be_used_is_asked_again(tmp_path: Path) -> None:
     done = wizard(
         tmp_path, "my exp", "a__b", "exp", *PLAIN[1:], "tone", "tone: one", "",
@@ -349,6 +354,7 @@ def test_what_cannot_be_used_is_asked_again(tmp_path: Path) -> None:
     assert [model.name for model in load_config(tmp_path / "exp.yaml").models] == ["x", "x-2"]
 
 
+@pytest.mark.process
 def test_answers_that_end_write_nothing_and_name_the_question(tmp_path: Path) -> None:
     done = wizard(tmp_path, "exp")
     assert done.returncode == 1
@@ -356,6 +362,7 @@ def test_answers_that_end_write_nothing_and_name_the_question(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_file_that_is_there_is_left(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("mine")
     done = wizard(tmp_path, *PLAIN, "", "", "", "4", arguments=("--out", "mine.yaml"))
@@ -364,7 +371,7 @@ def test_a_file_that_is_there_is_left(tmp_path: Path) -> None:
     assert (tmp_path / "mine.yaml").read_text() == "mine"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_ctrl_c_in_a_terminal_ends_it_without_a_file(tmp_path: Path) -> None:
     mine, its = pty.openpty()
     with subprocess.Popen(

@@ -236,6 +236,7 @@ def test_a_source_that_is_none(source: str, reported: str, here: Path, lab: Lab,
     assert reported in ended.err
 
 
+@pytest.mark.process
 def test_conditions_limit_and_sample_choose_rows(here: Path, lab: Lab, coeval: Command) -> None:
     rows = [{"n": n, "question": f"Question {n}?", "level": "hard" if n % 2 else "easy"} for n in range(200)]
     (here / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -422,6 +423,7 @@ def test_after_items_were_replaced_the_command_that_is_told_goes_on(
     assert len(lab.lines("response_collection")) == 3
 
 
+@pytest.mark.process
 def test_a_locked_folder_is_told(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     with RunDir(lab.path).locked():
@@ -433,6 +435,7 @@ def test_a_locked_folder_is_told(here: Path, lab: Lab, coeval: Command) -> None:
     assert not RunDir(lab.path).datapoints("story", "own").exists()
 
 
+@pytest.mark.process
 def test_ctrl_c_leaves_nothing_half_written(here: Path, lab: Lab) -> None:
     with (here / "long.csv").open("w") as file:
         file.write("question\n")
@@ -452,6 +455,7 @@ def test_ctrl_c_leaves_nothing_half_written(here: Path, lab: Lab) -> None:
     assert not (lab.path / "sources.json").exists()
 
 
+@pytest.mark.process
 def test_a_line_of_200_megabytes_is_told_and_not_held(here: Path, lab: Lab, coeval: Command) -> None:
     with (here / "long.jsonl").open("wb") as file:
         file.write(b'{"question": "a"}\n{"question": "')
@@ -474,6 +478,7 @@ def test_another_encoding_is_named(encoding: str, here: Path, lab: Lab, coeval: 
     assert (ended.code, "there is no encoding klingon" in ended.err) == (1, True)
 
 
+@pytest.mark.process
 def test_what_a_pipe_brings_is_read_once(here: Path, lab: Lab) -> None:
     (here / "qa.csv").write_text(QA)
     inner = f"{sys.executable} -m coeval ingest <(cat qa.csv) --config {lab.file} --id qid"
@@ -482,6 +487,7 @@ def test_what_a_pipe_brings_is_read_once(here: Path, lab: Lab) -> None:
     assert len(items(lab)) == 3
 
 
+@pytest.mark.process
 def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     flags = ("--where", "level != medium", "--attribute", "level")
@@ -518,6 +524,7 @@ def test_a_label_of_choices_is_the_letter(here: Path, coeval: Command) -> None:
     assert letters == ["A", "B", "C", "A", "B", "C"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("answer", "written"), [("y\n", True), ("n\n", False)])
 def test_a_terminal_is_asked(answer: str, written: bool, here: Path, lab: Lab) -> None:
     (here / "qa.csv").write_text(QA)

@@ -155,6 +155,7 @@ def test_a_subset_of_a_folder_is_a_folder_below_it(here: Path, lab: Lab, coeval:
         )
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("hub")
 def test_any_data_set_of_the_hub(lab: Lab, coeval: Command) -> None:
     ended = coeval("ingest", "lab/parts", "--config", lab.file)
@@ -189,6 +190,7 @@ SUBSETS = (
 )
 
 
+@pytest.mark.process
 def test_subsets_whose_names_are_alike_have_items_of_their_own(
     here: Path, lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def typed(text: str, begin: str) -> list[str]:
     return split(line.partition(begin)[2])
 
 
+@pytest.mark.process
 def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval: Command) -> None:
     (here / "moods.csv").write_text(MOODS + "4,no label nor the cell\n")
     flags = ("--label", "mood", "--skip-bad", "--license", "CC0-1.0", "--task", "sentiment")
@@ -119,7 +120,6 @@ CLASSES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "beside"])
 def test_class_labels_of_hugging_face_are_their_names(kind: str, here: Path, coeval: Command) -> None:
     pyarrow = pytest.importorskip("pyarrow")
@@ -204,6 +204,7 @@ def test_a_column_of_ids_is_found(table: str, ids: str | None, here: Path, coeva
     assert (f"Each row has another {ids}: ids are taken from it." in ended.out) is (ids is not None)
 
 
+@pytest.mark.process
 def test_a_row_put_into_a_table_with_ids_leaves_the_answers_to_others(here: Path, coeval: Command) -> None:
     (here / "moods.csv").write_text(MOODS)
     assert coeval("ingest", "moods.csv", "--label", "mood", "--new", "moods.yaml").code == 0
@@ -270,6 +271,7 @@ def test_the_line_of_excel_that_names_the_delimiter_is_obeyed(mark: str, here: P
     assert "1 prompt: Great, really" in ended.out
 
 
+@pytest.mark.process
 def test_a_table_that_is_gone_is_told_in_whole_sentences(here: Path, coeval: Command) -> None:
     (here / "moods.csv").write_text(FEW_MOODS)
     assert coeval("ingest", "moods.csv", "--label", "mood", *NEW).code == 0
@@ -281,6 +283,7 @@ def test_a_table_that_is_gone_is_told_in_whole_sentences(here: Path, coeval: Com
     assert load_config(here / "moods.yaml").tasks[0].items is not None
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is a signal elsewhere")
 def test_ctrl_c_in_the_middle_says_that_nothing_was_written(here: Path) -> None:
     (here / "moods.csv").write_text("text,mood\n" + "Great!,good\n" * 1_500_000)

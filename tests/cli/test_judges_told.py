@@ -20,7 +20,7 @@ from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coeval: Command) -> None:
     """Families as the file tells them: names do not show that kin-judge, ann and ben are related."""
     lab = Lab(
@@ -72,7 +72,7 @@ def findings(here: Path, coeval: Command, judges: list[dict[str, object]]) -> li
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     here: Path, coeval: Command
 ) -> None:
@@ -85,7 +85,7 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     assert abs(difference) < lead
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("judges", "begins"),
     [([KIN], "Its only judge, red-j,"), ([KIN, OTHERS[0]], "One of its two judges, red-j,")],
@@ -103,7 +103,7 @@ def test_where_it_cannot_be_told_that_is_said(
     assert not any(one.startswith("red-j scores answers") for one in found), "laid to one of two"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("judges", "begins"),
     [
@@ -128,7 +128,6 @@ def test_a_student_who_judges_itself_favours_its_own_answers(
     assert not any("itself and" in one or "is red-s itself" in one for one in found)
 
 
-@pytest.mark.slow
 def test_judges_who_are_family_to_neither_are_not_mentioned(here: Path, coeval: Command) -> None:
     assert not any("family" in one for one in findings(here, coeval, OTHERS))
 
@@ -136,6 +135,7 @@ def test_judges_who_are_family_to_neither_are_not_mentioned(here: Path, coeval: 
 # What `coeval analyze` says of judges that were asked: of a run, one of them twice; of an output folder.
 
 
+@pytest.mark.process
 def test_a_judge_under_two_names_is_asked_everything_twice(here: Path, coeval: Command) -> None:
     judges = [
         model("one", "judge", model="same"),
@@ -155,7 +155,7 @@ def test_a_judge_under_two_names_is_asked_everything_twice(here: Path, coeval: C
     assert "itself" in coeval("analyze", "judges", "--run", lab.path).out
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_the_place_that_a_judge_likes_is_told_of_an_output_folder(
     tmp_path: Path, coeval: Command
 ) -> None:
@@ -189,7 +189,6 @@ async def test_the_place_that_a_judge_likes_is_told_of_an_output_folder(
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "measures.md"
 
 
-@pytest.mark.slow
 async def test_what_the_page_says_gives_every_reference_a_score(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

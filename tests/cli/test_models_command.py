@@ -35,6 +35,7 @@ def table(out: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip()}
 
 
+@pytest.mark.process
 async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path) -> None:
     async with fake(keys=[KEY], listed=LISTED) as server:
         at = ("--interface", "openai", "--base-url", server.url)
@@ -171,6 +172,7 @@ async def test_without_a_word_all_are_asked_that_a_credential_was_found_for(tmp_
     assert "it has no list of the models that can be asked" in done.err
 
 
+@pytest.mark.process
 async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> None:
     done = await called(tmp_path, "models", "--interface", "vllm", "--base-url", "http://127.0.0.1:9/v1")
     assert (done.code, done.out) == (2, "")
@@ -285,6 +287,7 @@ async def test_accounts_and_keys_of_models_are_usable_only_where_there_is_an_add
     assert found["bare"]["missing"].startswith("needs endpoint and none was found")
 
 
+@pytest.mark.process
 async def test_no_planted_key_is_in_any_output_or_file_of_models_and_probe(tmp_path: Path) -> None:
     """Key file, environment and configuration each hold one; hosts repeat what they were shown."""
     env, own = plant(tmp_path), "sk-planted-own-6Tg2Hq8Wn4"
@@ -386,6 +389,7 @@ async def test_one_that_is_not_there_is_exit_code_2_or_only_told(
         assert done.err.splitlines()[-1] == "1 of 2 models cannot be asked."
 
 
+@pytest.mark.process
 async def test_the_file_says_what_flags_do_not(tmp_path: Path) -> None:
     async with fake(keys=[KEY], models=[], listed=[]) as server:
         file = experiment_at(tmp_path, server.url, "gpt-4.9", probe_on_fail="warn")
@@ -397,6 +401,7 @@ async def test_the_file_says_what_flags_do_not(tmp_path: Path) -> None:
         assert (await called(tmp_path, "probe", "--config", file, "--probe", "full")).code == 2
 
 
+@pytest.mark.process
 async def test_with_resume_those_are_tried_that_have_work_left(tmp_path: Path) -> None:
     scores = json.dumps({"f": "High"})
     item = json.dumps({"prompt": "Say.", "response": "Word."})

@@ -111,6 +111,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
+@pytest.mark.process
 async def test_costs_are_those_of_a_hand_made_sum_wherever_they_are_shown(tmp_path: Path) -> None:
     async with three_hosts(tmp_path, "judge-of-ours") as hosts:
         done = await hosts.call("run", "--config", "e.yaml")
@@ -146,6 +147,7 @@ async def test_costs_are_those_of_a_hand_made_sum_wherever_they_are_shown(tmp_pa
     assert reported == pytest.approx(costs)
 
 
+@pytest.mark.process
 async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> None:
     async with three_hosts(tmp_path, "model-of-a-friend") as hosts:
         done = await hosts.call("run", "--config", "e.yaml")

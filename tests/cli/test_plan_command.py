@@ -409,6 +409,7 @@ def test_a_run_may_tell_its_cost_before_it_begins(here: Path, coeval: Command) -
     assert used["requests"] == 1 + 9 + 1  # a sample, records, and the probe
 
 
+@pytest.mark.process
 async def test_ctrl_c_while_samples_are_asked_ends_with_nothing_run(here: Path) -> None:
     lab = Lab(here, [model("ann", latency_s=60)], [task()])
     words = [sys.executable, "-m", "coeval", "plan", "--config", str(lab.file)]
@@ -424,6 +425,7 @@ async def test_ctrl_c_while_samples_are_asked_ends_with_nothing_run(here: Path) 
     assert not (lab.path / "meta.json").exists()
 
 
+@pytest.mark.process
 def test_the_estimate_is_held_against_the_budget(here: Path, coeval: Command) -> None:
     price(here, "ann")
     bounded = model("ann", max_tokens=200)
@@ -450,6 +452,7 @@ def test_the_estimate_is_held_against_the_budget(here: Path, coeval: Command) ->
     assert "does not fit into the budget: experiment.quota.ann.max_cost_usd is" in ended.err
 
 
+@pytest.mark.process
 def test_a_refusal_names_the_plan_of_the_same_start(here: Path, coeval: Command) -> None:
     price(here, "ann")
     lab = Lab(here, [model("ann", max_tokens=200)], [task()])

@@ -24,6 +24,7 @@ def lab(here: Path) -> Lab:
     return made
 
 
+@pytest.mark.process
 def test_the_table_is_that_of_the_run(lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     anew = coeval("run", "--config", lab.file, "--overwrite")
     requested = listen(monkeypatch)
@@ -52,7 +53,7 @@ def test_csv_has_a_line_for_each_score_and_each_accuracy(lab: Lab, coeval: Comma
     assert rows[-1]["mean"] == str(found.labels[-1].accuracy)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("by", "names"),
     [
@@ -81,6 +82,7 @@ def test_flags_that_exclude_each_other(lab: Lab, coeval: Command) -> None:
     assert "exclude each other" in coeval("results", "--run", lab.path, "--json", "--csv").err
 
 
+@pytest.mark.process
 def test_what_a_teacher_named_moves_no_cursor(lab: Lab, coeval: Command) -> None:
     """Names and values of attributes may be model-made."""
     value = {"=mood": "\x1b[2J\u202eglad"}
@@ -99,6 +101,7 @@ def test_what_a_teacher_named_moves_no_cursor(lab: Lab, coeval: Command) -> None
     assert part["part"] == "=mood=\x1b[2J\u202eglad"
 
 
+@pytest.mark.process
 def test_a_folder_that_is_no_run_is_told_with_the_runs_close_by(lab: Lab, coeval: Command) -> None:
     runs, other = lab.path.parent, lab.folder / "empty"
     other.mkdir()
@@ -113,6 +116,7 @@ def test_a_folder_that_is_no_run_is_told_with_the_runs_close_by(lab: Lab, coeval
         assert coeval(*command, "--run", other).err.startswith(f"{other} is not a run folder: it holds no")
 
 
+@pytest.mark.process
 def test_what_eval_framework_left_in_a_folder_is_shown(here: Path, coeval: Command) -> None:
     folder = here / "outputs" / "ifeval"
     folder.mkdir(parents=True)
@@ -139,6 +143,7 @@ def test_what_eval_framework_left_in_a_folder_is_shown(here: Path, coeval: Comma
     assert "results of eval-framework, which `coeval results` shows" in other.err
 
 
+@pytest.mark.process
 def test_items_of_ones_own_have_no_attributes(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("own", "teacher"), model("ann", "student", "judge")], [task(category="benchmark")])
     lab.models[0] = {"name": "own", "interface": "benchmark", "roles": ["teacher"]}
@@ -153,6 +158,7 @@ def test_items_of_ones_own_have_no_attributes(here: Path, coeval: Command) -> No
         assert "Tell 1." not in shown
 
 
+@pytest.mark.process
 def test_a_run_without_any_score_says_so(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("ann", failure_rate=1)], settings={"probe_mode": "disable"})
     assert lab.run().exit_code == 3
@@ -162,7 +168,7 @@ def test_a_run_without_any_score_says_so(here: Path, coeval: Command) -> None:
         assert re.search("no answer has been judged", shown.err if flags else shown.out)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("by", ["attribute", "teacher", "factor", "judge"])
 def test_labels_are_taken_apart_too_or_it_is_said_why_not(here: Path, coeval: Command, by: str) -> None:
     attributes = {"colour": ["red", "blue"], "size": ["big", "small"]}
@@ -266,6 +272,7 @@ def test_disagreement_comes_most_first(judged: Lab, coeval: Command) -> None:
     assert min(apart) > 0
 
 
+@pytest.mark.process
 def test_few_are_shown_unless_more_are_asked_for(judged: Lab, coeval: Command) -> None:
     ended = coeval("show", "--run", judged.path)
     assert answers(ended.out) == 10
@@ -274,6 +281,7 @@ def test_few_are_shown_unless_more_are_asked_for(judged: Lab, coeval: Command) -
     assert len(show(judged, coeval, "--json").splitlines()) == 24
 
 
+@pytest.mark.process
 def test_long_texts_are_cut_unless_they_are_asked_for(judged: Lab, coeval: Command) -> None:
     key = "story__ann__00001__ann"
     judged.edit("response_collection", key, response="x" * 10_000)
@@ -308,6 +316,7 @@ def test_failed_records_say_why(here: Path, coeval: Command) -> None:
     assert "failed (server): simulated failure" in show(judged, coeval)
 
 
+@pytest.mark.process
 def test_names_that_are_not_there_are_pointed_out(judged: Lab, coeval: Command) -> None:
     for flags, reported in (
         (("--student", "bem"), "did you mean ben?"),
@@ -328,7 +337,7 @@ def test_nothing_that_judges_differ_about_is_no_error(here: Path, coeval: Comman
     assert "no two judges differ" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_text_is_folded_on_a_terminal_and_stays_in_one_piece_in_a_pipe(judged: Lab, columns: int) -> None:
     words = [sys.executable, "-m", "coeval", "show", "--run", "runs/exp", "--worst", "2"]
@@ -344,6 +353,7 @@ def test_text_is_folded_on_a_terminal_and_stays_in_one_piece_in_a_pipe(judged: L
     assert len(answers) >= 2
 
 
+@pytest.mark.process
 def test_a_reader_that_has_seen_enough_is_no_error(judged: Lab) -> None:
     """As `coeval show … | head -1`."""
     command = f"{sys.executable} -m coeval show --run runs/exp --json | head -c 10"

@@ -29,6 +29,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.process
 def test_the_quickstart_from_end_to_end(here: Path, coeval: Command) -> None:
     first = coeval("run", "--config", QUICKSTART)
     assert first.code == 0
@@ -115,6 +116,7 @@ def fields_of_the_quickstart(run: Path) -> None:
     assert all(set(record["scores"]) == {"brevity"} for record in brief), "the label is not judged"
 
 
+@pytest.mark.process
 def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: Lab, coeval: Command) -> None:
     lab.settings["quota"] = {"ann": {"max_calls": 1 + 3}}
     ended = coeval("run", "--config", lab.file)
@@ -146,7 +148,7 @@ def test_failures_are_shown_by_status(lab: Lab, coeval: Command) -> None:
     assert "story__tea__00001__ann" in status.out
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_changed_configuration_needs_a_word(lab: Lab, coeval: Command) -> None:
     assert coeval("run", "--config", lab.file).code == 0
     lab.models[1]["role_parameters"] = {"judge": {"temperature": 0.1}}
@@ -199,7 +201,7 @@ def own_items(here: Path, *items: str) -> Lab:
     return lab
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_items_of_ones_own_are_counted_read_and_what_lacks_is_told(here: Path, coeval: Command) -> None:
     lab = own_items(here, '{"id": 1, "prompt": "One?"}', "", '{"id": 2, "prompt": "Two?", "answer": "2"}')
     counted = coeval("run", "--config", lab.file, "--dry-run")

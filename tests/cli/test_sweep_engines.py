@@ -21,7 +21,8 @@ from fakes.tiny_model import tiny_model
 from coeval.benchmarks.assets import Library, Presence
 from coeval.benchmarks.task_registry import kind_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
+
 cluster = ray_cluster
 COEVAL = (sys.executable, "-m", "coeval")
 TASK = "ifeval"

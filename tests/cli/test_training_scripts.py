@@ -22,8 +22,6 @@ from fakes.tiny_model import tiny_model
 from coeval.benchmarks.assets import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = (120, 240, 360, 480, 600)
 N = {"ifeval": 8, "ifbench": 8, "healthbench": 8, "writingbench": 4, "arena-hard": 1, "alpaca-eval": 1}
@@ -123,6 +121,7 @@ def needs_all_data() -> None:
         pytest.skip(f"needs coeval datasets fetch {' '.join(absent)}")
 
 
+@pytest.mark.system
 def test_a_first_look_at_one_model(place: Place, tmp_path: Path) -> None:
     """By a server, and in the own process."""
     needs_all_data()
@@ -178,6 +177,7 @@ N_SAMPLES_HEALTHBENCH=4 N_SAMPLES_WRITINGBENCH=1 bash examples/batch_eval.sh
     return place
 
 
+@pytest.mark.system
 def test_a_training_run_by_the_script(swept: Place) -> None:
     for step in STEPS:
         for task, count in N.items():
@@ -203,6 +203,7 @@ def test_a_training_run_by_the_script(swept: Place) -> None:
     assert swept.served == started, "what is done starts no server"
 
 
+@pytest.mark.system
 def test_curves_of_both_runs_are_drawn(swept: Place) -> None:
     swept.paste(
         """
@@ -225,6 +226,7 @@ python tools/plot_training_curves.py \\
         assert label in (plots / "curves.html").read_text()
 
 
+@pytest.mark.process
 def test_samples_are_put_together_by_hand(swept: Place) -> None:
     written = swept.folder / "outputs" / "run_a" / "step_120" / "ifeval" / "summary_agg.json"
     before = swept.read(str(written))
@@ -243,6 +245,7 @@ python tools/aggregate_runs.py \\
     assert (again["mean"], again["per_run"]) == (before["mean"], before["per_run"])
 
 
+@pytest.mark.system
 def test_judges_of_the_same_answers_are_compared(swept: Place) -> None:
     """The other judge's folder is a copy that was judged again: `RUN_INFERENCE=0` asks no checkpoint."""
     shutil.copytree(swept.folder / "outputs" / "run_b", swept.folder / "outputs" / "qwen3-4B-judge-qwen-plus")
@@ -267,6 +270,7 @@ python tools/judge_compare.py \\
     assert swept.read("outputs/judge_compare.json")["tasks"]
 
 
+@pytest.mark.process
 def test_one_model_over_several_gpus_from_anywhere(place: Place) -> None:
     """The copy lies elsewhere, and paths have spaces in them; the shards are one task in the end."""
     needs_all_data()
@@ -301,6 +305,7 @@ def of_server(place: Path) -> list[int]:
     return found
 
 
+@pytest.mark.process
 def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
     needs_all_data()
     process = place.start(
@@ -323,6 +328,7 @@ def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
     assert of_server(place.folder / "stopped") == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("script", ["batch_eval.sh", "shard_parallel_eval.sh"])
 def test_a_judge_that_lacks_is_named_as_the_script_names_it(place: Place, script: str) -> None:
     """With the three variables alone that a user is told to set; nothing is served."""
@@ -343,6 +349,7 @@ def test_a_judge_that_lacks_is_named_as_the_script_names_it(place: Place, script
     assert not (place.folder / "outputs" / "alone").exists()
 
 
+@pytest.mark.process
 def test_a_setting_that_makes_no_sense_is_told(place: Place) -> None:
     assert "RUN_JUDGE=yes: give 1, or 0" in place.paste("RUN_JUDGE=yes bash examples/batch_eval.sh", 1)
     said = place.paste("bash examples/batch_eval.sh", 127, COEVAL="no-such-coeval")

@@ -331,6 +331,7 @@ async def test_who_asks_too_often_waits_as_long_as_the_host_says(interface: Inte
     assert it.waits[0] >= 17
 
 
+@pytest.mark.process
 @every_interface
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
 async def test_trouble_of_the_host_passes(interface: Interface, status: int) -> None:
@@ -341,6 +342,7 @@ async def test_trouble_of_the_host_passes(interface: Interface, status: int) -> 
     assert it.host.requested[0].body == it.host.requested[2].body
 
 
+@pytest.mark.process
 @every_interface
 async def test_trouble_that_stays_is_told(interface: Interface) -> None:
     trouble = interface.fails(503, "something broke")
@@ -351,6 +353,7 @@ async def test_trouble_that_stays_is_told(interface: Interface) -> None:
     assert 1 < len(it.host.requested) <= EVERY_ATTEMPT
 
 
+@pytest.mark.process
 @every_interface
 async def test_a_limit_that_stays_is_told_as_one(interface: Interface) -> None:
     busy = interface.fails(429, "slow down")
@@ -369,6 +372,7 @@ async def test_a_broken_connection_is_asked_again(interface: Interface) -> None:
             await it.complete(ask())
 
 
+@pytest.mark.process
 @every_interface
 async def test_silence_ends_after_the_time_the_model_is_given(interface: Interface) -> None:
     async with asking(interface, *[Broken.HANG] * 3, timeout_s=0.2) as it:

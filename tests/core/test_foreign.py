@@ -72,7 +72,7 @@ def test_the_files_of_a_run_are_damaged_and_no_bug(tmp_path: Path, data: bytes) 
     assert run.writer() is None
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     "text", [b"\xff", b"providers: " + b"[" * 50_000, b"providers: {a: 1" + b"0" * 5000 + b"}"]
 )

@@ -98,7 +98,7 @@ def chosen(folder: RunDir, phase: str, kind: type[Kept]) -> list[bool]:
     return [is_good(record) for record in by_id(records).values()]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @settings(max_examples=60, deadline=None)
 @given(ITEM, ANSWER, VERDICT)
 def test_everybody_says_the_same(items: list[Line], answers: list[Line], verdicts: list[Line]) -> None:

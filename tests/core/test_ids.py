@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from coeval.core.records import EXACT_MATCH, CallId
 names = st.from_regex(r"[A-Za-z0-9.-]+(_[A-Za-z0-9.-]+)*", fullmatch=True)
 
 
+@pytest.mark.process
 @given(names, names, st.integers(1, 10**6), names, names)
 def test_an_id_comes_apart_as_it_was_made(task: str, teacher: str, n: int, student: str, judge: str) -> None:
     item = ids.item_id(task, teacher, n)

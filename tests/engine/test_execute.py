@@ -99,6 +99,7 @@ def all_keys(task: Task) -> Iterator[str]:
         yield from all_keys(child)
 
 
+@pytest.mark.process
 @given(shapes=st.lists(trees, max_size=12), room=st.integers(1, 50))
 def test_every_work_is_done_exactly_once(shapes: list[tuple[object, ...]], room: int) -> None:
     names = count()

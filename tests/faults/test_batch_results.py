@@ -41,7 +41,7 @@ class GeminiFiles(type(CLOUDS[0])):  # type: ignore[misc]
 
 PLACES = [*FILES, *CLOUDS, GeminiFiles("gemini", "gemini-2.5-flash")]
 each = pytest.mark.parametrize("place", PLACES, ids=repr)
-slow = pytest.mark.slow
+slow = pytest.mark.system
 
 
 @asynccontextmanager
@@ -79,6 +79,7 @@ SHORT: dict[str, Gives] = {
 }
 
 
+@pytest.mark.process
 @each
 @pytest.mark.parametrize(
     "how", ["all but two", *(pytest.param(how, marks=slow) for how in ("no line", "204"))]
@@ -119,6 +120,7 @@ async def test_what_is_late_is_waited_for(
     assert (account(exp)["uncertain_usd"], errors(exp)) == (0, [])
 
 
+@pytest.mark.process
 @each
 @pytest.mark.parametrize(
     "damage",
@@ -346,6 +348,7 @@ async def test_one_request_whose_schema_is_refused_does_not_ask_the_others_anew(
     assert [job.total for job in host.jobs.values()] == [TOTAL, 1]
 
 
+@pytest.mark.process
 async def test_a_job_that_its_provider_has_forgotten_is_given_up_only_when_asked_to(tmp_path: Path) -> None:
     """Nobody knows what it has cost: it is not submitted again by itself."""
     async with openai_batches("azure_openai", keys=[KEY]) as host:
@@ -381,6 +384,7 @@ def _uncertain_usd(exp: Lab) -> float:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "trouble"),
     [("get", Raw(b"<html>", 200)), ("get", Fault(401, "no")), ("download", Fault(404, "gone"))],
@@ -409,6 +413,7 @@ async def test_a_wait_for_what_never_comes_ends(
         assert exp.counts()[2] == TOTAL
 
 
+@pytest.mark.process
 async def test_a_job_that_never_ends_is_not_waited_for_and_can_be_given_up(tmp_path: Path) -> None:
     """It was submitted long ago, and its provider says that it runs, whatever it is told."""
     async with openai_batches("azure_openai", keys=[KEY]) as host:
@@ -430,6 +435,7 @@ async def test_a_job_that_never_ends_is_not_waited_for_and_can_be_given_up(tmp_p
     assert _uncertain_usd(exp) > 0
 
 
+@pytest.mark.process
 async def test_a_job_of_a_model_that_is_there_no_more_can_be_given_up(tmp_path: Path) -> None:
     async with openai_batches("azure_openai", keys=[KEY]) as host:
         host.states = ("in_progress",)

@@ -24,7 +24,7 @@ def good(_: list[dict[str, Any]]) -> Behaviour:
     return Answer("one")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, tmp_path: Path) -> None:
     """What was answered stays; the failures are listed; with the key mended the same command goes on."""
     broken, requested = True, 0
@@ -49,7 +49,7 @@ async def test_a_key_that_is_refused_on_the_way_stops_that_model(product: str, t
     assert (again.code, len(program.answers())) == (0, N)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_ceiling_is_never_passed_and_is_told(product: str, tmp_path: Path) -> None:
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
@@ -65,7 +65,7 @@ async def test_a_ceiling_is_never_passed_and_is_told(product: str, tmp_path: Pat
         assert (last.code, len(program.answers())) == (0, N)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_ctrl_c_keeps_what_is_finished(product: str, tmp_path: Path) -> None:
     def reply(_: list[dict[str, Any]]) -> Behaviour:
         time.sleep(0.02)
@@ -101,7 +101,7 @@ def remount(folder: Path) -> None:
     subprocess.run(["mount", "-o", "remount,size=8m", str(folder)], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_full_disk_ends_it_with_one_message(product: str, small_disk: Path) -> None:
     async with fake(reply=lambda _: Answer("one " * 800), extra_fields=["top_k"]) as server:
         program = Product(product, small_disk, server.url)
@@ -147,6 +147,7 @@ def found(program: Product) -> list[tuple[str, bool]]:
     return [(model["name"], model["ok"]) for model in written["models"]]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["full", "resume"])
 async def test_who_has_work_is_asked_once_and_every_answer_is_kept_and_booked(
     product: str, mode: str, tmp_path: Path
@@ -172,6 +173,7 @@ async def test_nobody_is_asked_where_that_is_turned_off(product: str, tmp_path: 
         assert not (program.output / "probe_results.json").exists()
 
 
+@pytest.mark.process
 async def test_one_that_does_not_answer_ends_the_start(product: str, tmp_path: Path) -> None:
     """Nothing is asked, the message names the way out, and the same command can be repeated."""
     async with fake(reply=refusing, extra_fields=["top_k"]) as server:
@@ -224,6 +226,7 @@ def of(answers: int) -> tuple[int, int]:
     return answers * TOLD[0], answers * TOLD[1]
 
 
+@pytest.mark.process
 async def test_answers_that_cannot_be_used_are_booked_with_what_they_took(
     product: str, tmp_path: Path
 ) -> None:
@@ -247,6 +250,7 @@ async def test_answers_that_cannot_be_used_are_booked_with_what_they_took(
         assert (taken(program), program.sent()) == (of(answered), len(server.requested))
 
 
+@pytest.mark.system
 async def test_what_was_answered_before_a_record_was_given_up_is_booked(product: str, tmp_path: Path) -> None:
     """The first answer to each request is broken off; then nothing comes, and the run is interrupted."""
     replies = iter([Answer("one"), *[Answer(finish_reason="error", headers=AT_ONCE)] * 8])
@@ -262,7 +266,7 @@ async def test_what_was_answered_before_a_record_was_given_up_is_booked(product:
     assert (taken(program), program.sent()) == (of(9), len(server.requested))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_no_kill_lets_a_ceiling_be_passed(product: str, tmp_path: Path) -> None:
     """Killed again and again in mid-air: what may have been sent counts, and no token twice."""
     ceiling = 50

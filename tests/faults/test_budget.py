@@ -150,7 +150,7 @@ def write_prices(rates: dict[str, tuple[float, float]]) -> None:
     file.write_bytes(msgspec.json.encode({"overrides": {"simulated": own}}))
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_random_budgets_hold_through_lost_answers_and_kills(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -228,6 +228,7 @@ async def test_requests_wait_for_money_that_others_turn_out_not_to_need(priced: 
     assert 0 < spent < 0.03
 
 
+@pytest.mark.process
 async def test_what_nobody_can_know_of_stays_spent_and_is_told(priced: Path) -> None:
     async with hosted() as host:
         host.billed = lambda requested, _prompt, _answer: requested.model == "student-1"
@@ -238,7 +239,7 @@ async def test_what_nobody_can_know_of_stays_spent_and_is_told(priced: Path) -> 
     assert account.uncertain_usd > 0
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_spent(priced: Path) -> None:
     """What a killed process had set aside leaves less of the budget; the provider's bill gives it back."""
     async with hosted() as host:
@@ -277,6 +278,7 @@ async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_s
     assert sum(each.spent_usd for each in read_accounts(folder.usage).values()) <= 0.06
 
 
+@pytest.mark.process
 async def test_a_bill_that_cannot_be_taken_is_refused(priced: Path) -> None:
     async with hosted() as host:
         write_prices(dict.fromkeys(MODELS, (1.0, 4.0)))
@@ -295,7 +297,7 @@ async def test_a_bill_that_cannot_be_taken_is_refused(priced: Path) -> None:
     assert folder.usage.read_text() == before
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("bounded", [True, False], ids=["bounded", "no max_tokens"])
 async def test_a_killed_run_without_a_budget_keeps_its_account(bounded: bool, priced: Path) -> None:
     """A budget set later counts what was spent before: the records' cost at least, and with max_tokens what
@@ -423,7 +425,7 @@ class BatchedExperiment:
         assert twice <= on_account - recorded + 1e-12, "paid twice, and on account no more than once"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_budgets_hold_through_short_and_damaged_results_of_jobs(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -108,7 +108,7 @@ async def ask(url: str, calls: int, **parameters: float) -> Counter[str]:
         return Counter(await asyncio.gather(*(one() for _ in range(calls))))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(("manner", "start"), [("resets", 16), ("refuses", 256)])
 async def test_a_host_that_keeps_eight_connections_answers_every_call_in_the_end(
     manner: Literal["resets", "refuses"], start: int
@@ -118,7 +118,7 @@ async def test_a_host_that_keeps_eight_connections_answers_every_call_in_the_end
         assert host.requests == 1_000, "none was sent twice"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_forty_calls_to_a_host_that_never_answers_end_within_a_minute(tmp_path: Path) -> None:
     async with hosting(Host("ignores", most=1_000)) as host:
         file = experiment(tmp_path, host.url, total=40, parameters={"timeout_s": 1})
@@ -130,6 +130,7 @@ async def test_forty_calls_to_a_host_that_never_answers_end_within_a_minute(tmp_
         assert 40 < host.requests <= 80
 
 
+@pytest.mark.process
 async def test_a_call_that_is_never_answered_is_made_twice_at_most() -> None:
     async with asyncio.timeout(60), hosting(Host("ignores", most=1_000)) as host:
         assert await ask(host.url, 60, timeout_s=0.2) == {RequestTimeout.kind: 60}
@@ -153,6 +154,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
         yield "nowhere.invalid", "the host name cannot be resolved"
 
 
+@pytest.mark.process
 def test_coeval_run_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
     where, reason = host
     file = experiment(tmp_path, f"http://{where}/v1", settings={"probe_mode": "full"})
@@ -164,6 +166,7 @@ def test_coeval_run_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None
     assert not folder_of(file).meta.exists()
 
 
+@pytest.mark.process
 def test_eval_framework_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> None:
     where, reason = host
     prompt = {"key": 1, "prompt": "Why?", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
@@ -175,6 +178,7 @@ def test_eval_framework_tells_it_soon(host: tuple[str, str], tmp_path: Path) -> 
     assert f"POST {where}/v1/chat/completions: {reason}" in err.replace("\n", " ")
 
 
+@pytest.mark.system
 def test_a_name_service_that_is_away_holds_up_no_program(tmp_path: Path) -> None:
     file = experiment(tmp_path, "http://slow.invalid/v1", settings={"probe_mode": "full"})
     program = (

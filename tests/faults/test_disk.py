@@ -101,7 +101,7 @@ def remount(folder: Path, options: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_full_disk_ends_the_run_and_loses_nothing(small_disk: Path, undisturbed: Path) -> None:
     file = experiment(small_disk, total=TOTAL)
     full = coeval("run", "--config", file)
@@ -120,7 +120,7 @@ async def test_a_full_disk_ends_the_run_and_loses_nothing(small_disk: Path, undi
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_file_size_limit_ends_the_run_and_loses_nothing(tmp_path: Path, undisturbed: Path) -> None:
     file = experiment(tmp_path, total=TOTAL)
     words = ["run", "--config", str(file)]
@@ -222,7 +222,7 @@ def sealed(small_disk: Path) -> Path:
     return small_disk
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_read_only_folder_is_named_and_nothing_is_asked(sealed: Path, undisturbed: Path) -> None:
     async with hosted() as host:
         file = experiment(sealed, host.url, total=TOTAL)
@@ -247,7 +247,7 @@ async def test_a_read_only_folder_is_named_and_nothing_is_asked(sealed: Path, un
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_one_folder_of_the_run_that_is_read_only_is_named(sealed: Path, undisturbed: Path) -> None:
     file = experiment(sealed, total=TOTAL)
     judged = folder_of(file).folder("evaluation")
@@ -261,7 +261,7 @@ async def test_one_folder_of_the_run_that_is_read_only_is_named(sealed: Path, un
     assert content(folder_of(file)) == content(folder_of(undisturbed))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("flag", ["--continue", "--overwrite"])
 async def test_a_second_process_on_a_run_is_sent_away_by_name(
     tmp_path: Path, undisturbed: Path, flag: str

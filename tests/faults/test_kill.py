@@ -92,7 +92,7 @@ async def output(process: WarmProcess) -> str:
     return (await process.output()).out
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(("seed", "flags"), [(1, ()), (2, ("--phase-barriers",))])
 async def test_kills_change_nothing(tmp_path: Path, seed: int, flags: tuple[str, ...]) -> None:
     for name in ("undisturbed", "killed"):
@@ -201,7 +201,7 @@ def _check_records(folder: Path) -> None:
     assert not (folder / "pending_batches.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 async def test_a_kill_neither_loses_nor_repeats(
     batched: Batched, moment: tuple[str, bool], tmp_path: Path
@@ -219,7 +219,7 @@ async def test_a_kill_neither_loses_nor_repeats(
     _check_records(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(("interface", "kills"), [("openai", 16), ("anthropic", 6), ("mistral", 6)])
 def test_kills_at_any_moment_on_disk(interface: str, kills: int, tmp_path: Path) -> None:
     """Of a run whose student and judge both go by batches."""
@@ -249,7 +249,7 @@ def test_kills_at_any_moment_on_disk(interface: str, kills: int, tmp_path: Path)
         assert interface != "openai" or {0, 1, 2} <= set(jobs), jobs
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
     """At Anthropic: killed as the job was made, which goes on for long; nothing is sent meanwhile."""
     batched = BATCHED["anthropic"]

@@ -18,8 +18,6 @@ from fakes.moments import Ended, Forks, forks
 from fakes.package_index import PackageIndex, running
 from pipeline.experiments import PHASES, Lab, content, model, quiz, task
 
-pytestmark = pytest.mark.slow
-
 KILLS = 10
 """In each of five commands; every fifth by SIGTERM."""
 
@@ -87,6 +85,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
+@pytest.mark.process
 def test_repair(finished: Path, tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         shutil.copytree(finished, folder)
@@ -117,6 +116,7 @@ def test_repair(finished: Path, tmp_path: Path, warm: Forks) -> None:
     killed_and_repeated(tmp_path, "repair", make, once, state)
 
 
+@pytest.mark.system
 def test_overwrite(finished: Path, tmp_path: Path, warm: Forks) -> None:
     old = {name: text for name, text in files(finished / "runs/exp").items() if name.startswith("phase")}
 
@@ -137,6 +137,7 @@ def test_overwrite(finished: Path, tmp_path: Path, warm: Forks) -> None:
     killed_and_repeated(tmp_path, "overwrite", make, once, state)
 
 
+@pytest.mark.system
 def test_an_overwrite_cut_short_at_any_change_is_shown_as_what_it_is(
     finished: Path, tmp_path: Path, warm: Forks, coeval: Command
 ) -> None:
@@ -196,6 +197,7 @@ def shown_state(coeval: Command, path: Path) -> str:
     return str(reported)
 
 
+@pytest.mark.system
 def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         shutil.copytree(finished, folder)
@@ -234,6 +236,7 @@ def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: For
     killed_and_repeated(tmp_path, "conversion", make, once, state, again)
 
 
+@pytest.mark.system
 def test_fetching_data(tmp_path: Path) -> None:
     names = ("bench/prompts", "bench/judge", "bench/table", "nltk/words")
 
@@ -260,6 +263,7 @@ def test_fetching_data(tmp_path: Path) -> None:
             killed_and_repeated(tmp_path, "fetch", make, once, state)
 
 
+@pytest.mark.system
 def test_scoring(tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         folder.mkdir()

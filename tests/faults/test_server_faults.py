@@ -92,6 +92,7 @@ PASSING = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
 async def test_faults_that_pass_cost_attempts_and_nothing_else(tmp_path: Path, fault: Fault) -> None:
     async with hosted(fault=fault) as host:
@@ -101,6 +102,7 @@ async def test_faults_that_pass_cost_attempts_and_nothing_else(tmp_path: Path, f
     assert errors(folder_of(file)) == []
 
 
+@pytest.mark.process
 async def test_what_passing_faults_leave_is_what_a_healthy_host_leaves(tmp_path: Path) -> None:
     (tmp_path / "healthy").mkdir()
     (tmp_path / "faulty").mkdir()
@@ -205,6 +207,7 @@ async def test_a_host_that_is_not_there_fails_each_item_with_its_reason_and_uses
         assert host.count("teacher") == host.count("student-1") == TOTAL
 
 
+@pytest.mark.process
 async def test_probes_and_retries_count_against_max_calls(tmp_path: Path) -> None:
     async def every_third_fails(requested: Requested) -> web.StreamResponse | None:
         return error(500) if requested.model == "student-1" and not requested.n % 3 else None

@@ -52,7 +52,7 @@ def script(lab: Lab, code: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_ctrl_c_in_a_script_returns_the_run(lab: Lab) -> None:
     code = "run = coeval.run(FILE)\nprint(run.exit_code, len(run.records('data_generation')), run)"
     with script(lab, code) as process:
@@ -65,7 +65,7 @@ def test_ctrl_c_in_a_script_returns_the_run(lab: Lab) -> None:
     assert lab.run(continue_run=True).exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_second_ctrl_c_in_a_script_ends_it_at_once(lab: Lab) -> None:
     code = "try:\n    coeval.run(FILE, progress=True)\nexcept KeyboardInterrupt:\n    print('ended')"
     with script(lab, code) as process:
@@ -79,7 +79,7 @@ def test_a_second_ctrl_c_in_a_script_ends_it_at_once(lab: Lab) -> None:
     assert lab.meta()["status"] == "interrupted"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_handler_of_the_scripts_own_is_called_too(lab: Lab) -> None:
     code = (
         "signal.signal(signal.SIGINT, lambda *_: print('mine'))\n"
@@ -96,7 +96,7 @@ class Enough(Exception):
     """What somebody's own alarm raises."""
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_exception_that_comes_into_the_waiting_ends_the_run_and_goes_on(lab: Lab) -> None:
     def alarm(_: int, __: FrameType | None) -> None:
         raise Enough

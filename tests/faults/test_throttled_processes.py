@@ -44,7 +44,7 @@ def evaluation(folder: Path, url: str, prompts: int, **env: str) -> WarmProcess:
     return WarmProcess(*how, module=EVAL_FRAMEWORK, cwd=folder, env=surroundings(folder) | env)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_five_processes_keep_one_pace_and_go_on_without_one_that_is_killed(
     tmp_path: Path,
 ) -> None:
@@ -64,6 +64,7 @@ async def test_five_processes_keep_one_pace_and_go_on_without_one_that_is_killed
     assert state.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("product", PRODUCTS)
 async def test_a_file_that_cannot_be_shared_is_told_and_an_interval_that_is_none_is_refused(
     product: str, tmp_path: Path
@@ -89,6 +90,7 @@ async def test_a_file_that_cannot_be_shared_is_told_and_an_interval_that_is_none
         assert reported.count("requests are kept 0.0001 s apart in this process alone") == 1
 
 
+@pytest.mark.process
 async def test_servers_of_ones_own_are_not_throttled_unless_it_is_asked_for(tmp_path: Path) -> None:
     """The remote host is asked through a proxy, which answers itself."""
     async with fake(reply=Arrivals().reply, extra_fields=["top_k"]) as server:

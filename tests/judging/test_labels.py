@@ -39,7 +39,6 @@ def test_normalise(text: str, expected: str) -> None:
     assert normalise(text) == expected
 
 
-@pytest.mark.slow
 @given(st.text())
 def test_normalising_twice_changes_nothing(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
@@ -167,6 +166,7 @@ def test_two_values_in_a_sentence_are_two(values: list[str]) -> None:
         assert LabelValues(values).within(f"either {one}, or {two}") == {one, two}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("unit", ["red", "A ", "*", "not ", "red-", "{", " ", "\\_", "a’", "1.", "正"])
 def test_a_long_text_is_searched_in_one_pass(unit: str) -> None:
     """Time that grows with the square of the length would outlast the runner's limit."""
@@ -316,7 +316,6 @@ def test_the_right_value_counts_though_it_is_not_declared() -> None:
     assert (score.predicted, score.match) == ("sarcastic", True)
 
 
-@pytest.mark.slow
 def test_a_long_answer_is_compared_as_well() -> None:
     assert said("positive " * 10_000, SENTIMENTS) == "positive"
     long = "x" * 300

@@ -118,6 +118,7 @@ def test_how_the_bytes_are_cut_does_not_matter(case: Case, data: st.DataObject) 
     assert read(*cut(case.sent, places)) == read(case.sent)
 
 
+@pytest.mark.process
 @given(
     st.dictionaries(NAMES, VALUES),
     st.binary(max_size=300).map(b'{"'.__add__),

@@ -371,6 +371,7 @@ async def test_an_error_that_asking_again_cannot_mend_is_asked_once(
     assert raised.value.status == error.status
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [("overloaded_error", ServerFault), ("not_heard_of", ServerFault), ("rate_limit_error", RateLimited)],

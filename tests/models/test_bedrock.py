@@ -355,6 +355,7 @@ assert "botocore" not in sys.modules
 """
 
 
+@pytest.mark.process
 def test_an_api_key_needs_no_botocore_and_for_iam_it_is_said_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60

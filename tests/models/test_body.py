@@ -119,6 +119,7 @@ def peak_bytes(pieces: Iterable[bytes], coding: str | None) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.process
 def test_a_bomb_costs_no_more_than_the_largest_body() -> None:
     large = bomb(192)
     twice = zlib.compress(large)
@@ -126,7 +127,7 @@ def test_a_bomb_costs_no_more_than_the_largest_body() -> None:
     assert peak_bytes([twice], "gzip, deflate") < 2 * LARGEST_BODY
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_million_pieces_cost_what_one_costs() -> None:
     tracemalloc.start()
     try:

@@ -71,6 +71,7 @@ DRIPPING = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("first", "drop"), DRIPPING.values(), ids=DRIPPING)
 def test_a_host_that_drips_is_given_up(tmp_path: Path, first: bytes, drop: bytes) -> None:
     with raw_host(first, drop) as url:
@@ -172,6 +173,7 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.process
 def test_the_same_holds_over_tls(tls: ssl.SSLContext, tmp_path: Path) -> None:
     with raw_host(PAGE, tls=tls) as url:
         assert read_page(url, "*/*", 5.0)[1] == b"secret"

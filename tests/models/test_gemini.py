@@ -229,6 +229,7 @@ async def test_an_error_is_what_it_means_whatever_its_status(fault: Fault, error
     assert len(host.requested) == 1
 
 
+@pytest.mark.system
 async def test_a_busy_host_is_given_the_time_that_it_asks_for_in_the_error() -> None:
     waits: list[float] = []
     per_minute = quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")

@@ -387,7 +387,6 @@ async def test_every_request_sent_took_a_permit_even_on_a_connection_gone_stale(
         assert len(fake.requested) == asking.permits == 3
 
 
-@pytest.mark.slow
 async def test_a_thousand_at_once_all_come_back_and_leave_nothing_behind() -> None:
     async with server(OK) as fake:
         async with client(fake, ceiling=128) as asking:

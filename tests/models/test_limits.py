@@ -40,6 +40,7 @@ def test_a_free_slot_is_taken_without_suspending() -> None:
     assert limits.in_flight == 1
 
 
+@pytest.mark.process
 def test_the_number_in_flight_doubles_each_round_trip() -> None:
     async def work() -> float:
         limits = limiter(256)
@@ -281,6 +282,7 @@ JOBS = st.builds(
 )
 
 
+@pytest.mark.process
 @settings(max_examples=150)
 @given(st.lists(JOBS, max_size=30), st.integers(1, 5), st.none() | st.sampled_from([60.0, 600.0]))
 def test_never_over_the_limit_no_slot_or_wakeup_lost(

@@ -35,6 +35,8 @@ from coeval.models.local.local_transformers import Rows, TransformersEngine
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 
+pytestmark = pytest.mark.system
+
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -101,7 +103,6 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-@pytest.mark.slow
 async def test_requests_that_wait_are_answered_together(folder: Path, batches: list[int]) -> None:
     requests = [asking("Hello " * (number % 4), seed=number) for number in range(40)]
     async with opened(folder) as model:
@@ -114,14 +115,12 @@ async def test_requests_that_wait_are_answered_together(folder: Path, batches: l
     assert {one.usage.input_tokens for one in together} == {18, 24, 30, 36}
 
 
-@pytest.mark.slow
 async def test_a_batch_is_as_large_as_the_model_may_have_requests(folder: Path, batches: list[int]) -> None:
     async with opened(folder, max_concurrency=8) as model:
         await asyncio.gather(*(model.complete(asking("x", seed=number)) for number in range(20)))
     assert max(batches) == 8
 
 
-@pytest.mark.slow
 async def test_the_likeliest_tokens_are_those_of_transformers(folder: Path) -> None:
     bare, texts = Bare(folder), ("a", "Hello", "Why so long?")
     every: list[dict[str, Any]] = [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-6}]
@@ -132,7 +131,6 @@ async def test_the_likeliest_tokens_are_those_of_transformers(folder: Path) -> N
             assert [one.text for one in answers] == [bare.greedy(text, 24) for text in texts], sampling
 
 
-@pytest.mark.slow
 async def test_tokens_are_drawn_as_often_as_they_are_likely(folder: Path) -> None:
     import torch
 
@@ -169,7 +167,6 @@ async def test_log_probabilities_are_those_of_the_model(folder: Path) -> None:
     assert [token.top for token in bare_reported.logprobs] == [{}] * len(reported.logprobs)
 
 
-@pytest.mark.slow
 async def test_an_answer_ends_at_its_limit_at_a_stop_or_by_itself(folder: Path) -> None:
     async with opened(folder) as model:
         tries = [model.complete(asking("Hello", max_tokens=40, seed=seed)) for seed in range(8)]
@@ -232,7 +229,6 @@ def test_which_rows_have_ended_is_told_on_the_models_device() -> None:
     assert ended(tokens, None).device.type == "meta"
 
 
-@pytest.mark.slow
 async def test_a_device_without_enough_memory_takes_fewer_at_once(folder: Path) -> None:
     import torch
 
@@ -277,7 +273,6 @@ NO_SYSTEM = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "tokens"), [(None, 13), (NO_SYSTEM, 13), ("{{ raise_exception('no') }}", None)]
 )
@@ -296,7 +291,6 @@ async def test_prompts_are_written_whatever_the_template(
             assert (await model.complete(request)).usage.input_tokens == tokens
 
 
-@pytest.mark.slow
 async def test_weights_in_four_bits_take_less_room_and_answer(tmp_path: Path) -> None:
     pytest.importorskip(
         "bitsandbytes", reason="bitsandbytes is not installed: pip install 'coeval[quantized]'"
@@ -480,7 +474,6 @@ def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     pytest.fail(f"no answer from {url} in {PATIENCE_S} s:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-@pytest.mark.slow
 async def test_it_is_asked_like_vllm(served: tuple[str, Path], tmp_path: Path) -> None:
     """With eval-framework's default sampling, whose top_k this server does not know."""
     url, folder = served
@@ -504,7 +497,6 @@ async def test_it_is_asked_like_vllm(served: tuple[str, Path], tmp_path: Path) -
     assert all(answer.truncated == (answer.finish_reason == "length") for answer in answers)
 
 
-@pytest.mark.slow
 def test_eval_framework_runs_against_it(served: tuple[str, Path], tmp_path: Path) -> None:
     url, folder = served
     cache = Path(os.environ.get("COEVAL_CACHE", Path.home() / ".cache" / "coeval"))

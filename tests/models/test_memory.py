@@ -10,6 +10,8 @@ import pytest
 from packing import bomb
 from raw_server import Script, reply, server
 
+pytestmark = pytest.mark.process
+
 ASKING = r"""
 import asyncio, json, re, resource, sys
 
@@ -62,7 +64,6 @@ async def ask(url: str) -> tuple[str, list[int]]:
 BOMB = reply(200, bomb(1024), Content_Type="application/json", Content_Encoding="gzip")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("proxied", [False, True], ids=["straight", "by proxy"])
 async def test_a_bomb_of_a_gibibyte_needs_less_than_400_mb_however_often_it_is_sent(
     proxied: bool, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +92,6 @@ def in_tiny_chunks(body: bytes) -> Script:
     return write
 
 
-@pytest.mark.slow
 async def test_a_million_chunks_need_no_more_than_their_body() -> None:
     text = b'"' + b"x" * ((2 << 20) - 2) + b'"'
     async with server(in_tiny_chunks(text)) as fake:

@@ -229,6 +229,7 @@ async def test_a_model_that_has_answered_is_not_given_up() -> None:
         assert (await models["m"].complete(HELLO)).text == "ok"
 
 
+@pytest.mark.process
 async def test_every_request_sent_counts_against_the_quota(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "usage.json", {"m": Terms(3), "s": Terms(1)})
     async with fake(Fault(500, headers={"Retry-After": "0"})) as server:

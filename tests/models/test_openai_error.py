@@ -203,6 +203,7 @@ def test_an_error_inside_a_200_is_an_error(body: dict[str, Any], error: type[Mod
         decode(json.dumps(body).encode(), Redactor())
 
 
+@pytest.mark.process
 @given(
     st.binary()
     | st.recursive(

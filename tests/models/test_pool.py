@@ -95,6 +95,7 @@ def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLConte
     return context
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", HOWS)
 async def test_48_requests_on_8_connections_take_no_more_than_three_times_the_ideal(how: How) -> None:
     ideal_s = 48 / FEW * LATENCY_S
@@ -104,6 +105,7 @@ async def test_48_requests_on_8_connections_take_no_more_than_three_times_the_id
         assert len(fake.requested) == 48, "nothing is sent twice"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", HOWS)
 async def test_the_same_with_retries_and_limits_above(how: How) -> None:
     ideal_s = 48 / FEW * LATENCY_S
@@ -113,6 +115,7 @@ async def test_the_same_with_retries_and_limits_above(how: How) -> None:
         assert len(fake.requested) == 48
 
 
+@pytest.mark.process
 async def test_where_a_handshake_has_to_wait_a_connection_that_comes_to_rest_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +130,7 @@ async def test_where_a_handshake_has_to_wait_a_connection_that_comes_to_rest_is_
         assert fake.connections == FEW
 
 
+@pytest.mark.process
 async def test_who_waits_for_a_handshake_waits_as_long_as_others_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +162,7 @@ async def first_answers(requested: Asking, workers: int, each: int) -> list[int]
     return first
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", HOWS)
 async def test_requests_that_nobody_reads_are_not_left_behind_while_others_come_and_go(how: How) -> None:
     async with keeping(FEW, how, after(0.005)) as fake, asking(fake.url) as requested:
@@ -181,6 +186,7 @@ async def test_a_slow_answer_costs_the_others_few_of_their_connections() -> None
         assert fake.connections < 9 + 8
 
 
+@pytest.mark.process
 async def test_nor_where_requests_come_now_and_then() -> None:
     async with server(hang, OK) as fake, asking(fake.url) as requested:
         sending = asyncio.create_task(requested.send())
@@ -276,6 +282,7 @@ async def test_who_is_turned_away_as_soon_as_connected_is_told_so_and_does_not_t
     assert turned_away <= 300
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -289,6 +296,7 @@ def test_uvloop_makes_no_difference(scenario: Callable[[], Coroutine[Any, Any, N
     uvloop.run(scenario())
 
 
+@pytest.mark.process
 def test_handshakes_that_wait_on_uvloop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uvloop.run(
         test_where_a_handshake_has_to_wait_a_connection_that_comes_to_rest_is_taken(tmp_path, monkeypatch)

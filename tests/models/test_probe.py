@@ -169,6 +169,7 @@ async def test_all_models_are_asked_at_the_same_time_and_told_in_their_order() -
     assert [(result.name, result.ok) for result in results] == [("c", True), ("a", True), ("b", True)]
 
 
+@pytest.mark.process
 async def test_a_host_that_hangs_is_given_up_after_a_minute_not_after_the_models_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,6 +186,7 @@ async def test_a_host_that_hangs_is_given_up_after_a_minute_not_after_the_models
     assert "start without a probe: probe_mode: disable" in result.error.message
 
 
+@pytest.mark.process
 async def test_a_probe_waits_no_longer_than_the_models_own_time_out() -> None:
     async with fake(Broken.HANG, Broken.HANG) as server:
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=server.url, timeout_s=0.3)
@@ -233,6 +235,7 @@ def nobody_listening() -> Iterator[tuple[str, socket.socket]]:
         yield f"127.0.0.1:{bound.getsockname()[1]}", bound
 
 
+@pytest.mark.process
 async def test_a_host_that_refuses_is_told_in_seconds() -> None:
     async with asyncio.timeout(15):  # a request would be sent eight times, over 40 s
         with nobody_listening() as (host, _):
@@ -240,6 +243,7 @@ async def test_a_host_that_refuses_is_told_in_seconds() -> None:
             assert message == f"POST {host}/v1/chat/completions: no connection (Connection refused)"
 
 
+@pytest.mark.system
 async def test_so_is_one_whose_name_cannot_be_resolved() -> None:
     async with asyncio.timeout(15):
         assert "the host name cannot be resolved" in await reported("http://nowhere.invalid/v1")
@@ -248,6 +252,7 @@ async def test_so_is_one_whose_name_cannot_be_resolved() -> None:
         )
 
 
+@pytest.mark.process
 async def test_so_is_one_that_does_not_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach_module, "REACH_S", 0.3)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -261,6 +266,7 @@ async def test_so_is_one_that_does_not_reply(monkeypatch: pytest.MonkeyPatch) ->
             caller.close()
 
 
+@pytest.mark.process
 async def test_so_is_a_name_service_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach_module, "REACH_S", 0.3)
     back = threading.Event()
@@ -274,6 +280,7 @@ async def test_so_is_a_name_service_that_is_away(monkeypatch: pytest.MonkeyPatch
     back.set()
 
 
+@pytest.mark.system
 async def test_so_is_a_proxy_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "other.invalid")
     async with asyncio.timeout(30):
@@ -287,6 +294,7 @@ async def test_so_is_a_proxy_that_is_away(monkeypatch: pytest.MonkeyPatch) -> No
         )
 
 
+@pytest.mark.process
 async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
     with nobody_listening() as (host, bound):
         async with at(f"http://{host}/v1") as models:
@@ -313,7 +321,7 @@ async def test_a_model_that_may_not_be_asked_is_not_looked_for(tmp_path: Path) -
     assert result.error.kind == "quota"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_host_that_was_reached_leaves_no_socket_behind(
     loop: Callable[[], asyncio.AbstractEventLoop],

@@ -84,6 +84,7 @@ async def test_a_proxy_that_is_away_is_named(target: str, monkeypatch: pytest.Mo
     assert "NO_PROXY" in str(error)
 
 
+@pytest.mark.process
 def test_without_a_proxy_its_library_is_not_loaded() -> None:
     code = """
 import asyncio, sys

@@ -91,6 +91,7 @@ def test_one_process_alone_has_the_whole_pace_and_idle_time_is_no_credit(tmp_pat
     assert sent[-1] - sent[400] == pytest.approx(400 * 0.005, abs=0.12)
 
 
+@pytest.mark.process
 def test_a_process_with_little_to_ask_takes_nothing_from_the_others(tmp_path: Path) -> None:
     async def work() -> tuple[int, float]:
         path = tmp_path / "state"

@@ -281,6 +281,7 @@ def answer_of(interface: Interface) -> dict[str, Any]:
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("own", [False, True], ids=["budget", "quota"])
 @pytest.mark.parametrize("interface", REGISTERED, ids=repr)
 async def test_an_answer_whose_tokens_are_not_known_keeps_what_was_set_aside(

@@ -105,6 +105,7 @@ def test_a_location_that_is_none_is_told_before_anything_is_asked(location: str)
 # What is sent
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore:Inheritance class Aiohttp:DeprecationWarning")
 async def test_the_request_is_what_googles_client_sends_for_the_same_call(tmp_path: Path) -> None:
     async with fake_vertex() as host:
@@ -295,6 +296,7 @@ async def test_all_who_wait_for_a_token_that_fails_are_told_why_each_by_itself(t
     assert {str(end).count("POST") for end in ends} == {1}
 
 
+@pytest.mark.system
 async def test_a_token_endpoint_in_trouble_is_asked_again(tmp_path: Path) -> None:
     async with fake_vertex() as host:
         host.token_script.extend([(503, {"error": "temporarily_unavailable"})] * 2)
@@ -374,6 +376,7 @@ except UsageError as error:
 """
 
 
+@pytest.mark.process
 def test_what_to_install_is_said_where_google_auth_is_missing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60

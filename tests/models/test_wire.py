@@ -254,6 +254,7 @@ async def test_a_body_that_nobody_reads_ends_in_time() -> None:
         await until(lambda: client.wire.connections == 0)
 
 
+@pytest.mark.process
 async def test_each_request_on_a_connection_has_its_own_time() -> None:
     answer = asyncio.Event()
 
@@ -334,6 +335,7 @@ async def test_what_a_common_server_sends_is_read() -> None:
     await runner.cleanup()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "scenario",
     [

@@ -122,6 +122,7 @@ async def test_a_certificate_that_proves_nothing_is_refused(
     assert fake.requested == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "scenario",
     [

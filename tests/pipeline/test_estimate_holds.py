@@ -133,7 +133,7 @@ async def held_against(lab: Lab) -> tuple[Estimated, ...]:
     return tuple(Estimated(cost, true) for cost in costs)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_range_holds_what_runs_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = [tried(tmp_path / str(seed), seed) for seed in range(EXPERIMENTS)]

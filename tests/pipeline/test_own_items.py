@@ -280,6 +280,7 @@ def test_a_reworded_item_is_a_change_that_is_asked_about(lab: Lab, monkeypatch: 
     assert requested.phases() == (0, 0, 0, 2, 4)
 
 
+@pytest.mark.process
 def test_a_task_may_have_a_writer_and_items_of_ones_own(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.models.append(model("tea", "teacher"))
     put(lab, *items(11, 13))

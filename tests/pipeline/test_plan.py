@@ -85,6 +85,7 @@ def lost(whole: Lab, folder: Path, gone: set[str], failed: set[str]) -> Lab:
     return lab
 
 
+@pytest.mark.process
 @given(data=st.data())
 @settings(max_examples=10)
 def test_whatever_is_lost_is_owed_with_what_follows_and_made_again(whole: Lab, data: st.DataObject) -> None:
@@ -194,7 +195,7 @@ def exactly(*calls: int) -> list[tuple[int, int]]:
     return [(count, count) for count in calls]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_many_models_are_counted_without_a_walk_over_what_they_will_make(tmp_path: Path) -> None:
     """432 million evaluations, one by one, would outlast the runner's limit."""
     many = 600
@@ -491,7 +492,7 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
     return estimate_run(start.config, start.preview, Assumed(prices, lengths))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("seed", range(55))
 def test_a_run_makes_as_many_calls_as_were_foretold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -264,6 +264,7 @@ def test_only_the_phase_that_is_asked_for_is_changed(lab: Lab) -> None:
     assert file_of(lab, "response_collection").read_bytes().startswith(b"x\n")
 
 
+@pytest.mark.process
 def test_a_run_at_work_is_left_alone_and_may_be_looked_at(lab: Lab) -> None:
     change(file_of(lab, "evaluation"), 0, lambda _: b"x\n")
     held = (
@@ -293,7 +294,7 @@ def test_no_run_and_older_layouts_are_refused(lab: Lab, tmp_path: Path) -> None:
         repair(RunDir(lab.path), Needed())
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), wounds=st.integers(1, 12))
 def test_whatever_was_done_to_the_files_repair_and_continue_end_with_everything(

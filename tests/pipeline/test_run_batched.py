@@ -58,6 +58,7 @@ async def test_without_waiting_a_run_ends_with_what_is_pending_and_goes_on_later
     assert exp.counts() == (6, 6, 6)
 
 
+@pytest.mark.process
 async def test_a_teacher_a_student_and_a_judge_by_batches_take_turns(tmp_path: Path) -> None:
     def says(body: dict[str, Any]) -> Answer:
         text = body["messages"][-1]["content"]
@@ -80,7 +81,6 @@ async def test_a_teacher_a_student_and_a_judge_by_batches_take_turns(tmp_path: P
     assert len(host.jobs) == 3
 
 
-@pytest.mark.slow
 async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.script.extend([Answer("I would rather not."), *[Answer(VERDICT)] * 6])
@@ -241,6 +241,7 @@ async def test_a_ceiling_holds_for_what_is_parked(tmp_path: Path) -> None:
     assert run.summary.phases["evaluation"].gaps == {"quota": 2}
 
 
+@pytest.mark.process
 async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: Path) -> None:
     """What was submitted for another text of the rubric is not used, though its record has the same id."""
     async with openai_batches(keys=[KEY]) as host:
@@ -326,6 +327,7 @@ async def test_a_combination_that_has_begun_in_this_run_is_not_left_by_its_mode(
     assert len(host.jobs) > 1
 
 
+@pytest.mark.process
 async def test_a_batched_student_is_submitted_while_a_slow_live_one_answers(tmp_path: Path) -> None:
     there: list[int] = []
     async with openai_batches(keys=[KEY]) as host:
@@ -360,6 +362,7 @@ async def test_the_last_of_a_budget_does_not_go_job_by_job(
     assert (judged == total) == (jobs == 2)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("says", [Answer(VERDICT, usage=(0, 0)), Answer(VERDICT, body={"choices": 5})])
 async def test_what_nobody_told_the_tokens_of_may_have_cost_what_was_held(
     tmp_path: Path, says: Answer
@@ -429,6 +432,7 @@ async def test_a_budget_for_few_at_once_is_spent_in_several_jobs(tmp_path: Path)
     assert account(exp)["jobs"] == {}
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("priced")
 async def test_a_budget_that_is_reached_leaves_the_rest_owed(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
@@ -446,6 +450,7 @@ async def test_a_budget_that_is_reached_leaves_the_rest_owed(tmp_path: Path) -> 
     assert set(sent(host).values()) == {1}
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("priced")
 @pytest.mark.parametrize("kind", ["upload", "create"])
 @pytest.mark.parametrize("status", [404, 403, 400])

@@ -48,6 +48,7 @@ async def command(*words: object, **environment: str) -> tuple[int, str]:
     return process.wait(), written.out
 
 
+@pytest.mark.process
 @each
 async def test_a_judge_by_batches_from_the_file_to_the_table(cloud: Cloud, tmp_path: Path) -> None:
     async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
@@ -64,6 +65,7 @@ async def test_a_judge_by_batches_from_the_file_to_the_table(cloud: Cloud, tmp_p
     assert code == 0, said
 
 
+@pytest.mark.process
 @each
 async def test_a_student_by_batches_pays_the_price_of_batches(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +89,7 @@ async def test_a_student_by_batches_pays_the_price_of_batches(
     assert costs[0] > 0
 
 
+@pytest.mark.process
 @each
 async def test_requests_that_fail_by_themselves_fail_alone(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -103,8 +106,8 @@ async def test_requests_that_fail_by_themselves_fail_alone(
     assert len(records) == cloud.least
 
 
+@pytest.mark.process
 @each
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["create", "get"])
 async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
     cloud: Cloud, kind: str, tmp_path: Path
@@ -132,8 +135,8 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
     assert len(exp.records("evaluation")) == cloud.least
 
 
+@pytest.mark.process
 @each
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["--fetch-batches", "--cancel-batches"])
 async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(
     cloud: Cloud, how: str, tmp_path: Path
@@ -157,6 +160,7 @@ async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(
     assert len(exp.records("evaluation")) == cloud.least
 
 
+@pytest.mark.process
 async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

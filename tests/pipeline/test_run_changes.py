@@ -301,6 +301,7 @@ def test_a_lost_item_that_comes_again_the_same_keeps_all_that_follows(
     assert len(requested.requests) == 1 + 2 + 4, "another item is answered and judged anew"
 
 
+@pytest.mark.process
 def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
     lab = finished(tmp_path)
     parameters(lab, 1, "judge", temperature=0.3)

@@ -191,7 +191,7 @@ def experiment(folder: Path, name: str, *, structured: bool) -> Lab:
     return Lab(folder, [entry | {"structured_output": structured} for entry in models], tasks, id=name)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("structured", [True, False])
 async def test_the_same_seeds_make_the_same_records_over_http(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, structured: bool
@@ -247,8 +247,8 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return loaded
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("default")
-@pytest.mark.slow
 def test_weights_are_loaded_once(tmp_path: Path, loads: list[str]) -> None:
     weights = tiny_model(tmp_path / "tiny")
     run = lab(tmp_path, weights).run()

@@ -311,6 +311,7 @@ def test_a_ceiling_is_for_the_life_of_the_folder(lab: Lab) -> None:
     assert requests(lab)["tea"] == spent + 2
 
 
+@pytest.mark.process
 def test_a_run_that_cannot_start_moves_nothing(lab: Lab) -> None:
     before = content(lab)
     lab.models[1] = model("ann", "student", "judge", base_url="http://127.0.0.1:9/v1")
@@ -385,7 +386,7 @@ def read_back(lab: Lab) -> tuple[Results, list[Any]]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["tea", "ann", "jud"])
 def test_it_hides_nothing_in_any_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     lab = finished(tmp_path)

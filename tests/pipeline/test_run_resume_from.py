@@ -71,6 +71,7 @@ def test_example_3_adds_a_student_and_nothing_else(guide: Path, monkeypatch: pyt
     assert names == ["summarise.gpt4o.responses.jsonl", "summarise.llama3-8b.responses.jsonl"]
 
 
+@pytest.mark.process
 def test_example_3_has_one_table_however_it_was_last_started(guide: Path) -> None:
     """The student and the judge that were taken over count before and after a start that does nothing."""
     judge = "  - {name: jud, interface: simulated, roles: [judge], parameters: {severity: 0.9}}\n"

@@ -193,6 +193,7 @@ def test_recorded_items_that_are_as_planned_change_nothing(
     assert plan(space, total, recorded=recorded) == planned
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(1, 25), st.data())
 def test_a_plan_asked_for_in_part_is_the_same_plan(space: ItemSpace, total: int, data: st.DataObject) -> None:
     words = st.sampled_from([*(word for values in space.target.values() for word in values), "of old"])

@@ -249,6 +249,7 @@ def theirs(provider: str, model: str, usage: Usage, at: datetime) -> Decimal:
     ).total_price
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("provider", sorted({host.priced_as or host.name for host in HOSTS.own.values()}))
 def test_every_price_of_our_hosts_is_the_librarys(provider: str) -> None:
     known = next((each for each in providers if each.id == provider), None)
@@ -330,6 +331,7 @@ def test_the_data_are_told_with_their_date() -> None:
     assert name[-10:] <= datetime.now(UTC).date().isoformat()
 
 
+@pytest.mark.process
 def test_the_library_is_loaded_when_a_price_is_asked_for() -> None:
     code = (
         "import sys, coeval.cli.main, coeval.cli.commands.run_report, coeval.pricing.price_book as book\n"

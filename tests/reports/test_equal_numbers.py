@@ -21,7 +21,7 @@ from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 class Tables(HTMLParser):

@@ -49,6 +49,7 @@ def rows(report: Report, table: str) -> list[dict[str, Any]]:
     return report.table(table).records()
 
 
+@pytest.mark.process
 def test_it_answers_five_questions_in_order(report: Report) -> None:
     assert [section.anchor for section in report.sections] == [
         "leads",
@@ -65,6 +66,7 @@ def test_it_answers_five_questions_in_order(report: Report) -> None:
     assert "simulated" in report.banner
 
 
+@pytest.mark.process
 def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_path: Path) -> None:
     long = "a-model-of-a-name-that-is-longer-than-there-is-room"
     models = [
@@ -189,6 +191,7 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.process
 def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
     with reading(RunDir(lab.path)) as (reader, _):
         browser = reported(reader).flag(ItemBrowser(reader))
@@ -204,6 +207,7 @@ def test_the_robust_set_tells_its_size(report: Report, measures: dict[str, Any])
     assert f"{robust['datapoints']:,} of {robust['of_datapoints']:,} items" in column.meaning
 
 
+@pytest.mark.process
 def test_a_run_that_was_killed_is_called_stopped(tmp_path: Path) -> None:
     made = Lab(tmp_path, [model("ann")], [task(total=1)])
     made.run()
@@ -247,6 +251,7 @@ def test_what_students_gain_of_their_own_family_has_its_interval(
     assert "itself" not in {table.name for section in report.sections for table in section.tables}
 
 
+@pytest.mark.process
 def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Path) -> None:
     twice = [model(name, "judge", model="same") for name in ("ben", "bob")]
     made = Lab(tmp_path, [model("ann"), *twice], [task(total=6)])

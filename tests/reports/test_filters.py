@@ -27,7 +27,8 @@ from coeval.reports.experiment.leading_section import rank_text
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
+
 
 DIMENSIONS = ("task", "teacher", "judge", "factor", "attribute")
 NEAR = 1e-9

@@ -24,8 +24,6 @@ from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
 from coeval.reports.view.view_app import view_page
 
-pytestmark = pytest.mark.slow
-
 SCRIPT = "</script><script>window.hacked=1</script>"
 IMAGE = "<img src=x onerror=window.hacked=2>"
 TURNED = "ab\u202etxt.exe\u202c \x1b[31mred\x1b[0m \u2066isolated"
@@ -76,6 +74,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+@pytest.mark.system
 def test_a_list_cuts_no_name_and_no_id(browser: Browser, tmp_path: Path) -> None:
     """What stands at their ends, as a number, tells them apart."""
     run = Run(tmp_path / "run", "a-task-of-a-long-name", "a-laboratory-Qwen2.5-72B-Instruct-Turbo")
@@ -157,6 +156,7 @@ def walk_and_read(page: Page) -> None:
     assert len(long.locator(".text").first.inner_text()) < 21_000
 
 
+@pytest.mark.system
 def test_a_report_leads_from_its_numbers_to_items(browser: Browser, hostile: Path, tmp_path: Path) -> None:
     write_report(hostile, tmp_path)
     seen = opened(browser, tmp_path / "report.html", "#items")
@@ -185,6 +185,7 @@ def test_a_report_leads_from_its_numbers_to_items(browser: Browser, hostile: Pat
     page.close()
 
 
+@pytest.mark.system
 def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServer, hostile: Path) -> None:
     seen = opened(browser, server.address, f"f/0/?token={server.token}", color_scheme="dark")
     page = seen.page
@@ -230,6 +231,7 @@ def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServe
     page.close()
 
 
+@pytest.mark.system
 def test_the_page_that_waits_for_a_report_can_be_read(browser: Browser, server: ViewServer) -> None:
     """It is there for a moment only, so its text is held while the server's styles stay."""
     seen = opened(browser, server.address, f"?all&token={server.token}")
@@ -302,6 +304,7 @@ def strength(colour: str) -> float:
     return math.dist(found, none) / math.dist(most, none)
 
 
+@pytest.mark.process
 def test_colours_begin_at_zero_whatever_the_smallest_value_is() -> None:
     sure, _, largest = map(strength, shades([0.296, 0.5, 0.62]))
     assert sure == pytest.approx(0.296 / 0.62, abs=0.02)
@@ -318,6 +321,7 @@ def test_colours_begin_at_zero_whatever_the_smallest_value_is() -> None:
     assert max(trifles) < 0.25, "what does not matter is pale"
 
 
+@pytest.mark.system
 def test_no_two_names_look_alike(browser: Browser, tmp_path: Path) -> None:
     """Not those that differ at their ends or in the middle, on no screen."""
     one = "Qwen/Qwen2.5-72B-Instruct-Turbo"
@@ -388,6 +392,7 @@ def held(page: Page) -> None:
     assert len(set(names)) == 12, "each name stands once in rows or columns, or in both"
 
 
+@pytest.mark.system
 def test_numbers_and_names_stand_apart_on_every_screen(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_bytes(write_page(report()))
@@ -400,6 +405,7 @@ def test_numbers_and_names_stand_apart_on_every_screen(browser: Browser, tmp_pat
         seen.page.close()
 
 
+@pytest.mark.system
 def test_they_stand_apart_in_files_too(browser: Browser, tmp_path: Path) -> None:
     [figure] = figures(report())
     page = tmp_path / "figure.html"
@@ -409,6 +415,7 @@ def test_they_stand_apart_in_files_too(browser: Browser, tmp_path: Path) -> None
     seen.page.close()
 
 
+@pytest.mark.system
 def test_long_names_leave_a_forest_plot_room_on_a_telephone(browser: Browser, tmp_path: Path) -> None:
     rows = tuple(("all", None, name, Measured(0.5, 0.4, 0.6, 40, 0), "1–12") for name in NAMES)
     columns = (

@@ -54,6 +54,7 @@ def test_its_sections_say_what_is_known_and_what_cannot_be(report: Report) -> No
     assert "too easy or too hard" not in said["benchmark"], "labels say how hard an item is"
 
 
+@pytest.mark.process
 def test_how_hard_an_item_is_follows_from_its_labels(
     lab: Lab, report: Report, measures: dict[str, Any]
 ) -> None:
@@ -83,6 +84,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return made
 
 
+@pytest.mark.process
 def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command) -> None:
     left_out = "Scores are over 6 of 26 items; the other 20 (quiz) have labels, reported as accuracy."
     for command in ("results", "analyze"):
@@ -103,7 +105,7 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     assert "too easy or too hard" not in benchmark
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_so_does_a_filter(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
     assert coeval("analyze", "--run", mixed.path, "--format", "html", "--out", tmp_path).code == 0
@@ -137,7 +139,7 @@ def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> 
         assert row["n"] == student["expected"][row["part"]]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_page_paper_and_pictures_show_them(lab: Lab, report: Report, tmp_path: Path, coeval: Command) -> None:
     for kind in ("html", "pdf"):

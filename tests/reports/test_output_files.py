@@ -86,6 +86,7 @@ def written(outputs: Path) -> None:
         tell_files(outputs / folder, name, ReportFormat.EXCEL, out, None, RobustOptions())
 
 
+@pytest.mark.process
 def test_every_item_judgment_and_failure_is_there(book: Workbook, outputs: Path) -> None:
     assert book.sheetnames[:6] == ["Summary", "Metrics", "Items", "Instructions", "Judgments", "Failures"]
     for sheet in book.worksheets[1:]:
@@ -178,14 +179,14 @@ def printed(outputs: Path, tmp_path: Path, coeval: Command) -> str:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_it_is_printed(printed: str) -> None:
     for reported in ("What did it score?", "prompt_level_strict_accuracy", "records without a value", "jury"):
         assert reported in printed
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path, coeval: Command) -> None:
     """Options side by side with those that show it, in the order that suits whoever asks."""
     compare = ("compare", outputs / "mine", outputs / "twice")
@@ -211,6 +212,7 @@ def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path,
         assert "name a f" in refused.err
 
 
+@pytest.mark.process
 def test_there_is_no_report_of_judges_where_none_was_asked(
     outputs: Path, tmp_path: Path, coeval: Command
 ) -> None:
@@ -238,6 +240,7 @@ def two_outputs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["output", "comparison"])
 def test_it_can_be_read_by_everybody(
     two_outputs: list[Path], coeval: Command, tmp_path: Path, kind: str

@@ -23,8 +23,6 @@ from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
 from perf.analysis import FACTORS, JUDGES, STUDENTS, write_judged_run
 
-pytestmark = pytest.mark.slow
-
 SCRIPT = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
 FACTOR = "<b onclick=alert(1)>bold</b>"
 HOSTILE = (SCRIPT, "\u202egnp.exe", "\x1b[31mred\x1b[0m", "=1+1", "${alert(1)} {{ 7 * 7 }}")
@@ -69,6 +67,7 @@ def nothing_serious(page: Page) -> None:
     assert serious == []
 
 
+@pytest.mark.system
 def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
     browser: Browser, lab: Lab, written: Path
 ) -> None:
@@ -92,6 +91,7 @@ def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
     seen.page.close()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1600, "light")])
 def test_nothing_overflows_and_everything_can_be_reached(
     browser: Browser, written: Path, width: int, scheme: str
@@ -114,6 +114,7 @@ def test_nothing_overflows_and_everything_can_be_reached(
     page.close()
 
 
+@pytest.mark.system
 def test_pictures_follow_the_systems_colours(browser: Browser, written: Path) -> None:
     seen = opened(browser, written, color_scheme="light")
     page = seen.page
@@ -142,6 +143,7 @@ class OddlyNamed(Run):
         return super().evaluations(judge.encode().hex())
 
 
+@pytest.mark.system
 def test_names_that_no_script_may_hold_are_drawn_and_filtered(browser: Browser, tmp_path: Path) -> None:
     run = OddlyNamed(tmp_path / "odd")
     names = ("ann\u2028x", "ben\u2029y", "cem\0z", "eve\nw")
@@ -182,6 +184,7 @@ def test_figures_in_names_lead_nowhere(tmp_path: Path) -> None:
     assert linked == ["0.90 [0.86, 0.93]", "3", "0.1"]
 
 
+@pytest.mark.system
 def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
     browser: Browser, written: Path, tmp_path: Path
 ) -> None:
@@ -211,6 +214,7 @@ def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
     page.close()
 
 
+@pytest.mark.system
 def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
     seen = opened(browser, written, color_scheme="dark")
     seen.page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
@@ -234,6 +238,7 @@ def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
     seen.page.close()
 
 
+@pytest.mark.system
 def test_filtered_tables_write_out_what_cannot_be_shown(browser: Browser, written: Path) -> None:
     seen = opened(browser, written)
     cells = seen.page.locator('table[data-table="values"] tbody tr')
@@ -253,6 +258,7 @@ def test_filtered_tables_write_out_what_cannot_be_shown(browser: Browser, writte
     seen.page.close()
 
 
+@pytest.mark.system
 def test_outputs_of_eval_framework_and_comparisons_have_pages(
     browser: Browser, lab: Lab, tmp_path: Path, coeval: Command
 ) -> None:
@@ -303,6 +309,7 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     seen.page.close()
 
 
+@pytest.mark.process
 def test_a_run_writes_it_at_its_end(tmp_path: Path) -> None:
     lab = Lab(tmp_path, [model("ann")], [task(total=1)], {"report": True})
     run = lab.run()
@@ -315,6 +322,7 @@ def test_a_run_writes_it_at_its_end(tmp_path: Path) -> None:
 EVALUATIONS = 10_000
 
 
+@pytest.mark.process
 def test_a_page_of_ten_thousand_evaluations_can_be_mailed(tmp_path: Path) -> None:
     write_judged_run(tmp_path / "run", EVALUATIONS // STUDENTS // JUDGES)
     write_report(tmp_path / "run", tmp_path)

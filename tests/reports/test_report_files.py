@@ -41,7 +41,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_every_picture_is_a_file_for_screens_and_one_for_print(
     lab: Lab, tmp_path: Path, coeval: Command
 ) -> None:
@@ -60,7 +60,7 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
     assert all(f">{name}<" in drawings["forest"].read_text() for name in ("ann", "ben"))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_a_report_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path)
@@ -94,6 +94,7 @@ def test_without_a_browser_the_way_out_is_named(
         browser()
 
 
+@pytest.mark.process
 def test_a_browser_that_prints_nothing_is_told(
     lab: Lab, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +120,7 @@ def test_what_is_written_needs_a_folder(kind: str, lab: Lab, tmp_path: Path, coe
         assert "is a file; name a folder" in coeval(*words).err
 
 
+@pytest.mark.process
 def test_a_complete_report_is_a_workbook(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     ended = coeval("analyze", "complete-report", "--run", lab.path, "--out", tmp_path)
     assert (ended.code, ended.out) == (0, ""), ended.err
@@ -168,6 +170,7 @@ def plotted(runs: Path, out: Path, *words: str) -> Path:
     return out
 
 
+@pytest.mark.system
 def test_each_task_has_its_pictures_and_all_have_one(runs: Path, tmp_path: Path) -> None:
     out = plotted(runs, tmp_path / "plots")
     names = {"ifeval", "ifbench", "all_tasks"}
@@ -181,6 +184,7 @@ def test_each_task_has_its_pictures_and_all_have_one(runs: Path, tmp_path: Path)
     assert "step: 200" in svg, "what a point is, for those who cannot see it"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("bars", "shown"), [("ci95", True), ("sem", True), ("std", True), ("none", False)])
 def test_error_bars_are_those_that_are_asked_for(runs: Path, tmp_path: Path, bars: str, shown: bool) -> None:
     out = plotted(runs, tmp_path, "--show-errorbar", bars, "--tasks", "ifeval")
@@ -197,6 +201,7 @@ def test_error_bars_are_those_that_are_asked_for(runs: Path, tmp_path: Path, bar
     assert (f"[{low[bars]:.2f}" in row) if shown else "[" not in row.split("\t")[4]
 
 
+@pytest.mark.process
 def test_a_point_leads_to_what_was_answered_there(runs: Path, tmp_path: Path) -> None:
     out = plotted(runs, tmp_path)
     with chromium() as browser:
@@ -219,7 +224,7 @@ def test_a_point_leads_to_what_was_answered_there(runs: Path, tmp_path: Path) ->
         assert narrow.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_path: Path) -> None:
     words = [
         "--runs",
@@ -247,6 +252,7 @@ def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_p
     assert "step 200" not in page
 
 
+@pytest.mark.process
 def test_what_cannot_be_drawn_is_told(runs: Path, tmp_path: Path) -> None:
     for words, reported in (
         (["--runs", "nowhere=nowhere"], "there is no folder nowhere"),
@@ -261,6 +267,7 @@ def test_what_cannot_be_drawn_is_told(runs: Path, tmp_path: Path) -> None:
         assert reported in said
 
 
+@pytest.mark.process
 def test_hostile_names_stay_texts(tmp_path: Path) -> None:
     write_training(tmp_path / "a", drawn({0: 0.3, 1: 0.6}, 12, 2), model=EVIL_RUN)
     words = ["sweep", "plot", "--runs", f"{EVIL_RUN}=a", "--plot-dir", "plots"]
@@ -272,6 +279,7 @@ def test_hostile_names_stay_texts(tmp_path: Path) -> None:
         assert EVIL_RUN in found.page.locator("h1").inner_text()
 
 
+@pytest.mark.process
 def test_odd_names_of_runs_are_drawn(tmp_path: Path) -> None:
     """Ends of lines within expressions, bytes that are no text, names that every object has."""
     odd = ["a\u2028b\u2029c", "a\udcffb", "toString", "__proto__", "long-" * 20]

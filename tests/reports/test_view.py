@@ -61,6 +61,7 @@ def server(place: Path) -> Iterator[ViewServer]:
         yield found
 
 
+@pytest.mark.system
 def test_it_shows_the_runs_and_outputs_below_runs(server: ViewServer) -> None:
     folders = server.ask("/api/folders").value
     assert [(each["name"], each["kind"]) for each in folders] == [
@@ -123,6 +124,7 @@ def test_it_shows_nothing_beside_the_folders_that_it_was_given(path: str, server
     assert "nobody's business" not in said.text
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status"),
     [
@@ -176,6 +178,7 @@ def test_the_printed_address_lets_one_in_and_a_cookie_stays(server: ViewServer) 
     assert server.token not in refused.text
 
 
+@pytest.mark.process
 def test_a_browser_that_it_opens_gets_a_secret_that_opens_once(place: Path, tmp_path: Path) -> None:
     """What stands in the command line of a browser can be read by all users of a machine."""
     browser, reported = tmp_path / "browser", tmp_path / "told"
@@ -190,6 +193,7 @@ def test_a_browser_that_it_opens_gets_a_secret_that_opens_once(place: Path, tmp_
         assert [server.ask(path, headers=nobody).status for _ in range(2)] == [303, 403]
 
 
+@pytest.mark.process
 def test_without_a_token_every_user_of_the_machine_is_answered(place: Path) -> None:
     with viewing("runs/first", "--no-token", folder=place) as server:
         assert server.token == ""
@@ -242,6 +246,7 @@ def test_marks_are_kept_beside_the_run_and_are_none_of_it(
     ]
 
 
+@pytest.mark.system
 def test_it_ends_quietly_and_says_why_it_does_not_begin(place: Path, coeval: Command) -> None:
     with viewing("runs/first", folder=place) as server:
         server.ready()
@@ -267,6 +272,7 @@ def test_it_ends_quietly_and_says_why_it_does_not_begin(place: Path, coeval: Com
         assert "Traceback" not in ended.err
 
 
+@pytest.mark.system
 def test_it_follows_what_comes_to_lie_there(place: Path, tmp_path: Path) -> None:
     """Records that are added, a line that is torn, a run that begins, one that goes away."""
     run = write_run(tmp_path / "runs" / "one")
@@ -287,7 +293,7 @@ def test_it_follows_what_comes_to_lie_there(place: Path, tmp_path: Path) -> None
 # `coeval view` beside a run that goes on, is killed and continued: it shows what is on disk.
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> None:
     models = [model("ann", latency_s=0.3, max_concurrency=1), model("ben", skill=0.3)]
     lab = Lab(tmp_path, models, [task(total=8)])

@@ -78,6 +78,7 @@ def measures(lab: Lab) -> dict[str, Any]:
     return api.open_run(lab.path).measures()
 
 
+@pytest.mark.process
 def test_every_sheet_has_a_frozen_head_filters_and_widths(book: Workbook) -> None:
     needed = ["Summary", "Students", "Teachers", "Judges", "Coverage", "Items", "Answers", "Failures"]
     assert book.sheetnames[: len(needed)] == needed
@@ -167,6 +168,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
     assert (first["Prompt"], first["Reference answer"]) == ("-1+1|cmd", "@x")
 
 
+@pytest.mark.process
 def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coeval.reports.workbook.output_sheets.MOST_RECORDS", 5)
     write(lab.path, AnalysisName.COMPLETE_REPORT, tmp_path)
@@ -200,6 +202,7 @@ def test_texts_of_a_workbook_stay_within_what_can_be_opened(
     assert f"→ x: {reported}" in [cell.value for cell in book["Summary"]["A"]]
 
 
+@pytest.mark.process
 def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:
     write(lab.path, AnalysisName.JUDGES, tmp_path)
     book = openpyxl.load_workbook(tmp_path / "judges.xlsx")

@@ -19,7 +19,6 @@ from coeval.pipeline.config.load_file import load_config
 Write: TypeAlias = Callable[[int], str]
 """The text of a file with so many mistakes."""
 
-pytestmark = pytest.mark.slow
 
 MODEL = "models: [{name: m, interface: simulated, roles: [teacher, student, judge]}]\n"
 TASK = (
@@ -99,6 +98,7 @@ def refusal(path: Path) -> ConfigError:
     return caught.value
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["unknown keys of a run", "labels that are no attributes"])
 def test_a_megabyte_of_mistakes_ends_with_the_first_hundred_and_a_count(tmp_path: Path, kind: str) -> None:
     write = KINDS[kind]
@@ -145,6 +145,7 @@ def calls(work: Callable[[], Any]) -> int:
     return count
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", KINDS)
 def test_four_times_the_mistakes_are_four_times_the_work(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "e.yaml"
@@ -157,6 +158,7 @@ def test_four_times_the_mistakes_are_four_times_the_work(tmp_path: Path, kind: s
     assert work(1_200) < 4.6 * work(300)
 
 
+@pytest.mark.system
 def test_sixty_thousand_models_are_read_in_steps_that_grow_with_their_number() -> None:
     def work(n: int) -> int:
         entries = [{"name": f"m{i}", "interface": "simulated", "roles": ["student"]} for i in range(n)]
@@ -186,6 +188,7 @@ def test_no_single_word_makes_a_finding_long(tmp_path: Path) -> None:
     assert any("too many for a file; use at most" in line for line in lines), "the way out is at the end"
 
 
+@pytest.mark.process
 def test_a_key_is_taken_out_before_a_finding_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "e.yaml"
     secret = "sk-" + "abcdefghij0123456789" * 3

@@ -217,6 +217,7 @@ def names_one(said: str, damaged: set[str]) -> bool:
     return any(name in said for name in damaged) or (rubric and '"kind": "factor"' in said)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_file_is_told_where_it_changes_a_figure(
     finished: Finished, tmp_path: Path, coeval: Command, file: str
@@ -229,7 +230,7 @@ def test_a_damaged_file_is_told_where_it_changes_a_figure(
         shutil.rmtree(run.lab.folder)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(("file", "corruption"), WITNESSES)
 def test_a_damaged_file_is_mended(
     finished: Finished, tmp_path: Path, coeval: Command, file: str, corruption: str
@@ -256,7 +257,7 @@ def test_a_damaged_file_is_mended(
     assert after == finished.figures or reported or names_one(said + ended.out + ended.err, damaged), said
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("file", [name for name in FILES if "phase" in name])
 def test_what_was_lost_is_made_again_as_it_was(
     finished: Finished, tmp_path: Path, coeval: Command, file: str
@@ -267,6 +268,7 @@ def test_what_was_lost_is_made_again_as_it_was(
     assert run.figures()[0] == finished.figures
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_record_under_anothers_name_is_no_record(
     finished: Finished, tmp_path: Path, coeval: Command, phase: str
@@ -324,7 +326,7 @@ def test_a_level_that_is_none_is_told(
     assert f"1 judgment; see phase5_evaluations/{path.name}" in run.figures()[1]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("file", "words"),
     [
@@ -379,7 +381,7 @@ def reply(messages: list[dict[str, Any]]) -> Answer:
     return Answer("well, yes" if text[-2] in "135" else f"said {text[-2]}")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_damaged_file_costs_no_answer_and_no_figure(tmp_path: Path, warm: Forks) -> None:
     prompts = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", PROMPTS)
     async with fake(reply=reply, extra_fields={"top_k"}) as server:
@@ -438,7 +440,7 @@ def judge(messages: list[dict[str, Any]]) -> Answer:
     return Answer(json.dumps({"said": ("High", "Medium", "Low")[sum(map(ord, text)) % 3]}))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("mode", [[], ["--judge-only"]], ids=["all", "judge only"])
 async def test_damaged_judgments_are_judged_anew(tmp_path: Path, warm: Forks, mode: list[str]) -> None:
     text = MADE.replace("CRITERION", CRITERION).replace("FOLDER", str(tmp_path / "runs"))

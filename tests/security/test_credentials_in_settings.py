@@ -177,7 +177,7 @@ def _kept(folder: Path) -> str:
     return "\n".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("place", PLACES)
 def test_no_address_is_shown_or_kept_with_the_key_in_it(place: str, refusing: str, tmp_path: Path) -> None:
     for (position, kind), (said, kept) in tried(place, refusing, tmp_path).items():
@@ -227,7 +227,7 @@ def test_an_index_that_repeats_its_password_in_links_is_not_quoted(
     assert left_of(password, str(failed.value)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_key_given_in_the_place_of_a_name_or_a_file_is_not_repeated(tmp_path: Path) -> None:
     key = KEYS["of a known host"]
     said = [
@@ -333,6 +333,7 @@ def test_what_a_json_schema_describes_is_no_credential(tmp_path: Path) -> None:
     assert problems(tmp_path, {"extra_body": {"tools": [tool], "guided_json": schema}}) == []
 
 
+@pytest.mark.system
 async def test_a_rotated_key_and_another_address_are_no_change_of_the_experiment(tmp_path: Path) -> None:
     """What stands in recipes.json is what was asked, and nothing of who asked or where."""
     old, new = KEYS["of a known host"], KEYS["at random"]

@@ -192,6 +192,7 @@ def test_odd_files_that_say_what_is_meant_work(checked: Check, what: str) -> Non
     assert "Nothing was asked or written." in out
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", REFUSED)
 def test_hostile_files_end_with_findings(checked: Check, what: str) -> None:
     code, out, err = checked(REFUSED[what])

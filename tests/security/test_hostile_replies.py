@@ -299,6 +299,7 @@ async def outcome(*script: Raw | Answer) -> Completion | ModelError:
         return refusal_of
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("status", STATUSES)
 async def test_any_body_is_an_answer_or_the_error_of_its_status(status: int, body: bytes) -> None:
@@ -320,7 +321,7 @@ async def test_a_passing_refusal_is_tried_again_whatever_its_body(status: int, b
     assert (answer.text, answer.attempts) == ("fine", 2)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
     """600 answers and errors with bytes changed, cut, repeated or put in; each is asked for at most twice."""
     draw = random.Random(9)
@@ -384,6 +385,7 @@ async def test_one_count_that_cannot_be_does_not_spoil_the_other() -> None:
     assert answer.usage == Usage(11, 3)
 
 
+@pytest.mark.process
 async def test_the_reason_is_told_in_words() -> None:
     with pytest.raises(ServerFault, match="nested too deep"):
         await requested(*[Raw(BODIES["something deep beside"])] * 2)

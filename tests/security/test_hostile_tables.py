@@ -83,7 +83,7 @@ def harvested(path: Path) -> Harvest | str:
     return harvest
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_corrupted_table_gives_items_or_says_why_not(name: str, tmp_path: Path) -> None:
     drawn, path = random.Random(name), tmp_path / name

@@ -72,7 +72,7 @@ def test_what_is_cut_is_a_beginning_as_long_as_fits(text: str, most: int) -> Non
     assert cut == text or len(text[: len(cut) + 1].encode()) > most
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_run_whose_student_never_ends_is_scored_and_says_that_it_was_cut(tmp_path: Path) -> None:
     async with fake(reply=lambda _: Answer("word " * (HUGE // 5))) as host:
         student = model("pupil", "student")
@@ -96,7 +96,7 @@ LINES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("kind", LINES)
 def test_long_lines_of_older_files_cost_no_other_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
@@ -141,6 +141,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_the_answers_around_a_damaged_line_are_read(tmp_path: Path, damage: bytes) -> None:
     folder = TaskFolder(tmp_path)

@@ -75,7 +75,7 @@ def poison(folder: Path, evil: Callable[[], str], *, records: bool) -> None:
         file.write(json.dumps(error) + "\n")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("records", [True, False], ids=["records", "other files"])
 def test_no_text_of_a_run_folder_is_obeyed(
     finished: Path, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch, records: bool
@@ -163,6 +163,7 @@ def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, coeval: Command, p
         assert "internal error" not in err, err
 
 
+@pytest.mark.process
 def test_names_of_files_are_not_obeyed(
     finished: Path, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

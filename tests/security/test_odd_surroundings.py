@@ -37,6 +37,7 @@ def place(finished: Path, tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("path", [LONG, DEEP], ids=["one name", "many folders"])
 @pytest.mark.parametrize(
     "words",
@@ -135,7 +136,7 @@ def limited(which: int, most: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(which, (most, most))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("files", [8, 12, 20, 31])
 def test_few_open_files_are_an_error_that_names_the_limit(place: Path, files: int) -> None:
     before = limited(resource.RLIMIT_NOFILE, files)
@@ -146,6 +147,7 @@ def test_few_open_files_are_an_error_that_names_the_limit(place: Path, files: in
     assert command(place, "status", "--run", "runs/e", before=before).code == 0
 
 
+@pytest.mark.process
 def test_a_low_limit_of_open_files_is_raised_where_it_may_be(place: Path) -> None:
     def lowered() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (8, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -153,7 +155,7 @@ def test_a_low_limit_of_open_files_is_raised_where_it_may_be(place: Path) -> Non
     assert command(place, "run", "--config", "e.yaml", "--overwrite", before=lowered).code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("mebibytes", [400, 700, 1_000])
 def test_little_address_space_ends_with_a_message_and_no_signal(place: Path, mebibytes: int) -> None:
     before = limited(resource.RLIMIT_AS, mebibytes << 20)
@@ -165,6 +167,7 @@ def test_little_address_space_ends_with_a_message_and_no_signal(place: Path, meb
     assert command(place, "results", "--run", "runs/e").code == 0, "the run itself is whole"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "proxy",
     ["http://", "://", "http://[::1", "http://h:99999", "http://h:x", "socks5://127.0.0.1:1", "h h", "ftp://h",
@@ -235,7 +238,7 @@ DELETIONS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("what", DELETIONS)
 def test_deleting_the_lock_admits_no_second_writer(held: Path, what: str) -> None:
     DELETIONS[what](held)
@@ -254,7 +257,7 @@ def claim(run: Path, pid: int, begun: str | None) -> None:
     (run / ".lock.holder.json").write_text(json.dumps(who | ({"started": begun} if begun else {})))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("begun", ["1", None])
 def test_another_process_of_the_same_number_is_not_the_writer(place: Path, begun: str | None) -> None:
     run = place / "runs" / "e"
@@ -266,6 +269,7 @@ def test_another_process_of_the_same_number_is_not_the_writer(place: Path, begun
     assert command(place, "run", "--config", "e.yaml", "--continue").code == 1
 
 
+@pytest.mark.process
 def test_a_process_that_ended_and_was_not_waited_for_is_not_the_writer(place: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(place / "runs" / "e")],
@@ -297,7 +301,7 @@ def bytes_below(path: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in files if file.is_file()}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_link_out_of_the_folder_stops_every_command(place: Path) -> None:
     target = moved_out(place / "runs" / "e", "phase4_responses/t.m.responses.jsonl")
     before = bytes_below(target)
@@ -318,7 +322,6 @@ def test_a_link_out_of_the_folder_stops_every_command(place: Path) -> None:
     assert bytes_below(target) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -347,6 +350,7 @@ def refuses(place: Path, words: tuple[str, ...], message: str) -> None:
     assert not ended.out
 
 
+@pytest.mark.process
 def test_links_that_stay_inside_and_a_folder_that_is_one_are_followed(place: Path) -> None:
     run = place / "runs" / "e"
     (run / "phase4_responses").rename(run / "answers")

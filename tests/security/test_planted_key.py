@@ -23,7 +23,6 @@ from secret_encodings import ENCODINGS, left_of
 from coeval.benchmarks.assets import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 
-pytestmark = pytest.mark.slow
 KEY = "sk-proj-9aK2mQ7xR4vT1zW8+/b5Nc3Yd6Lg0Hj"
 """With signs that URLs, base64 and JSON each write in their own way."""
 NAMES = ["ann", "ben"]
@@ -163,6 +162,7 @@ WITNESSES = ("as it is", "in base64", "for HTML, every sign")
 """`test_redaction` tries every encoding, here three of them show that each text goes by the redactor."""
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("encoding", "source"), [*zip(WITNESSES, SOURCES, strict=True)])
 async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding: str, source: str) -> None:
     async with echo_host(NAMES, ENCODINGS[encoding]) as host:
@@ -205,6 +205,7 @@ def tasks_there_is_data_for() -> list[str]:
     ]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("encoding", "source"), [*zip(WITNESSES, SOURCES[::-1], strict=True)])
 async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
     place: Place, encoding: str, source: str
@@ -261,6 +262,7 @@ async def test_no_command_of_eval_framework_shows_or_keeps_a_key(
     assert_hidden(place, requested)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("encoding", WITNESSES)
 async def test_fetching_data_shows_and_keeps_no_password_of_an_index_or_a_mirror(
     place: Place, encoding: str
@@ -283,6 +285,7 @@ async def test_fetching_data_shows_and_keeps_no_password_of_an_index_or_a_mirror
     assert_hidden(place, requested)
 
 
+@pytest.mark.process
 async def test_a_simulated_server_shows_nobody_its_key(place: Place) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "coeval", "simulate", "--port", "0", "--model", "ann",

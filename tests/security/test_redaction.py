@@ -61,6 +61,7 @@ def secrets_of(kind: str, count: int = 12) -> list[str]:
     return [KINDS[kind](rng) for _ in range(count)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoding", ENCODINGS | MORE_ENCODINGS)
 def test_no_spelling_of_a_secret_stays_in_an_answer(encoding: str, kind: str) -> None:
@@ -170,6 +171,7 @@ def test_nothing_around_a_secret_is_lost(text: str, secret: str, data: st.DataOb
     assert Redactor([secret]).answer(before + secret + after) == before + REDACTED + after
 
 
+@pytest.mark.system
 def test_a_text_full_of_beginnings_takes_no_longer_than_its_length_asks_for() -> None:
     """At 1 MiB: a search that grew with the square of the length would take hours."""
     secret = "sk-proj-9aK2mQ7xR4vT1zW8"
@@ -230,6 +232,7 @@ async def test_no_form_of_a_key_is_taken_over_from_a_host(spelling: str, place: 
     assert REDACTED[:2] in said  # an error is cut after it, too
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_key_may_stand_anywhere_around_the_cut(spelling: str) -> None:
     redactor = Redactor([KEY])
@@ -269,6 +272,7 @@ def sources() -> Iterator[Path]:
         yield from (path for path in ROOT.glob(pattern) if path.is_file())
 
 
+@pytest.mark.process
 def test_code_prose_hashes_and_addresses_are_answers_as_they_are() -> None:
     redactor = Redactor(strong_secrets())
     paths = list(sources())
@@ -278,7 +282,6 @@ def test_code_prose_hashes_and_addresses_are_answers_as_they_are() -> None:
         assert redactor.answer(text) == text, path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "asset", ["arena-hard/baseline_o3_mini", "arena-hard/baseline_gemini", "alpaca-eval/baseline"]
 )
@@ -307,7 +310,7 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(item)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_key_that_is_a_plain_word_changes_no_record_and_no_score(tmp_path: Path) -> None:
     """The words stand in prompts, labels and verdicts, and one run has each of them for a key."""
     models = [model("ann"), model("ben")]
@@ -357,6 +360,7 @@ def answering(messages: list[dict[str, Any]]) -> Answer:
     return Answer("I am Qwen3-4B, served as qwen3-4b.")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "key", ["qwen3-4b", "Qwen/Qwen3-4B", "qwen3-4b-of-team-7", "local-qwen3-4b", "qwen3-4b-qwen3-4b"]
 )

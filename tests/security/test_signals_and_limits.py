@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 from commands import command
 
-pytestmark = pytest.mark.slow
-
 SLOW = """\
 models:
   - name: m
@@ -82,6 +80,7 @@ def goes_on_as_undisturbed(place: Path, undisturbed: Path) -> None:
     assert content(place) == content(undisturbed)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU])
 def test_a_signal_to_end_finishes_what_was_asked(
     place: Path, begun: subprocess.Popen[str], undisturbed: Path, number: signal.Signals
@@ -95,6 +94,7 @@ def test_a_signal_to_end_finishes_what_was_asked(
     goes_on_as_undisturbed(place, undisturbed)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGHUP)])
 def test_a_second_one_ends_it_at_once(
     place: Path,
@@ -115,6 +115,7 @@ def test_a_second_one_ends_it_at_once(
     goes_on_as_undisturbed(place, undisturbed)
 
 
+@pytest.mark.process
 def test_a_run_that_is_suspended_goes_on(
     place: Path, begun: subprocess.Popen[str], undisturbed: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_run_that_is_suspended_goes_on(
     assert content(place) == content(undisturbed)
 
 
+@pytest.mark.system
 def test_a_limit_of_cpu_time_ends_a_run_that_goes_on_without_it(place: Path, undisturbed: Path) -> None:
     (place / "e.yaml").write_text(SLOW.replace("total: 40", "total: 60000").replace("latency_s: 0.05, ", ""))
 
@@ -151,6 +153,7 @@ def closed_output(place: Path, stream: str, *words: str) -> tuple[int, str]:
     return process.returncode, out or err or ""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
@@ -167,6 +170,7 @@ def test_a_reader_that_has_gone_is_no_error(place: Path, undisturbed: Path, stre
     assert not any(word in reported for word in ("Traceback", "Exception ignored", "Broken pipe"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_run_nobody_looks_at_is_carried_out(place: Path, undisturbed: Path, stream: str) -> None:
     _, reported = closed_output(place, stream, "run", "--config", "e.yaml")

@@ -65,7 +65,7 @@ def killed_after(steps: int, folder: RunDir) -> bool:
     return done.returncode != 0
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_kill_at_any_step_leaves_the_old_run_whole_in_one_place(tmp_path: Path) -> None:
     ends = set()
     for steps in range(100):

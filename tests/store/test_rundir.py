@@ -38,6 +38,7 @@ def end(process: subprocess.Popen[bytes], *, kill: bool) -> None:
     process.communicate()
 
 
+@pytest.mark.process
 def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     folder = RunDir(tmp_path / "run")
     with pytest.raises(UsageError, match=rf"in use by process {holder.pid} on .*; wait for it or stop it"):
@@ -47,6 +48,7 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path, holder: subpro
         pass
 
 
+@pytest.mark.process
 def test_a_killed_holder_leaves_no_lock(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     end(holder, kill=True)
     folder = RunDir(tmp_path / "run")
@@ -56,6 +58,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path, holder: subprocess.Popen
     assert folder.writer() is None
 
 
+@pytest.mark.process
 def test_the_writer_of_a_run_is_known_while_it_lives(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     assert RunDir(tmp_path / "run").writer() == holder.pid
     end(holder, kill=False)

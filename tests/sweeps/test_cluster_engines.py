@@ -22,7 +22,6 @@ from coeval.sweeps.ray_engine import open_ray
 from coeval.sweeps.slurm_engine import cancel_earlier, open_slurm
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
-pytestmark = pytest.mark.slow
 STAND_IN = Path(__file__).with_name("stand_in_worker.py")
 cluster = ray_cluster
 KEY = "sk-of-the-tested-model"
@@ -82,6 +81,7 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.system
 async def test_a_worker_has_its_gpus_and_its_key_and_tells_its_end(
     engine: SweepEngine, tmp_path: Path
 ) -> None:
@@ -96,6 +96,7 @@ async def test_a_worker_has_its_gpus_and_its_key_and_tells_its_end(
         assert len((tmp_path / "done" / "gpus").read_text().split(",")) == 2
 
 
+@pytest.mark.system
 async def test_a_worker_that_dies_without_a_word_has_failed(engine: SweepEngine, tmp_path: Path) -> None:
     result = await engine.run(worker(tmp_path, "crash"), engine.slots[0])
     assert result.end == "failed"
@@ -103,6 +104,7 @@ async def test_a_worker_that_dies_without_a_word_has_failed(engine: SweepEngine,
     assert "worker.log" in result.problem
 
 
+@pytest.mark.process
 async def test_cancelled_the_worker_ends_by_itself(engine: SweepEngine, tmp_path: Path) -> None:
     running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
     pid = await there(tmp_path / "wait" / "pid")
@@ -112,6 +114,7 @@ async def test_cancelled_the_worker_ends_by_itself(engine: SweepEngine, tmp_path
     await gone(pid)
 
 
+@pytest.mark.process
 async def test_a_worker_outlives_no_worker_that_is_killed(engine: SweepEngine, tmp_path: Path) -> None:
     """Its lifeline ends with whoever waits beside it; what it says then is its end."""
     running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
@@ -129,6 +132,7 @@ async def test_as_many_slots_as_the_cluster_has_gpus_for(cluster: Any) -> None:
         open_ray(8, None, {})
 
 
+@pytest.mark.process
 def test_jobs_of_a_sweep_that_was_killed_are_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +160,7 @@ async def test_what_a_worker_of_an_earlier_start_tells_late_is_not_its_successor
     assert (await reported_end(later, "")).end == "done"
 
 
+@pytest.mark.process
 def test_a_machine_without_slurm_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--engine slurm"):
         open_slurm(1, None, {}, tmp_path, {})

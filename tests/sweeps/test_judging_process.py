@@ -7,8 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.sweeps.judge_worker import JudgingProcess
+
+pytestmark = pytest.mark.process
 
 LISTENS = (sys.executable, "-c", "import sys; sys.stdin.read()")
 

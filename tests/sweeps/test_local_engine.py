@@ -45,6 +45,7 @@ def test_slots_are_whole_groups_of_gpus() -> None:
     assert local_slots([], 1, 2) == [WorkerSlot(0), WorkerSlot(1)]
 
 
+@pytest.mark.process
 async def test_a_worker_that_is_killed_has_failed_whatever_an_earlier_one_told(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ async def test_a_worker_that_is_killed_has_failed_whatever_an_earlier_one_told(
     assert str(earlier.folder / "worker.log") in result.problem
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("how", "times"), [("wait", 1), ("deaf", 2)])
 async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_the_second_time(
     engine: LocalEngine, tmp_path: Path, how: str, times: int

@@ -220,6 +220,7 @@ def stranger() -> Iterator[tuple[int, int]]:
         yield process.pid, port
 
 
+@pytest.mark.process
 def test_a_port_that_is_shared_is_a_strangers_too(stranger: tuple[int, int]) -> None:
     pid, port = stranger
     assert not is_free("127.0.0.1", port)
@@ -233,6 +234,7 @@ def test_a_port_that_is_shared_is_a_strangers_too(stranger: tuple[int, int]) -> 
         assert listening(port, [os.getpid(), pid]) == (True, None)
 
 
+@pytest.mark.process
 def test_a_free_port_is_below_those_of_outgoing_connections() -> None:
     ports = [free_port("127.0.0.1") for _ in range(20)]
     assert max(ports) < 32_768

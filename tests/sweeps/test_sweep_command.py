@@ -46,7 +46,7 @@ SAMPLES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_six_checkpoints_are_served_asked_judged_and_scored_once(tmp_path: Path) -> None:
     needs("ifbench/prompts", "healthbench/grader", "writingbench/queries", "arena-hard/questions")
     needs("alpaca-eval/judge", "alpaca-eval/baseline")
@@ -74,7 +74,7 @@ async def test_six_checkpoints_are_served_asked_judged_and_scored_once(tmp_path:
     assert not list(sweeping.out.rglob("server.json")), "no server is left"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later(tmp_path: Path) -> None:
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=3)])
     assert (await asyncio.to_thread(lab.run)).exit_code == 0
@@ -97,7 +97,7 @@ async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later
     assert sweeping.value(90, label) > sweeping.value(20, label)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     """A dry run writes nothing; what a phase left out is made up for; the status is told from disk."""
     sweeping = Sweeping(tmp_path)
@@ -134,7 +134,6 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     assert "simulated models at" in (tmp_path / "logs" / "step_30.server.log").read_text()
 
 
-@pytest.mark.slow
 async def test_a_key_in_the_servers_command_is_written_nowhere(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)
@@ -147,7 +146,7 @@ async def test_a_key_in_the_servers_command_is_written_nowhere(tmp_path: Path) -
     assert not sweeping.out.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_nothing(
     tmp_path: Path,
 ) -> None:
@@ -187,7 +186,7 @@ async def test_checkpoints_under_one_name_are_two_and_changed_settings_relabel_n
     assert f"holds answers of {sweeping.checkpoints}/global_step_30/actor_hf@30, not of" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_checkpoint_is_swept_once_it_is_whole(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)
@@ -209,7 +208,7 @@ async def test_a_checkpoint_is_swept_once_it_is_whole(tmp_path: Path) -> None:
     assert "4 of 4 jobs done" in ended.out
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_shards_of_one_checkpoint_are_put_together_whatever_their_number(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(60)
@@ -266,7 +265,7 @@ def done_once(sweeping: Sweeping, tasks: dict[str, int]) -> None:
         assert set(answered.values()) == {1}, (step, name, run)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Marked) -> None:
     needs("alpaca-eval/judge", "alpaca-eval/baseline")
     chance = random.Random(5)
@@ -295,7 +294,7 @@ async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Mar
     assert not list(sweeping.out.rglob("server.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("times", [1, 2])
 async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, times: int) -> None:
     if times == 2:
@@ -321,7 +320,7 @@ async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, 
     done_once(sweeping, {"ifeval": 2})
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_second_sweep_is_told_who_is_at_work(sweeping: Marked) -> None:
     first = sweeping.start()
     while not sweeping.of("worker_process"):
@@ -394,7 +393,7 @@ def test_of_many_slots_those_with_a_worker_are_shown(tmp_path: Path) -> None:
     assert lines[-1].endswith(" more slots")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_sweep_on_a_terminal_leaves_its_results_and_no_table(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(40)
@@ -448,7 +447,7 @@ def shown(said: str) -> Iterator[tuple[str, ...]]:
     return (tuple(line.split()) for line in said.splitlines())
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_page_on_sweeps_runs_from_top_to_bottom(tmp_path: Path, environment: dict[str, str]) -> None:
     port, said, servers = str(free_port(HOST)), "", []
     try:

@@ -47,7 +47,7 @@ from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_p
 from coeval.sweeps.worker_run import run_worker
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_worker_asks_its_server_and_leaves_nothing(tmp_path: Path) -> None:
     worker = a_worker(tmp_path, runs=2)
     process = WorkerProcess(worker)
@@ -74,7 +74,7 @@ def says(worker: Worker, what: str) -> bool:
     return progress is not None and what in progress.message
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["the starter is gone", "SIGTERM", "SIGINT"])
 def test_a_worker_is_interrupted(tmp_path: Path, how: str) -> None:
     worker = a_worker(tmp_path, odd("family"), prompts=600)
@@ -92,7 +92,7 @@ def test_a_worker_is_interrupted(tmp_path: Path, how: str) -> None:
     assert is_free("127.0.0.1", record.port)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_worker_is_interrupted_while_its_server_starts(tmp_path: Path) -> None:
     worker = a_worker(tmp_path, odd("hangs", "family"))
     process = WorkerProcess(worker)
@@ -104,7 +104,7 @@ def test_a_worker_is_interrupted_while_its_server_starts(tmp_path: Path) -> None
     assert left_of(record) == []
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     worker = a_worker(tmp_path, odd("stubborn", "hangs"))
     process = WorkerProcess(worker)
@@ -131,14 +131,14 @@ def users_own(*faults: str) -> Iterator[str]:
             server.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_server_of_the_users_own_is_asked_and_left_alone(tmp_path: Path) -> None:
     with users_own() as url:
         result = WorkerProcess(requested_at(a_worker(tmp_path, None), url)).result()
     assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> None:
     with users_own("lenient") as url:
         worker = requested_at(a_worker(tmp_path, None), url)
@@ -150,7 +150,7 @@ def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> 
         assert WorkerProcess(worker).result().end == "done"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: Path) -> None:
     with users_own("other") as url:
         worker = msgspec.structs.replace(requested_at(a_worker(tmp_path, None), url), vouched=True)
@@ -161,7 +161,7 @@ def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: 
     assert "It serves: other; --served-name says how it calls the checkpoint." in result.problem
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
     worker = requested_at(a_worker(tmp_path, None), f"http://127.0.0.1:{free_port('127.0.0.1')}/v1")
     result = WorkerProcess(worker).result()
@@ -171,7 +171,7 @@ def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
     assert "--probe" not in result.problem, "a sweep has no such flag"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_workers_files_hold_no_credential_and_the_logs_are_linked(tmp_path: Path) -> None:
     worker = msgspec.structs.replace(a_worker(tmp_path, odd()), key_variable="MY_KEY", logs=tmp_path / "logs")
     write_worker(worker)
@@ -188,7 +188,7 @@ def test_the_workers_files_hold_no_credential_and_the_logs_are_linked(tmp_path: 
         write_worker(requested_at(worker, "http://me:secret-word-4711@127.0.0.1:8000/v1"))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_what_is_left_of_a_server_is_ended_by_whoever_comes_next(tmp_path: Path) -> None:
     """Guard, worker and the server's first process are gone; what it started is known by mark or pipe."""
     worker = a_worker(tmp_path, odd("family"), prompts=600)
@@ -208,7 +208,7 @@ def test_what_is_left_of_a_server_is_ended_by_whoever_comes_next(tmp_path: Path)
     assert reported == ["ended a server that an earlier sweep had left (worker, 2 processes)"]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_stranger_that_took_the_port_is_not_asked(tmp_path: Path) -> None:
     port, requested = free_port("127.0.0.1"), tmp_path / "asked"
     process = WorkerProcess(a_worker(tmp_path, odd("hangs"), port=port, starts=1))
@@ -259,6 +259,7 @@ async def run(
     return result
 
 
+@pytest.mark.process
 async def test_a_server_that_dies_at_once(tmp_path: Path, records: list[ServerRecord]) -> None:
     result = await run(tmp_path, odd("family", "dies"), starts=2)
     assert (result.end, result.starts) == ("server_failed", 2)
@@ -269,6 +270,7 @@ async def test_a_server_that_dies_at_once(tmp_path: Path, records: list[ServerRe
     assert [left_of(record) for record in records] == [[]] * 4
 
 
+@pytest.mark.process
 async def test_a_server_that_hangs(tmp_path: Path, records: list[ServerRecord]) -> None:
     result = await run(tmp_path, odd("hangs", "noisy"), start_timeout_s=1.0)
     assert (result.end, result.starts) == ("server_failed", 1)
@@ -276,6 +278,7 @@ async def test_a_server_that_hangs(tmp_path: Path, records: list[ServerRecord]) 
     assert left_of(records[-1]) == []
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_line_without_end_is_not_told_whole(tmp_path: Path) -> None:
     result = await run(tmp_path, odd("noisy", "dies"), starts=1)
@@ -283,6 +286,7 @@ async def test_a_line_without_end_is_not_told_whole(tmp_path: Path) -> None:
     assert len(result.problem) < 2_000
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     result = await run(tmp_path, "no-such-server {port}")
@@ -290,6 +294,7 @@ async def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be started: no-such-server: No such file or directory" in result.problem
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "OUTAGE_AFTER_S", 0.1)
@@ -299,6 +304,7 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
     assert [(task.answers, task.failed) for task in result.tasks] == [(0, {"server": 3})]
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_server_of_another_model(tmp_path: Path) -> None:
     result = await run(tmp_path, odd("other"))
@@ -309,6 +315,7 @@ async def test_a_server_of_another_model(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_server_that_answers_for_any_model_is_not_taken_for_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -340,6 +347,7 @@ PASSED = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_server_gets_no_credential_but_those_that_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -365,6 +373,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_checkpoints_name_is_never_run(
@@ -380,6 +389,7 @@ async def test_a_checkpoints_name_is_never_run(
     assert not (tmp_path / "hacked").exists()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_harmless_name_may_stand_in_a_shells_word(tmp_path: Path) -> None:
     server = shlex.join(odd_words("{port}")).replace("'", "")
@@ -387,6 +397,7 @@ async def test_a_harmless_name_may_stand_in_a_shells_word(tmp_path: Path) -> Non
     assert result.end == "done", result.problem
 
 
+@pytest.mark.process
 async def test_a_server_without_health_that_does_not_heed_term(
     tmp_path: Path, records: list[ServerRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +407,7 @@ async def test_a_server_without_health_that_does_not_heed_term(
     assert left_of(records[-1]) == []
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_where_nothing_is_owed_no_server_is_started(tmp_path: Path) -> None:
     await run(tmp_path, odd())
@@ -412,6 +424,7 @@ async def test_a_port_that_another_process_has(tmp_path: Path) -> None:
     assert f"port {port} of 127.0.0.1 is taken by another process" in result.problem
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "{port}"]
@@ -508,7 +521,7 @@ def kill(victim: str, process: WorkerProcess, record: ServerRecord) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_twenty_kills_cost_no_answer_and_leave_no_process(tmp_path: Path) -> None:
     draw = random.Random(15)
     kills = list(KILLS)

@@ -190,6 +190,7 @@ def test_samples_beyond_those_asked_for_do_not_count(tmp_path: Path, coeval: Com
     assert "run_2 is left out: 2 samples were asked for" in ended.err
 
 
+@pytest.mark.process
 def test_the_tool_takes_the_flags_of_the_readme(tmp_path: Path) -> None:
     write_training(tmp_path / "outputs" / "run_a", drawn({120: 0.5, 240: 0.6}, items=10, samples=2))
     command = (

@@ -70,6 +70,7 @@ def drawn(items: int = 40, seed: int = 0) -> tuple[Array, Array]:
     return a, b
 
 
+@pytest.mark.process
 def test_differences_ranks_and_agreement_are_those_of_the_oracles(tmp_path: Path, coeval: Command) -> None:
     a, b = drawn()
     judged(tmp_path / "flash", "flash-1", a, criteria=5)
@@ -123,6 +124,7 @@ def test_an_output_folder_is_one_step_and_other_answers_are_told(tmp_path: Path,
     assert "checkpoints with" not in ended.out
 
 
+@pytest.mark.process
 def test_what_does_not_fit_is_told(tmp_path: Path, coeval: Command) -> None:
     a, b = drawn()
     judged(tmp_path / "flash", "flash", a)
@@ -138,6 +140,7 @@ def test_what_does_not_fit_is_told(tmp_path: Path, coeval: Command) -> None:
     assert "ifeval" not in ended.out
 
 
+@pytest.mark.process
 def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
     a, b = drawn()
     judged(tmp_path / "a", "a-judge-of-a-long-name", a, criteria=5)

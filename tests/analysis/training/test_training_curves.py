@@ -30,6 +30,7 @@ def flattering(root: Path) -> Path:
     return root
 
 
+@pytest.mark.process
 def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -> None:
     flattering(tmp_path / "run_a")
     ended = coeval("sweep", "aggregate", "--out", tmp_path / "run_a")
@@ -62,6 +63,7 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
     assert judged.items.characters[0].tolist() == [100, 120, 140, 160, 180]
 
 
+@pytest.mark.process
 def test_without_aggregates_there_are_plain_points_and_the_same_conclusions(tmp_path: Path) -> None:
     flattering(tmp_path)
     [run] = training_curves({"a": tmp_path}, steps=STEPS[:4])
@@ -74,6 +76,7 @@ def test_without_aggregates_there_are_plain_points_and_the_same_conclusions(tmp_
     assert len(curve.conclusions) == 3
 
 
+@pytest.mark.process
 def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_path: Path) -> None:
     for step, scores in drawn(RISING, 100, 1).items():
         judge = JUDGE | ({"model": "strict"} if step == 600 else {})
@@ -91,6 +94,7 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
 
 
+@pytest.mark.process
 def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) -> None:
     scores = drawn({1: 0.5, 2: 0.6, 3: 0.6}, 20, 3)
     write_training(tmp_path, {step: of[:, :2] for step, of in scores.items()})
@@ -105,6 +109,7 @@ def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) 
         assert f"step {step}: summary_agg.json is not of the samples there are now" in note
 
 
+@pytest.mark.process
 def test_samples_that_were_not_asked_for_count_nowhere(tmp_path: Path, coeval: Command) -> None:
     write_training(tmp_path, scores := drawn({1: 0.5, 2: 0.6}, 20, 3))
     assert coeval("sweep", "aggregate", "--out", tmp_path, "--n-samples", "ifeval=2").code == 0
@@ -114,6 +119,7 @@ def test_samples_that_were_not_asked_for_count_nowhere(tmp_path: Path, coeval: C
     assert items.values[:, 1].mean() == pytest.approx(scores[2][:, :2].mean())
 
 
+@pytest.mark.process
 def test_a_fitted_headline_has_no_band_and_conclusions_by_the_next_metric(tmp_path: Path) -> None:
     for step, scores in drawn(RISING, 60, 1).items():
         values = 100 * scores[:, 0]
@@ -137,6 +143,7 @@ def test_a_fitted_headline_has_no_band_and_conclusions_by_the_next_metric(tmp_pa
     )
 
 
+@pytest.mark.process
 def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, coeval: Command) -> None:
     """HealthBench clips the mean of each sample: of means of −0.05 and 0.25 it is 0.125, not 0.10."""
     generator = np.random.default_rng(0)
@@ -178,6 +185,7 @@ def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> No
         training_curves({"a": tmp_path / "a"}, base=7)
 
 
+@pytest.mark.process
 def test_a_wrong_base_is_told_before_anything_is_written(tmp_path: Path, coeval: Command) -> None:
     write_training(tmp_path, drawn({1: 0.5, 2: 0.5}, 10, 1))
     assert coeval("sweep", "aggregate", "--out", tmp_path, "--base", "9").code == 1

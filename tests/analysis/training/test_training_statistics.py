@@ -374,7 +374,7 @@ def test_scores_beyond_the_scale_widen_it() -> None:
 FEW, SOME = Design(100, 1), Design(300, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_bands_and_the_corrected_best_hold_their_truths() -> None:
     held, won = [], []
     for scoring in (RULE, JUDGE):
@@ -388,7 +388,7 @@ def test_bands_and_the_corrected_best_hold_their_truths() -> None:
     assert all(found.width < 1.7 * found.usual_width for found in won)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("scoring", [RULE, JUDGE], ids=lambda scoring: scoring.said)
 def test_the_first_better_step_is_seldom_too_early(scoring: Scoring) -> None:
     found = firsts(list(sweeps(scoring, "a step at 400", SOME, repeats=100)))
@@ -397,14 +397,12 @@ def test_the_first_better_step_is_seldom_too_early(scoring: Scoring) -> None:
     assert found.ours.exact > (0.1 if scoring is RULE else 0.4)
 
 
-@pytest.mark.slow
 def test_stop_signals_are_seldom_false_and_mostly_given() -> None:
     assert stops_at_the_detectable(RULE, SOME, repeats=100).given <= 0.08
     assert stops(list(sweeps(RULE, "flat", SOME, repeats=100))).given > 0.5
     assert stops(list(sweeps(JUDGE, "rising, then falling", SOME, repeats=50))).given > 0.7
 
 
-@pytest.mark.slow
 def test_alarms_are_given_where_both_halves_are_there() -> None:
     rates = {training.said: alarms(training, SOME, repeats=40) for training in TRAININGS}
     assert rates["judged rises, rules fall"].rules_fall > 0.9
@@ -414,7 +412,7 @@ def test_alarms_are_given_where_both_halves_are_there() -> None:
         assert max(rates[said]) <= 0.1, said
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_page_is_what_is_measured() -> None:
     found = best(list(sweeps(JUDGE, "rising", DESIGNS[0], repeats=REPEATS)))
     row = f"| {JUDGE.said} | {DESIGNS[0]} | rising | {of_best(found)} |"

@@ -105,6 +105,7 @@ async def reported(model: SimulatedModel, prompt: str, seed: int = 1) -> str:
     return (await model.complete(request)).text
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("demand", "instruction", "arguments"), ASKED, ids=[row[0][:24] for row in ASKED])
 async def test_each_demand_is_met_as_often_as_the_student_is_good(
     demand: str, instruction: str, arguments: dict[str, Any], language: Language
@@ -143,7 +144,7 @@ async def test_our_own_items_are_answered_as_before() -> None:
     assert "," in await reported(student(1), item)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.timeout(20)
 async def test_hostile_prompts_do_not_hang_a_student() -> None:
     hostile = (

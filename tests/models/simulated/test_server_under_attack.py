@@ -153,7 +153,7 @@ async def still_serves(served: Served) -> None:
     assert served.log.read_bytes() == b""
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_500_mutated_requests_are_answered_or_refused(served: Served) -> None:
     rng = random.Random(8)
     statuses: dict[int, int] = {}
@@ -180,7 +180,7 @@ async def test_500_mutated_requests_are_answered_or_refused(served: Served) -> N
     await still_serves(served)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> None:
     loop = asyncio.get_running_loop()
     huge = json.dumps(
@@ -213,7 +213,6 @@ async def test_a_huge_prompt_is_refused_and_stalls_nobody(served: Served) -> Non
     await still_serves(served)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("depth", [60, 400, 5000])
 async def test_deep_schemas_are_refused(served: Served, depth: int) -> None:
     for nest in (
@@ -234,6 +233,7 @@ async def test_deep_schemas_are_refused(served: Served, depth: int) -> None:
     await still_serves(served)
 
 
+@pytest.mark.process
 async def test_a_client_that_leaves_in_the_middle_of_a_stream_is_not_mourned(served: Served) -> None:
     body = json.dumps({"model": "slow", "messages": CHAT["messages"], "stream": True}).encode()
     for _ in range(5):
@@ -263,6 +263,7 @@ async def test_only_names_of_this_machine_are_answered(served: Served, host: str
         assert response.status == status
 
 
+@pytest.mark.process
 def test_the_key_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COEVAL_SIMULATE_API_KEY", KEY)
     words = [sys.executable, "-m", "coeval", "simulate", "--port", "0", "--model", "sim"]

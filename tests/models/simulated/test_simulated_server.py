@@ -246,6 +246,7 @@ def test_a_taken_port_is_explained() -> None:
             simulate(model=["sim"], port=port)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_serves_until_it_is_told_to_end(ending: signal.Signals) -> None:
     program = "import typer; from coeval.cli.commands.simulate import simulate; typer.run(simulate)"
@@ -465,6 +466,7 @@ async def test_the_likelihood_of_a_prompt(client: openai.AsyncOpenAI) -> None:
     assert all(value < 0 for value in others)
 
 
+@pytest.mark.process
 async def test_tokens_come_at_their_pace(client: openai.AsyncOpenAI) -> None:
     """200 tokens a second: 40 tokens take at least 0.2 s, and come one by one."""
     limits: dict[str, Any] = {"model": "sim-slow", "messages": TURNS, "max_completion_tokens": 40}

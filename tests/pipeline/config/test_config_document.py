@@ -107,6 +107,7 @@ UNREADABLE: list[tuple[str | bytes, int, str]] = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("text", "line", "says"), UNREADABLE)
 def test_what_cannot_be_read_is_one_clean_problem(
     tmp_path: Path, text: str | bytes, line: int, says: str
@@ -133,6 +134,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("text", READABLE + WRONG)
 def test_a_large_file_reads_as_a_small_one(tmp_path: Path, text: str) -> None:
     def outcome(text: str, above: int) -> object:

@@ -131,14 +131,14 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
     longest = max(map(cell_len, [more, *(plain(count.name) for count, _ in rows)]))
     columns = _columns([row for _, row in rows])
-    needed = len(columns)
+    before = len(columns)
     for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
         for field in spared:
             if _taken(columns) + needed > width:
                 columns.pop(field, None)
     left = width - _taken(columns)
     bar = min(WIDEST_BAR, left - longest - _GAP)
-    drawn = bar >= NARROWEST_BAR and len(columns) == needed
+    drawn = bar >= NARROWEST_BAR and len(columns) == before
     table = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
     table.add_column(width=max(1, min(longest, left)), no_wrap=True)
     if drawn:
