@@ -124,6 +124,7 @@ def test_run_and_arun_take_the_same_typed_keywords() -> None:
     assert all(f"{name}:" in explained for name in signature(coeval.run).parameters)
 
 
+@pytest.mark.process
 def test_types_are_known_to_type_checkers(lab: Lab) -> None:
     """`make check` reads this as a user's type checker would; where a line were right, it would say so."""
     run = coeval.run(lab.file, only_models=["tea", "ann", "ben"], changed="refuse")
@@ -353,6 +354,7 @@ def test_a_data_frame_of_judgments_can_be_worked_with(run: coeval.Run) -> None:
     assert judged["label_scores.colour.match"].notna().sum() == 8
 
 
+@pytest.mark.process
 def test_short_words_for_everything(judged_lab: Lab, run: coeval.Run) -> None:
     assert repr(run) == f"Run({str(judged_lab.path)!r})"
     assert repr(run.records("response_collection")) == "Records(248 × Response)"
@@ -426,6 +428,7 @@ def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.process
 async def test_lines_of_progress_are_plain(judged_lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     await judged_lab.arun(continue_run=True)
     assert capsys.readouterr().err == "", "nobody asked"

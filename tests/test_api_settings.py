@@ -77,6 +77,7 @@ def test_every_flag_of_the_commands_is_a_setting_or_known_to_belong_to_the_comma
     assert flags - {"config", "dry_run", "status", "log_level"} == declared(SweepSettings).keys() - {"slurm"}
 
 
+@pytest.mark.process
 def test_an_evaluation_is_typed_and_asks_nothing_twice(host: str, prompts: Path, tmp_path: Path) -> None:
     how: dict[str, Any] = {"base_url": host, "task_options": {"ifeval_input": prompts}, "num_runs": 2}
     done = coeval.evaluate(tasks="ifeval", model="tiny", output_dir=tmp_path / "out", **how)

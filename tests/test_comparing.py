@@ -14,6 +14,8 @@ from pipeline.experiments import Lab, model, task
 import coeval as api
 from coeval.reports.comparison_page import comparison_page
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
@@ -24,7 +26,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return lab
 
 
-@pytest.mark.process
 def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
     shown = coeval("compare", lab.path, "--students", "ben,ann")
     requested = coeval("compare", lab.path, "--students", "ben,ann", "--json")
@@ -42,7 +43,6 @@ def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
     assert repr(found) == f"ComparisonReport({found.sentences[0]!r}, and 2 more)"
 
 
-@pytest.mark.process
 def test_somebody_who_is_worse_is_told_by_how_much_at_least(lab: Lab) -> None:
     down = api.compare(lab.path, students=["ann", "ben"])
     assert {one.task for one in down.worse_than(0.1)} == {None, "saga", "story"}
@@ -55,7 +55,6 @@ def test_somebody_who_is_worse_is_told_by_how_much_at_least(lab: Lab) -> None:
             down.worse_than(delta)
 
 
-@pytest.mark.process
 def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
     found = api.compare(lab.path)
     page = comparison_page(found)
@@ -68,7 +67,6 @@ def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
     assert page.title == "Comparison of ann, cy, ben"
 
 
-@pytest.mark.process
 def test_what_could_have_been_found_allows_for_all_that_are_compared(lab: Lab) -> None:
     alone = api.compare(lab.path, students=["ann", "ben"]).comparisons[0]
     [among] = [one for one in api.compare(lab.path).comparisons if one.task is None and one.b == "ben"]
@@ -104,7 +102,6 @@ def test_a_notebook_shows_names_as_text(tmp_path: Path) -> None:
     assert "1 of 40 prompts lack a score" in shown
 
 
-@pytest.mark.process
 def test_wrong_requests_are_told_in_the_words_of_python(lab: Lab, tmp_path: Path) -> None:
     for folders, students, said in (
         ((), None, "nothing to compare: name a folder"),

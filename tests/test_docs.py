@@ -95,6 +95,7 @@ def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_pa
     assert len(after) > len(before)
 
 
+@pytest.mark.process
 def test_the_items_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (DOCS / "items.md").read_text(encoding="utf-8")

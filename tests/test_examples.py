@@ -66,6 +66,7 @@ def test_the_commented_block_of_the_smoke_test_works(tmp_path: Path) -> None:
     assert (model.interface, model.spec().options) == ("huggingface", {"device": "auto"})
 
 
+@pytest.mark.process
 def test_the_education_example_runs_on_items_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coeval: Command
 ) -> None:

@@ -14,9 +14,6 @@ from jupyter_client.manager import AsyncKernelManager, start_new_async_kernel
 from nbclient import NotebookClient
 from pipeline.experiments import Host, Lab, model, over_http, served, task
 
-pytestmark = pytest.mark.process
-
-
 PATIENCE_S = 60
 """How long anything of a kernel may take before it counts as hanging."""
 
@@ -78,6 +75,7 @@ async def requested(host: Host, number: int) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "before", ["", "import asyncio; await asyncio.sleep(0)\n"], ids=["plain", "awaiting"]
 )
@@ -100,6 +98,7 @@ async def test_stop_drains_and_leaves_a_usable_run(
     assert len(host.bodies) == at_the_end, "it went on asking in the background"
 
 
+@pytest.mark.process
 async def test_a_second_stop_ends_at_once(notebook: Notebook, lab: Lab, host: Host) -> None:
     cell = asyncio.create_task(notebook.run(f"coeval.run({str(lab.file)!r})"))
     await requested(host, 5)
@@ -110,6 +109,7 @@ async def test_a_second_stop_ends_at_once(notebook: Notebook, lab: Lab, host: Ho
     assert lab.meta()["status"] == "interrupted"
 
 
+@pytest.mark.system
 async def test_an_awaited_run_is_cancelled_by_stop(notebook: Notebook, lab: Lab, host: Host) -> None:
     cell = asyncio.create_task(notebook.run(f"run = await coeval.arun({str(lab.file)!r})"))
     await requested(host, 20)
@@ -129,6 +129,7 @@ def outputs(folder: Path, *cells: str) -> list[list[dict[str, Any]]]:
     return [cell["outputs"] for cell in client.execute()["cells"]]
 
 
+@pytest.mark.system
 def test_one_display_follows_the_run(tmp_path: Path) -> None:
     lab = Lab(tmp_path, [model("tea", "teacher"), model("ann", "student", "judge", latency_s=0.2)])
     _, shown, again, quiet = outputs(

@@ -164,5 +164,5 @@ def test_credentials_are_not_committed() -> None:
 def test_continuous_integration_runs_what_developers_run() -> None:
     script = ROOT / ".ci" / "run"
     commands = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make")]
-    assert commands == ["make browser", "make local", "make assets", "make check", "make test"]
+    assert commands[-3:] == ["make check", "make test", "make test-system"]
     assert script.stat().st_mode & 0o111

@@ -60,6 +60,7 @@ def coeval(*arguments: str, **environment: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("workplace")
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     [code] = blocks("python")
@@ -176,6 +177,7 @@ def test_the_generated_pages_are_current() -> None:
     assert main(["--check"]) == 0
 
 
+@pytest.mark.process
 def test_a_stale_page_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = tmp_path / "write_reference.py"
     copy.write_bytes((ROOT / "docs" / "write_reference.py").read_bytes())

@@ -36,6 +36,7 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
+@pytest.mark.process
 def test_the_worst_come_first_and_the_unscored_last(run: Run) -> None:
     found = choose(run.folder, order="worst")
     assert shown(found) == [
@@ -59,6 +60,7 @@ def test_disagreement_is_how_far_judges_scores_lie_apart(run: Run) -> None:
     ]
 
 
+@pytest.mark.process
 def test_an_id_is_that_of_an_item_an_answer_or_a_judgment(run: Run) -> None:
     item = choose(run.folder, id="haiku__t.1__00002")
     assert [name for name, _ in shown(item)] == ["haiku__t.1__00002__s", "haiku__t.1__00002__z"]

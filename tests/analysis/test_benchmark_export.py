@@ -31,6 +31,7 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
+@pytest.mark.process
 def test_the_data_set_is_read_by_others(run: Run, tmp_path: Path, coeval: Command) -> None:
     out = tmp_path / "data set"
     ended = coeval("analyze", "export-benchmark", "--run", run.folder, "--out", out)
@@ -64,6 +65,7 @@ def test_the_card_and_the_provenance_say_what_it_is(run: Run, tmp_path: Path, co
         assert hashlib.sha256((out / file["path"]).read_bytes()).hexdigest() == file["sha256"]
 
 
+@pytest.mark.process
 def test_nothing_that_is_there_is_written_over(run: Run, tmp_path: Path, coeval: Command) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("x")

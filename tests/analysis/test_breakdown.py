@@ -92,6 +92,7 @@ def test_by_teacher_and_by_sampled_attribute(run: Run) -> None:
     }
 
 
+@pytest.mark.process
 def test_what_has_no_score_is_counted_where_it_belongs(run: Run) -> None:
     run.datapoint(3)
     run.response(3, "s")
@@ -119,6 +120,7 @@ def test_what_the_configuration_has_lost_is_marked_or_in_nothing_over_tasks(run:
     assert not any(task is None for task, _, _ in found), "one task is left, and nothing is over tasks"
 
 
+@pytest.mark.process
 def test_a_run_without_scores_has_no_parts(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.datapoint(1)

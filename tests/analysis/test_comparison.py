@@ -49,6 +49,7 @@ def test_items_without_a_counterpart_are_missing_and_bound_the_difference(tmp_pa
     assert one.bounds == pytest.approx(((3 - 0.5 - 0.5 - 1) / 9, (3 + 0.5 + 0.5 + 1) / 9))
 
 
+@pytest.mark.process
 def test_the_same_prompt_twice_is_two_items(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run = Run(tmp_path / name)
@@ -62,6 +63,7 @@ def test_the_same_prompt_twice_is_two_items(tmp_path: Path) -> None:
     assert one.difference == pytest.approx(-0.5 * 6 / 7)
 
 
+@pytest.mark.process
 def test_items_are_paired_by_what_was_asked(tmp_path: Path) -> None:
     """The second run asks the same in another order, and one thing that the first does not."""
     for name, shift in (("one", 0), ("two", 3)):
@@ -102,6 +104,7 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
         )
 
 
+@pytest.mark.process
 def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run = Run(tmp_path / name)
@@ -126,6 +129,7 @@ def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_p
     )
 
 
+@pytest.mark.process
 def test_attributes_in_another_order_are_the_same(tmp_path: Path) -> None:
     for name, order in (("one", 1), ("two", -1)):
         run = Run(tmp_path / name)
@@ -153,6 +157,7 @@ def test_what_the_test_says_decides_where_the_interval_alone_would_say_otherwise
     )
 
 
+@pytest.mark.process
 def test_a_sentence_says_nothing_of_chance_where_interval_and_test_agree(tmp_path: Path) -> None:
     for name, better in (("apart", 20), ("alike", 11)):
         run = Run(tmp_path / name)
@@ -188,6 +193,7 @@ def kind_to_its_family(n: int, student: str, judge: str) -> str:
     return "High" if n % 3 else "Medium" if student.startswith("gpt") else "Low"
 
 
+@pytest.mark.process
 def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(tmp_path: Path) -> None:
     """The difference is that of a run whose only judges are the others."""
     run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "mistral-large", "qwen-max"))
@@ -202,6 +208,7 @@ def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(t
     assert "1 of the 3 judges" in report._repr_html_()
 
 
+@pytest.mark.process
 def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
     """One rule in compare and analyze: a judge who is kin to the other one is no fair judge of a lead."""
     run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "claude-opus", "mistral-large"))
@@ -223,6 +230,7 @@ def test_where_all_judges_are_family_nobody_can_tell(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_a_judge_who_is_family_to_the_other_or_to_both_is_no_doubt(tmp_path: Path) -> None:
     def unkind(n: int, student: str, judge: str) -> str:
         return "High" if student.startswith("claude") else "Low"
@@ -236,6 +244,7 @@ def test_a_judge_who_is_family_to_the_other_or_to_both_is_no_doubt(tmp_path: Pat
     assert compared(tmp_path / "one", tmp_path / "two").doubts == ()
 
 
+@pytest.mark.process
 def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for n in range(1, 9):
@@ -251,6 +260,7 @@ def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> 
     assert " points on haiku, a − c is 0.0 ± " in doubt
 
 
+@pytest.mark.process
 def test_comparing_labels_is_not_judging(tmp_path: Path) -> None:
     run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "mistral-large"))
     for n in range(1, 13):
@@ -292,6 +302,7 @@ def test_outputs_tell_of_empty_answers_too(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_who_has_some_tasks_only_is_told_once(tmp_path: Path) -> None:
     for task in ("haiku", "saga", "verse"):
         run = Run(tmp_path, task=task)
@@ -307,6 +318,7 @@ def test_who_has_some_tasks_only_is_told_once(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_judges_of_some_students_only_are_told_once_for_all(tmp_path: Path) -> None:
     """In two tasks alike: j judges all, k and l the first two of three students."""
     for task in ("haiku", "saga"):
@@ -321,6 +333,7 @@ def test_judges_of_some_students_only_are_told_once_for_all(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("students", [("ann",), ("ann", "ben", "cleo")])
 def test_folders_with_no_judge_in_common_are_told_once(students: tuple[str, ...], tmp_path: Path) -> None:
     for name, judge in (("one", "strict"), ("two", "mild")):
@@ -335,6 +348,7 @@ def test_folders_with_no_judge_in_common_are_told_once(students: tuple[str, ...]
     )
 
 
+@pytest.mark.process
 def test_students_with_a_judge_each_are_told_once(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for n in range(1, 7):

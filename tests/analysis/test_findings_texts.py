@@ -62,6 +62,7 @@ def test_of_two_judges_a_leaning_is_laid_to_neither() -> None:
 # What speaks against a score stands among the findings, with its number.
 
 
+@pytest.mark.process
 def test_cut_off_empty_and_partly_covered_students_are_findings(tmp_path: Path, coeval: Command) -> None:
     run = Run(tmp_path / "run")
     for n in range(1, 5):

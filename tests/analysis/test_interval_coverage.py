@@ -25,6 +25,7 @@ from perf.coverage import (
 ONE_VERDICT, MANY, RARE = TRUTHS[1:4]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("tasks", [1, 4])
 @pytest.mark.parametrize("items", [4, 6, 20])
 @pytest.mark.parametrize("mean", [0.5, 0.9, 0.98, 0.999])

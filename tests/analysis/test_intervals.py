@@ -95,6 +95,7 @@ def test_a_cluster_counts_by_how_far_it_takes_the_mean() -> None:
     assert bounds(interval) == pytest.approx(tuple(fit.conf_int(alpha=0.05)[0]), abs=0.001)
 
 
+@pytest.mark.process
 def test_in_the_middle_it_is_no_wider_than_the_t_interval() -> None:
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(6)
@@ -124,6 +125,7 @@ def test_a_single_item_says_little() -> None:
     assert bounds(mean_over_strata([[0.5], np.full(30, 0.5)])) == pytest.approx((0.3974, 0.6026), abs=1e-4)
 
 
+@pytest.mark.process
 @given(st.lists(SCORES, min_size=1, max_size=5))
 def test_it_holds_the_mean_stays_on_the_scale_and_has_a_width(strata: list[list[float]]) -> None:
     interval = mean_over_strata(strata)

@@ -54,6 +54,7 @@ def measured(coeval: Command, run: Run) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.process
 def test_figures_are_those_of_scikit_learn(written: tuple[Run, Said], coeval: Command) -> None:
     run, said = written
     labels = measured(coeval, run)["labels"]

@@ -80,6 +80,7 @@ async def test_the_scores_of_an_output_folder_come_to_its_figures(ifeval: Path) 
         assert any("2 " in note for note in reader.notes())
 
 
+@pytest.mark.process
 async def test_one_task_of_an_output_folder_can_be_read_alone(ifeval: Path) -> None:
     with load(ifeval / "run_1" / "ifeval") as reader:
         assert means(reader) == pytest.approx(
@@ -87,6 +88,7 @@ async def test_one_task_of_an_output_folder_can_be_read_alone(ifeval: Path) -> N
         )
 
 
+@pytest.mark.process
 async def test_a_single_sample_beside_several_is_left_out_and_told(ifeval: Path) -> None:
     """They are the same prompts: under one name their answers would count twice."""
     shutil.copytree(ifeval / "run_1" / "ifeval", ifeval / "ifeval")
@@ -138,6 +140,7 @@ async def test_a_pipe_is_not_waited_for(ifeval: Path) -> None:
         load(ifeval)
 
 
+@pytest.mark.process
 async def test_answers_that_are_not_scored_yet_are_there(ifeval: Path) -> None:
     for name in ("summary.json", "scores.jsonl"):
         (ifeval / "run_0" / "ifeval" / name).unlink()
@@ -176,6 +179,7 @@ async def test_judged_by_another_recipe_the_last_one_counts(tmp_path: Path) -> N
         assert reader.rows("SELECT DISTINCT judge, model FROM scores") == [("m", "m")]
 
 
+@pytest.mark.process
 def test_the_scores_of_a_run_come_to_its_table(lab: Lab) -> None:
     run = lab.run()
     by_item = "SELECT task, model, item, avg(value) AS value FROM scores WHERE NOT failed GROUP BY ALL"
@@ -218,6 +222,7 @@ async def test_a_table_goes_to_polars_where_that_is_installed(ifeval: Path) -> N
     assert len(items.pl()) == len(items) > 0
 
 
+@pytest.mark.process
 async def test_python_opens_an_output_folder(ifeval: Path) -> None:
     results = coeval.open_run(ifeval).results()
     assert {(m.task, m.sample, m.metric): m.value for m in results.metrics} == figures(ifeval)
@@ -237,6 +242,7 @@ def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
             load(folder)
 
 
+@pytest.mark.process
 async def test_the_measures_of_an_output_folder_are_its_metrics(ifeval: Path) -> None:
     """Over both samples; the figures of each stand beside them, by sample."""
     found = coeval.open_run(ifeval).measures()

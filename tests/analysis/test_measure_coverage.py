@@ -94,7 +94,7 @@ def test_the_page_is_what_is_measured() -> None:
         assert f"| {one.planted:.3f} | {one.mean:.3f} |" in written, "python -m perf.measure_coverage"
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_its_ranks_are_those_of_1000_runs() -> None:
     shown = shown_ranks(RANKED[1], RANKED_ITEMS[0], REPEATS)
     assert shown in PAGE.read_text(encoding="utf-8"), "write it again: python -m perf.measure_coverage"

@@ -323,6 +323,7 @@ def test_fewer_than_two_ranked_judges_have_no_robust_set(tmp_path: Path) -> None
     assert measures["agreement"]["a|b"]["spa"] == 1.0
 
 
+@pytest.mark.process
 def test_of_three_teachers_the_two_that_tell_most_apart_stay(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     apart = {"sharp": ("High", "Low"), "fair": ("High", "Medium"), "blunt": ("High", "High")}
@@ -395,6 +396,7 @@ def test_a_family_that_gains_on_its_own_teacher_s_items_is_told() -> None:
     assert oak.ci95[0] < oak.size < oak.ci95[1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("items", [18, 90])
 def test_who_finds_easy_items_easy_gains_nothing(items: int) -> None:
     """All differ less on items that are easy for all: of means alone, weak students would seem to gain."""
@@ -453,6 +455,7 @@ def test_honest_judges_lean_on_nothing_however_strict_they_are(world: World) -> 
         assert found.honest_named <= 0.25, bias
 
 
+@pytest.mark.process
 def test_no_interval_is_a_failed_fit_s() -> None:
     """In these runs the likelihood had tops between the nodes of a coarse quadrature, and errors of 50 times
     their size."""
@@ -489,6 +492,7 @@ def test_a_judge_that_likes_what_stands_first_is_named_and_an_honest_one_is_not(
     assert places_named(0.0, items, 100, both=both) <= 0.1
 
 
+@pytest.mark.process
 def test_severity_is_what_the_others_give_more() -> None:
     grid, lengths = simulate({"a": Planted(0.2), "b": Planted(), "c": Planted()}, 60, 1)
     ledger = bias_ledger(grid, lengths, {})

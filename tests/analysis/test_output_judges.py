@@ -66,6 +66,7 @@ def test_a_judge_that_saw_both_orders_is_told_by_its_paired_verdicts(tmp_path: P
     assert found["judges"]["j"]["consistency"] is None, "nothing was asked twice"
 
 
+@pytest.mark.process
 def test_a_judge_that_saw_one_order_is_told_by_the_two_halves(tmp_path: Path) -> None:
     """AlpacaEval draws the order by instruction."""
     draws = np.random.default_rng(5)

@@ -59,6 +59,7 @@ def test_the_page_is_what_is_measured() -> None:
         assert shown_share(found) in written, "write it again: python -m perf.paired"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.said)
 def test_items_that_repeat_each_other_are_one_piece_of_evidence(kind: Kind) -> None:
     found = repeated(kind, 0.8, 200, repeats=500)

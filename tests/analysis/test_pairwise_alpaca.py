@@ -294,6 +294,7 @@ def test_without_difficulties_the_minimal_formula() -> None:
     assert fit.win_rate.value == pytest.approx(invented.truth, abs=4)
 
 
+@pytest.mark.process
 def test_a_missing_preference_counts_in_the_prediction_only() -> None:
     invented = Invented(60)
     some: list[float | None] = invented.preferences.tolist()
@@ -313,6 +314,7 @@ def test_equal_lengths_leave_nothing_to_control() -> None:
     assert fit.win_rate.value == pytest.approx(100 * (preferences.mean() - 1), abs=1.5)
 
 
+@pytest.mark.process
 def test_is_the_same_each_time_and_refuses_what_it_cannot_use() -> None:
     invented = Invented(40)
     preferences: list[float | None] = invented.preferences.tolist()

@@ -276,6 +276,7 @@ class Battles:
         return score.style
 
 
+@pytest.mark.process
 def test_a_liking_for_length_is_taken_out() -> None:
     battles = Battles()
     (score,) = arena_scores(battles.judgments, styles=battles.styles)
@@ -293,6 +294,7 @@ def test_a_liking_for_length_is_taken_out() -> None:
     assert control.win_rate_at_mean_style == pytest.approx(score.win_rate.value, abs=3)
 
 
+@pytest.mark.process
 def test_equals_a_logistic_regression_over_every_single_battle() -> None:
     """Strong verdicts as three rows, features standardised over rows: the official construction."""
     api = pytest.importorskip("statsmodels.api")

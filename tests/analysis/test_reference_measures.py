@@ -12,6 +12,8 @@ from written_run import REFERENCE, WHY_SKIPPED
 
 import coeval as api
 
+pytestmark = pytest.mark.process
+
 LEGACY = REFERENCE / "legacy_run"
 pytestmark = pytest.mark.skipif(not LEGACY.is_dir(), reason=WHY_SKIPPED)
 
@@ -27,7 +29,6 @@ def unlike(expected: Any, found: Any, path: str = "") -> list[str]:
     return [] if same else [f"{path}: {expected} expected, {found} found"]
 
 
-@pytest.mark.process
 def test_the_older_layout_gives_the_published_measures(tmp_path: Path, coeval: Command) -> None:
     expected = json.loads((REFERENCE / "legacy_run_expected.json").read_text())
     ended = coeval("analyze", "all", "--run", LEGACY, "--format", "json", "--out", tmp_path / "report")

@@ -62,6 +62,7 @@ def between_prompts(scores: NDArray[np.float64]) -> float:
     return float(np.sqrt(table.loc["C(prompt)", "mean_sq"] / len(frame)))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("prompts", "samples"), [(40, 4), (12, 2), (100, 3)])
 def test_the_standard_error_is_that_of_an_analysis_of_variance(
     prompts: int, samples: int, tmp_path: Path, coeval: Command
@@ -118,6 +119,7 @@ def test_a_fitted_figure_has_the_interval_of_its_samples(tmp_path: Path) -> None
     assert found["samples"]["m.1"]["made"][FITTED]["item_se"] is None
 
 
+@pytest.mark.process
 def test_a_single_sample_is_shown_as_it_always_was(tmp_path: Path, coeval: Command) -> None:
     folder = written(tmp_path / "outputs", drawn(10, 2))
     shutil.rmtree(folder / "run_0")
@@ -203,6 +205,7 @@ def of_groups(run: Run, student: str) -> list[float]:
     return [value for _, value in rows][:GROUPS]
 
 
+@pytest.mark.process
 def test_the_finder_sees_them(run: Run, measures: dict[str, Any]) -> None:
     assert measures["coverage"]["haiku"]["near_duplicates"] == GROUPS * (EACH - 1)
     with RunReader(run.folder) as reader:
@@ -212,6 +215,7 @@ def test_the_finder_sees_them(run: Run, measures: dict[str, Any]) -> None:
     assert len(set(clusters.tolist())) == GROUPS
 
 
+@pytest.mark.process
 def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, measures: dict[str, Any]) -> None:
     for name in STUDENTS:
         expected = mean_over_strata([of_groups(run, name)])
@@ -246,12 +250,14 @@ def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, 
         assert found["n"]["difference"] == GROUPS * EACH
 
 
+@pytest.mark.process
 def test_the_error_of_a_difference_knows_it(run: Run, measures: dict[str, Any]) -> None:
     scores = [np.array(of_groups(run, name)) for name in STUDENTS]
     squares = [(one - other).var(ddof=1) / GROUPS for n, one in enumerate(scores) for other in scores[:n]]
     assert measures["next"][0]["difference"] == pytest.approx(np.sqrt(np.mean(squares)))
 
 
+@pytest.mark.process
 def test_labels_and_comparisons_count_groups(run: Run, measures: dict[str, Any]) -> None:
     found = measures["labels"]["haiku"]["tone"]
     with RunReader(run.folder) as reader:

@@ -101,6 +101,7 @@ def test_answers_that_were_cut_off_are_counted(run: Run) -> None:
     assert counts == {(None, 3, 2), ("haiku", 1, 1), ("sum", 2, 1)}
 
 
+@pytest.mark.process
 def test_removed_judges_teachers_and_factors_are_in_no_mean_and_no_failure(run: Run) -> None:
     run.judged(1, "s", "j", {"a": "High", "old": "Low"})
     run.evaluation(1, "s", "gone", {"a": "Low"})

@@ -303,6 +303,7 @@ async def test_the_users_sampling_goes_over_the_official_one(shelf: Shelf) -> No
     assert (bodies[0]["temperature"], bodies[0]["max_tokens"]) == (0.7, 1)
 
 
+@pytest.mark.process
 def test_official_files(shelf: Shelf, tmp_path: Path) -> None:
     panel = Panel(AlpacaEval(shelf.settings()), ours)
     panel.judge(favours_ours(panel, 0.8))

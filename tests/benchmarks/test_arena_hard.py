@@ -161,6 +161,7 @@ def test_a_question_without_a_baseline_answer_is_told_before_anything_is_asked(s
         ArenaHard(shelf.settings()).items()
 
 
+@pytest.mark.process
 def test_official_files(shelf: Shelf, tmp_path: Path) -> None:
     panel = Panel(ArenaHard(shelf.settings()), ours)
     panel.judge(verdict)

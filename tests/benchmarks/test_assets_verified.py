@@ -80,6 +80,7 @@ def test_a_file_that_nobody_recorded_is_read_before_it_is_used(index: PackageInd
     assert prompts(library(tmp_path)).read_text() == PROMPTS
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("record", ["", "{", "[]", '{"stamp": [1], "sha256": 2}', '{"stamp": null}'])
 def test_a_damaged_record_is_none(index: PackageIndex, tmp_path: Path, record: str) -> None:
     path = prompts(library(tmp_path))
@@ -107,6 +108,7 @@ def test_one_changed_file_of_a_folder_is_replaced(index: PackageIndex, tmp_path:
     assert (folder / "corpora/words/english").read_text() == WORDS
 
 
+@pytest.mark.process
 def test_where_no_source_gives_it_again_nothing_is_done_with_it(index: PackageIndex, tmp_path: Path) -> None:
     path = prompts(library(tmp_path))
     path.write_text(CHANGED)
@@ -151,6 +153,7 @@ def test_a_users_copy_of_the_official_file_is_official(shelf: Library, tmp_path:
     assert used_assets(found, stamps_of(found))["bench/prompts"].origin == "official"
 
 
+@pytest.mark.process
 def test_what_changes_while_it_is_read_is_not_verified(shelf: Library) -> None:
     found = shelf.ensure(["bench/prompts"])
     before = stamps_of(found)
@@ -164,6 +167,7 @@ def test_what_changes_while_it_is_read_is_not_verified(shelf: Library) -> None:
     assert used_assets(found, before)["bench/prompts"].origin == "not verified"
 
 
+@pytest.mark.process
 def test_a_summary_on_data_that_changed_cannot_be_compared(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

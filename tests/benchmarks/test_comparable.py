@@ -257,6 +257,7 @@ async def test_a_task_whose_judgments_are_not_there_is_counted_and_not_scored(
     assert not (stopping_bench.output / "invented" / "summary.json").exists()
 
 
+@pytest.mark.process
 async def test_an_answer_that_comes_while_it_stops_still_lacks_its_judgment(stopping_bench: Bench) -> None:
     interrupt = asyncio.Event()
 

@@ -45,6 +45,7 @@ def task(kind: type[Benchmark]) -> Benchmark:
     return kind(TaskSettings(model=MODEL, assets=assets, judge=judge))
 
 
+@pytest.mark.process
 def test_every_item_has_its_judgments(kind: type[Benchmark]) -> None:
     panel = Panel(task(kind), lambda item: f"Reply to {item.id}.")
     n_items, n_asks = SIZES[kind]
@@ -62,6 +63,7 @@ def test_templates_are_filled(kind: type[Benchmark]) -> None:
         assert not [part for message in request.messages for part in PLACEHOLDER.findall(message.content)]
 
 
+@pytest.mark.process
 async def test_a_simulated_judge_is_understood_and_prefers_the_better_model(kind: type[Benchmark]) -> None:
     judge = SimulatedModel(ModelSpec(name=JUDGE, interface="simulated", model=JUDGE))
     means = []

@@ -59,6 +59,7 @@ def test_sentences_are_those_of_nltk_with_the_same_model(text: str) -> None:
     assert PunktSplitter(SMALL_MODEL).sentences(text) == oracle_splitter(SMALL_MODEL).tokenize(text)
 
 
+@pytest.mark.process
 def test_sentences_of_real_answers_are_those_of_nltk() -> None:
     model = read_punkt_model(official_data.nltk_folder() / PUNKT)
     ours, oracle = PunktSplitter(model), oracle_splitter(model)
@@ -157,6 +158,7 @@ def detector() -> LanguageDetector:
     return LanguageDetector()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "code"),
     [

@@ -295,6 +295,7 @@ def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PollPace, "pauses", lambda _: repeat(0.01))
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("looked_at_often")
 @pytest.mark.parametrize("batched", [{"evaluation"}, {"response_collection", "evaluation"}])
 async def test_answers_and_judgments_by_batches_score_alike(bench: Bench, batched: set[Purpose]) -> None:
@@ -309,6 +310,7 @@ async def test_answers_and_judgments_by_batches_score_alike(bench: Bench, batche
     assert not (bench.output / "batches").exists()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("looked_at_often")
 async def test_judging_is_submitted_now_and_collected_later(bench: Bench) -> None:
     async with openai_batches() as host:
@@ -343,6 +345,7 @@ def priced_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path / "out", monkeypatch)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("checkpoint", [None, "step-100"])
 @pytest.mark.parametrize("apart", [True, False])
 async def test_no_start_and_no_settling_books_what_is_booked_already(

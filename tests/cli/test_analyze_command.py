@@ -30,6 +30,7 @@ def lab(here: Path) -> Lab:
     return made
 
 
+@pytest.mark.process
 def test_nobody_is_asked_and_the_run_is_only_read(
     lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +292,7 @@ def test_what_little_there_is_is_told(name: str, tmp_path: Path, coeval: Command
     assert refused in compared.err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("students", "said"), [(("ann",), "1 score"), (("ann", "ben", "cleo"), "3 scores")])
 def test_how_little_judges_have_in_common_is_told(
     students: tuple[str, ...], said: str, tmp_path: Path, coeval: Command

@@ -88,6 +88,7 @@ async def test_the_cheapest_host_is_taken_told_and_kept(tmp_path: Path) -> None:
         assert not any(key in reported.out + stays.err + anew.out for key in KEYS.values())
 
 
+@pytest.mark.process
 async def test_hosts_are_compared_by_the_price_of_the_tier_that_is_asked_for(tmp_path: Path) -> None:
     """The library has GPT-5 at OpenAI for half the price in the tier `flex`."""
     prices(tmp_path, groq=0.05, openrouter=0.08)

@@ -53,6 +53,7 @@ def drawn(board: Board, width: int, height: int = 50) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
+@pytest.mark.process
 def test_no_figure_is_ever_cut_and_the_bar_shrinks_first() -> None:
     board = busy_board()
     bar_at: dict[int, int] = {}
@@ -151,7 +152,7 @@ def test_a_colour_that_is_forced_makes_no_terminal_of_a_pipe(lab: Lab) -> None:
     assert not re.search(r"\x1b\[\??\d*[A-LhlK]", done.stderr), "the cursor stays where it is"
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_totals_are_planned_before_phases_1_and_2_have_answered(lab: Lab) -> None:
     """The teachers are slow to propose; meanwhile the terminal knows all records, and calls as a range."""
     lab.models = [model("ann", latency_s=0.5), model("ben", latency_s=0.5)]
@@ -267,6 +268,7 @@ def test_nothing_is_lost_and_only_single_pieces_run_over(text: str, width: int) 
     assert all(cell_len(line) <= width or " " not in line.strip() or "`" in line for line in lines)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("words", [["run", "--config"], ["status", "--run"], ["show", "--run"]])
 def test_an_error_breaks_no_word_and_no_path(tmp_path: Path, columns: int, words: list[str]) -> None:

@@ -100,7 +100,7 @@ def test_an_analysis_and_its_folder_are_told_apart(finished: Path, here: Path, c
     assert "there is no folder nowhere" in coeval("analyze", "./nowhere").err
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_view_takes_its_folders_either_way(finished: Path, tmp_path: Path) -> None:
     for words in (["--run", finished], [finished]):
         command = [sys.executable, "-m", "coeval", "view", "--port", "0", *words]

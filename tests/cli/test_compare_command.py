@@ -41,6 +41,7 @@ def two(here: Path) -> tuple[Path, Path]:
     return output(here / "a", "base", verdicts(base)), output(here / "b", "tuned", verdicts(tuned))
 
 
+@pytest.mark.process
 def test_two_outputs_are_compared_prompt_by_prompt(two: tuple[Path, Path], coeval: Command) -> None:
     [one] = found(coeval, *two)["comparisons"]
     keys = {"a", "b", "task", "metric", "mean_a", "mean_b", "difference", "ci95", "p", "p_adjusted", "n"}
@@ -69,6 +70,7 @@ def test_it_says_so_in_a_sentence_and_in_markdown(two: tuple[Path, Path], coeval
     assert "| ifeval | 50.0 | 62.0 | 12.0 ± 5.7 | <0.001 | 200 |" in marked
 
 
+@pytest.mark.process
 def test_folders_keep_their_order_or_are_refused(two: tuple[Path, Path], coeval: Command) -> None:
     """`--run A B` read as B A: a gate passed a loss."""
     tuned, base = two[1], two[0]
@@ -78,6 +80,7 @@ def test_folders_keep_their_order_or_are_refused(two: tuple[Path, Path], coeval:
     assert "write all folders after --run, or none: coeval compare A B, or --run A --run B" in mixed.err
 
 
+@pytest.mark.process
 def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> None:
     a = output(here / "a", "base", verdicts([1, 0] * 20))
     b = output(here / "b", "tuned", verdicts([1, 0] * 18 + [1, 1] * 2))
@@ -102,6 +105,7 @@ def test_ids_do_not_make_prompts_the_same(here: Path, coeval: Command) -> None:
     assert "lies between −20.0 and 20.0 points" in shown
 
 
+@pytest.mark.process
 def test_metrics_of_different_weights_and_units(here: Path, coeval: Command) -> None:
     scores = [1.0, 4.0, 6.0, 3.0, 9.0, 5.0, 7.0]
     for name, more in (("a", 0.0), ("b", 1.0)):
@@ -138,6 +142,7 @@ def test_what_is_not_comparable_with_published_numbers_is_told(here: Path, coeva
     assert "warning: ifeval is not comparable" in coeval("compare", a, b).out
 
 
+@pytest.mark.process
 def test_different_judges_are_told(here: Path, coeval: Command) -> None:
     folders = []
     for name, judge in (("a", "strict"), ("b", "mild")):
@@ -157,7 +162,7 @@ def lab(here: Path) -> Lab:
     return made
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +318,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(
         assert said in ended.err
 
 
+@pytest.mark.process
 def test_three_checkpoints_are_compared_in_pairs(two: tuple[Path, Path], here: Path, coeval: Command) -> None:
     third = output(here / "c", "third", verdicts([0, 1] * 100))
     pairs = [(one["a"], one["b"]) for one in found(coeval, *two, third)["comparisons"]]
@@ -324,7 +330,7 @@ def test_three_checkpoints_are_compared_in_pairs(two: tuple[Path, Path], here: P
 CHECKPOINTS = ("base:skill=0.60", "again:skill=0.60", "tuned:skill=0.63", "strong:skill=0.80")
 
 
-@pytest.mark.process
+@pytest.mark.system
 async def test_what_is_said_of_checkpoints_is_what_was_planted(tmp_path: Path, coeval: Command) -> None:
     library = Library()
     if any(library.presence(name)[0] is Presence.ABSENT for name in kind_of("ifeval").assets):

@@ -126,7 +126,7 @@ def test_ctrl_c_at_any_moment_of_the_first_second(slow_lab: Lab, here: Path) -> 
     assert "Interrupted" in stages, "no interruption came early enough"
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_ctrl_c_while_the_results_are_shown(here: Path) -> None:
     words = ["coeval", "run", "--overwrite", "--config", str(Lab(here, [model("ann")]).file)]
     events = int(at_an_event(0, words).err.split()[-2])

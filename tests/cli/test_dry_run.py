@@ -87,6 +87,7 @@ def warnings(err: str) -> list[str]:
     return re.findall(r"^warning: (.*)$", err, re.MULTILINE)
 
 
+@pytest.mark.process
 def test_what_has_no_effect_is_told_and_the_run_goes_on(here: Path, coeval: Command) -> None:
     lab = Lab(here, settings={"estimate_cost": True, "quota": {"anne": {"max_calls": 1}}})
     reported = ["experiment.quota.anne limits nothing: no model is named 'anne'; did you mean 'ann'?"]
@@ -97,6 +98,7 @@ def test_what_has_no_effect_is_told_and_the_run_goes_on(here: Path, coeval: Comm
     assert all(logged.count(sentence) == 1 for sentence in reported)
 
 
+@pytest.mark.process
 def test_a_range_beyond_the_proposed_attributes_is_told_once_these_are_known(
     here: Path, coeval: Command
 ) -> None:

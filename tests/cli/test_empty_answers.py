@@ -15,6 +15,8 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.api import Run, open_run
 
+pytestmark = pytest.mark.process
+
 SILENT = "Empty, and counted like all others: 3 of 3 answers of mute."
 CUT = "Likely cause: reasoning that used all of max_tokens (raise it)."
 ENDED = "Likely cause: a filter of the host, or a chat template that does not fit the model."
@@ -24,7 +26,6 @@ def said(*texts: str) -> str:
     return " ".join(" ".join(texts).split())
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
@@ -85,7 +86,6 @@ def test_a_failed_or_replaced_answer_is_not_an_empty_one(here: Path, coeval: Com
     assert {s.empty for s in open_run(lab.path).results().students} == {0}
 
 
-@pytest.mark.process
 def test_a_line_too_long_for_tables_is_none_of_the_empty_ones(here: Path) -> None:
     lab = Lab(here, [model("ann"), model("ben")], [task(total=2)])
     lab.run()

@@ -12,6 +12,7 @@ from fakes.openai_chat import Answer, fake
 
 pytestmark = pytest.mark.process
 
+
 PRICED = "overrides:\n  m: {input_usd_per_mtok: 1.0, output_usd_per_mtok: 4.0}\n"
 N = 12
 

@@ -200,6 +200,7 @@ async def test_stopped_before_anything_was_asked(tmp_path: Path) -> None:
 # `eval-framework --tasks coeval:RUN`: a benchmark of one's own, put to any model.
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("judge", [[], ["--judge-model", "judge"]])
 async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge(
     tmp_path: Path, judge: list[str]
@@ -229,6 +230,7 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     assert "coeval-exp is not comparable with the run's own scores: only the first 4 of 8" in few_said
 
 
+@pytest.mark.process
 async def test_labels_stand_beside_what_is_judged(tmp_path: Path) -> None:
     lab = Lab(tmp_path, [model("ann")], [quiz(total=2), task(total=2)])
     await lab.arun()

@@ -37,6 +37,7 @@ def hosted(lab: Lab, **changes: object) -> None:
     lab.models[1] |= {"interface": "openai", "parameters": {"model": "gpt-4o-mini"}, **changes}
 
 
+@pytest.mark.process
 def test_a_wrong_file_a_missing_key_and_an_unknown_name_create_nothing(lab: Lab, coeval: Command) -> None:
     file = lab.file
     before = below(lab.folder)
@@ -74,6 +75,7 @@ def test_what_stood_before_a_failed_start_stands_as_it_did(lab: Lab, coeval: Com
     assert coeval("status", "--run", lab.path).code == 0
 
 
+@pytest.mark.process
 def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval: Command) -> None:
     """Evaluations without a student are of the older layout; a line that is no record is pointed at."""
     old = Lab(here, [model("ann")], [task(total=2)], id="old")
@@ -151,6 +153,7 @@ def overall(folder: Path) -> float | None:
     return open_run(folder).results().students[0].mean
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("plain", "pattern"), [("runs1", "runs[1]"), ("ra", "r*"), ("rb", "r?")])
 def test_a_folder_named_like_a_pattern_is_read_as_itself(tmp_path: Path, plain: str, pattern: str) -> None:
     for name, skill in ((plain, 1.0), (pattern, 0.0)):
@@ -299,6 +302,7 @@ def test_no_command_speaks_python(troubled: Lab, coeval: Command) -> None:
     assert [line for text in said for line in text.splitlines() if PYTHON.search(line)] == []
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not LEGACY.is_dir(), reason=f"the run in an older layout is not at {LEGACY}")
 def test_nor_does_taking_over_an_older_run(here: Path, coeval: Command) -> None:
     shutil.copytree(LEGACY, here / "runs" / "old")

@@ -27,6 +27,7 @@ def lab(folder: Path) -> Lab:
     return Lab(folder, models=[model("ann")], tasks=[task(total=3)])
 
 
+@pytest.mark.process
 async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     made = lab(tmp_path)
     made.settings |= {"budget_usd": 2.0, "quota": {"ann": {"max_calls": 500}}}
@@ -247,6 +248,7 @@ def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(whol
     assert "2 invalid records; see coeval repair --run" in " ".join(status(whole))
 
 
+@pytest.mark.process
 def test_a_run_that_was_killed_is_not_called_running(whole: Lab) -> None:
     folder = RunDir(whole.path)
     meta = folder.read_meta()
@@ -323,6 +325,7 @@ def test_repairing_says_where_the_records_went_and_how_to_go_on(hurt: Lab) -> No
     assert repair(hurt).splitlines()[-1] == "All records are valid."
 
 
+@pytest.mark.process
 def test_wrong_requests_exit_with_1_and_the_way_out(hurt: Lab) -> None:
     assert "the phases are attribute_mapping" in repair(hurt, "--phase", "judging", code=1)
     hurt.id = "other"

@@ -116,6 +116,7 @@ def test_files_that_lack_records_have_a_line_each(lab: Lab, here: Path, coeval: 
     assert len(re.findall(r"^\d +phase5_evaluations/\S+\.jsonl$", piped.err, re.MULTILINE)) == 24
 
 
+@pytest.mark.process
 def test_a_copy_without_its_credentials_is_not_recommended(lab: Lab, coeval: Command) -> None:
     lab.lose("evaluation", "story__ann__00001__ben__ann")
     copy = lab.path / "config.yaml"
@@ -179,6 +180,7 @@ def test_judgments_written_while_a_run_at_work_is_read_are_not_called_invalid(
     assert missing(shown)[1] == "1"
 
 
+@pytest.mark.process
 def test_tables_for_programs_hold_nothing_else(lab: Lab, coeval: Command) -> None:
     lab.lose("evaluation", "story__ann__00001__ben__ann")
     shown = coeval("results", "--run", lab.path, "--json")
@@ -198,6 +200,7 @@ def test_a_run_that_was_stopped_before_phase_3_is_not_called_whole(here: Path, c
     assert missing(shown) == ["0", "0", "0"] or "0" not in missing(shown)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", ["run", "status", "repair", "results"])
 def test_items_that_no_model_makes_are_to_be_added_or_asked_for_no_more(
     here: Path, coeval: Command, command: str

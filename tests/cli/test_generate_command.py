@@ -120,6 +120,7 @@ def test_the_page_of_what_was_proposed_is_printed(here: Path, coeval: Command) -
     assert "every declared value (4)" in ended.out
 
 
+@pytest.mark.process
 def test_a_ceiling_holds_and_what_was_heard_is_not_asked_for_again(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -281,6 +281,7 @@ def test_columns_that_are_not_named_are_found_by_their_usual_names(
     assert (ended.code, "--attribute =x: write NAME=COLUMN" in ended.err) == (1, True)
 
 
+@pytest.mark.process
 def test_a_condition_that_is_none(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     for text, reported in (
@@ -312,6 +313,7 @@ def test_an_id_that_stands_twice_is_told_with_both_lines(here: Path, lab: Lab, c
     assert not lab.path.exists()
 
 
+@pytest.mark.process
 def test_a_second_ingest_loses_nothing(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     (here / "more.csv").write_text("qid,question\nq4,When?\n")
@@ -375,6 +377,7 @@ def test_values_that_the_task_does_not_declare_are_told(here: Path, lab: Lab, co
     assert "topic is no attribute that target_attributes declares" in ended.err
 
 
+@pytest.mark.process
 def test_the_place_is_named_where_there_are_several(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     lab.models.append({**OWN, "name": "exam", "parameters": {"task": "poem"}})
@@ -409,6 +412,7 @@ def test_a_run_takes_more_items_and_answers_those_alone(here: Path, lab: Lab, co
     assert lab.run(continue_run=True).exit_code == 0
 
 
+@pytest.mark.process
 def test_after_items_were_replaced_the_command_that_is_told_goes_on(
     here: Path, lab: Lab, coeval: Command
 ) -> None:
@@ -512,6 +516,7 @@ def test_a_new_experiment_file_runs_as_it_is(here: Path, coeval: Command) -> Non
     assert (again.code, "my qa.yaml is there already" in again.err) == (1, True)
 
 
+@pytest.mark.process
 def test_a_label_of_choices_is_the_letter(here: Path, coeval: Command) -> None:
     rows = [{"question": f"Question {n}?", "options": ["x", "y", "z"], "key": n % 3} for n in range(6)]
     (here / "exam.json").write_text(json.dumps(rows))

@@ -112,6 +112,7 @@ def test_every_named_benchmark_is_tried() -> None:
     assert set(named_benchmarks()) == set(ROWS) == set(ITEMS)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ROWS)
 def test_a_named_benchmark_comes_from_the_hub(name: str, hub: FakeHub, lab: Lab, coeval: Command) -> None:
     ended = coeval("ingest", name, "--config", lab.file)
@@ -208,6 +209,7 @@ def test_subsets_whose_names_are_alike_have_items_of_their_own(
     assert len({str(path).lower() for path in cached}) == len(SUBSETS)
 
 
+@pytest.mark.process
 def test_a_revision_that_the_hub_does_not_name_is_not_kept(
     here: Path, lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +233,7 @@ def test_a_hub_that_leads_to_the_credentials_of_a_machine_is_not_followed(
     assert [path for path in (here / "cache").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.process
 def test_what_is_cut_off_is_told_and_not_kept(hub: FakeHub, here: Path, lab: Lab, coeval: Command) -> None:
     hub.cut = True
     ended = coeval("ingest", "gsm8k", "--config", lab.file)

@@ -98,6 +98,7 @@ def test_json_without_a_readable_row_is_told_for_what_it_is(here: Path, coeval: 
     assert (ended.code, "moods.jsonl:1: byte 14 is not UTF-8" in ended.err) == (1, True), ended.err
 
 
+@pytest.mark.process
 def test_names_with_blanks_can_be_typed_as_they_are_told(here: Path, coeval: Command) -> None:
     (here / "moods.csv").write_text(MOODS)
     assert coeval("ingest", "moods.csv", "--label", "mood", "--new", "my moods.yaml").code == 0
@@ -120,6 +121,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "beside"])
 def test_class_labels_of_hugging_face_are_their_names(kind: str, here: Path, coeval: Command) -> None:
     pyarrow = pytest.importorskip("pyarrow")

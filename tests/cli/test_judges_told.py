@@ -19,8 +19,9 @@ from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
+pytestmark = pytest.mark.process
 
-@pytest.mark.process
+
 def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coeval: Command) -> None:
     """Families as the file tells them: names do not show that kin-judge, ann and ben are related."""
     lab = Lab(
@@ -72,7 +73,6 @@ def findings(here: Path, coeval: Command, judges: list[dict[str, object]]) -> li
     return found
 
 
-@pytest.mark.process
 def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     here: Path, coeval: Command
 ) -> None:
@@ -85,7 +85,6 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     assert abs(difference) < lead
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("judges", "begins"),
     [([KIN], "Its only judge, red-j,"), ([KIN, OTHERS[0]], "One of its two judges, red-j,")],
@@ -103,7 +102,6 @@ def test_where_it_cannot_be_told_that_is_said(
     assert not any(one.startswith("red-j scores answers") for one in found), "laid to one of two"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("judges", "begins"),
     [
@@ -135,7 +133,6 @@ def test_judges_who_are_family_to_neither_are_not_mentioned(here: Path, coeval: 
 # What `coeval analyze` says of judges that were asked: of a run, one of them twice; of an output folder.
 
 
-@pytest.mark.process
 def test_a_judge_under_two_names_is_asked_everything_twice(here: Path, coeval: Command) -> None:
     judges = [
         model("one", "judge", model="same"),
@@ -155,7 +152,6 @@ def test_a_judge_under_two_names_is_asked_everything_twice(here: Path, coeval: C
     assert "itself" in coeval("analyze", "judges", "--run", lab.path).out
 
 
-@pytest.mark.process
 async def test_the_place_that_a_judge_likes_is_told_of_an_output_folder(
     tmp_path: Path, coeval: Command
 ) -> None:

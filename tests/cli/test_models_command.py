@@ -127,6 +127,7 @@ async def test_the_hosts_of_a_file_are_asked_once_each_and_those_that_fail_are_t
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.process
 async def test_a_model_is_named_only_where_and_as_whom_it_is_asked(tmp_path: Path) -> None:
     """Two accounts at one host, and one id at another host and in nobody's list there."""
     (tmp_path / "keys.yaml").write_text(
@@ -209,6 +210,7 @@ def plant(folder: Path) -> dict[str, str]:
     return {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": THIRD, "AWS_REGION": "eu-central-1"}
 
 
+@pytest.mark.process
 async def test_which_credentials_were_found_is_told_by_place_and_never_by_value(tmp_path: Path) -> None:
     env = plant(tmp_path)
     done = await called(tmp_path, "models", "--providers", env=env)
@@ -262,6 +264,7 @@ async def test_where_a_part_is_lacking_that_part_is_named(
     assert lacking in shown.out
 
 
+@pytest.mark.process
 async def test_accounts_and_keys_of_models_are_usable_only_where_there_is_an_address(tmp_path: Path) -> None:
     keys = tmp_path / "keys.yaml"
     keys.write_text(
@@ -433,6 +436,7 @@ def test_a_model_without_a_key_is_a_wrong_request(here: Path, coeval: Command) -
     assert not (here / "runs").exists()
 
 
+@pytest.mark.process
 def test_simulated_models_are_tried_too(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("tea", "teacher"), model("ann", "student", "judge")])
     done = coeval("probe", "--config", lab.file)

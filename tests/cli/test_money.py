@@ -186,6 +186,7 @@ async def test_where_a_host_tells_no_tokens_the_price_is_not_called_unknown(tmp_
     assert "overrides" not in done.out
 
 
+@pytest.mark.process
 async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices(tmp_path: Path) -> None:
     """OpenRouter tells; the model has a price in the library as well."""
     async with three_hosts(tmp_path, "openai/gpt-4o", "openrouter", cost=0.03125) as hosts:
@@ -198,6 +199,7 @@ async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices
     assert [record["usage"]["cost_usd"] for record in judged] == [0.03125] * N
 
 
+@pytest.mark.process
 async def test_eval_framework_shows_what_was_paid(tmp_path: Path) -> None:
     (tmp_path / "Config").mkdir()
     (tmp_path / "Config" / "provider_pricing.yaml").write_text(

@@ -67,6 +67,7 @@ def test_five_models_that_do_not_think_cost_it_too(here: Path, coeval: Command) 
     assert 1.80 <= plan(coeval, file)["cost_usd"]["central"] <= 2.50
 
 
+@pytest.mark.process
 def test_the_same_figures_stand_in_the_file_and_in_the_table(here: Path, coeval: Command) -> None:
     price(here, *CHEAP)
     found = plan(coeval, MEDIUM)
@@ -103,6 +104,7 @@ def test_it_says_what_so_few_items_cannot_cover(here: Path, coeval: Command) -> 
     assert plan(coeval, lab.file)["notes"] == []
 
 
+@pytest.mark.process
 def test_a_model_without_a_price_is_named_and_none_is_invented(here: Path, coeval: Command) -> None:
     served = model("own", "judge") | {"interface": "openai", "parameters": {"model": "nobody-knows-it"}}
     lab = Lab(here, [model("ann", "teacher", "student"), served], [task()])
@@ -114,6 +116,7 @@ def test_a_model_without_a_price_is_named_and_none_is_invented(here: Path, coeva
     assert "No price is known for own" in coeval("plan", "--config", lab.file, "--estimate-samples", "0").out
 
 
+@pytest.mark.process
 def test_what_is_left_costs_less(here: Path, coeval: Command) -> None:
     price(here, "ann", "ben")
     lab = Lab(here, [model("ann"), model("ben")], [task(total=4)])
@@ -127,6 +130,7 @@ def test_what_is_left_costs_less(here: Path, coeval: Command) -> None:
     assert 0 < left["cost_usd"]["high"] < whole["cost_usd"]["low"]
 
 
+@pytest.mark.process
 def test_samples_are_asked_as_the_run_asks_and_counted(
     here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +199,7 @@ def width(found: dict[str, Any]) -> float:
     return float(cost["high"] / cost["low"])
 
 
+@pytest.mark.process
 def test_records_tell_how_long_texts_are(here: Path, coeval: Command) -> None:
     price(here, "ann", "ben")
     lab = Lab(here, [model("ann"), model("ben", "student")], [task(total=6)])
@@ -238,6 +243,7 @@ def test_rows_of_a_table_are_sampled_before_they_lie_in_the_run(
     assert not list(lab.path.glob("phase*"))
 
 
+@pytest.mark.process
 def test_rows_of_a_table_are_estimated_as_when_they_lie_in_the_run(here: Path, coeval: Command) -> None:
     lab = own_table(here, *("word " * n * 40 for n in range(1, 6)))
     price(here, "ann", "jim")
@@ -277,6 +283,7 @@ def test_a_model_without_a_key_is_estimated_by_rules_of_thumb(
     assert found["cost_usd"]["low"] > 0
 
 
+@pytest.mark.process
 def test_whose_prices_these_are_is_said_once_for_all_models(here: Path, coeval: Command) -> None:
     shown = coeval("plan", "--config", MEDIUM, "--estimate-samples", "0").out
     prices = next(line for line in shown.splitlines() if line.startswith("Prices: "))
@@ -371,6 +378,7 @@ def test_batches_cost_half_and_take_hours(here: Path, coeval: Command, batch: di
     assert other["hours"]["high"] >= 4
 
 
+@pytest.mark.process
 def test_what_would_cost_less_is_priced_as_its_own_plan(here: Path, coeval: Command) -> None:
     models: list[dict[str, Any]] = [
         model("ann", "teacher", "student"),
@@ -395,6 +403,7 @@ def test_what_would_cost_less_is_priced_as_its_own_plan(here: Path, coeval: Comm
     assert shown.count(cheaper) == 1
 
 
+@pytest.mark.process
 def test_a_run_may_tell_its_cost_before_it_begins(here: Path, coeval: Command) -> None:
     price(here, "ann")
     lab = Lab(here, [model("ann")], [task()], {"estimate_cost": True, "estimate_samples": 1})

@@ -19,6 +19,8 @@ import coeval as package
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
 from coeval.analysis.run_results import Results, StudentScore
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def lab(here: Path) -> Lab:
@@ -45,7 +47,6 @@ def score(lab: Lab, student: str, task: str | None = None) -> StudentScore:
     return found
 
 
-@pytest.mark.process
 def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     first = coeval("run", "--config", lab.file)
     assert first.code == 0
@@ -81,7 +82,6 @@ def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     assert lab.run(continue_run=True).results() == before, "what comes back counts again"
 
 
-@pytest.mark.process
 def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
     lab.tasks.append(task("poem"))
     assert coeval("run", "--config", lab.file).code == 0
@@ -98,7 +98,6 @@ def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
     assert score(lab, "ann").n == 12 + 4
 
 
-@pytest.mark.process
 def test_a_removed_teacher_takes_its_items_along(lab: Lab, coeval: Command) -> None:
     lab.models.append(model("tom", "teacher"))
     assert coeval("run", "--config", lab.file).code == 0
@@ -135,7 +134,6 @@ def test_a_phase_that_keeps_what_is_there_removes_nobody(lab: Lab) -> None:
     assert {s.student for s in found.students if not s.removed} == {"ann", "ben", "old"}
 
 
-@pytest.mark.process
 def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
     lab.run()
     heir = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp"}, "heir")
@@ -145,7 +143,6 @@ def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
     assert score(heir, "ann", "story").units == 12 * 2
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("mode", ["Model", "Extend"])
 def test_what_was_taken_over_counts_and_what_the_heir_itself_removes_is_marked(lab: Lab, mode: str) -> None:
     lab.run()
@@ -166,7 +163,6 @@ def test_what_was_taken_over_counts_and_what_the_heir_itself_removes_is_marked(l
     assert (without.students, without.left_out) == (went_on.students, went_on.left_out)
 
 
-@pytest.mark.process
 def test_a_file_that_keeps_everything_marks_what_it_lacks_all_the_same(lab: Lab) -> None:
     """What is kept was made here, not taken over: it counts by its name alone."""
     lab.run()
@@ -182,7 +178,6 @@ def test_a_file_that_keeps_everything_marks_what_it_lacks_all_the_same(lab: Lab)
     assert lab.run(continue_run=True).results() == kept
 
 
-@pytest.mark.process
 def test_what_the_source_had_removed_is_not_brought_back(lab: Lab) -> None:
     lab.run()
     remove(lab, "old", "jud")
@@ -195,7 +190,6 @@ def test_what_the_source_had_removed_is_not_brought_back(lab: Lab) -> None:
     assert {s.student for s in found.students if s.removed} == {"old"}
 
 
-@pytest.mark.process
 def test_a_task_that_was_taken_over_counts_though_the_file_lacks_it(lab: Lab) -> None:
     before = lab.run().results()
     phases = dict.fromkeys(PHASES, "Extend")
@@ -218,7 +212,6 @@ def test_what_counts_stays_when_the_source_is_gone(lab: Lab) -> None:
     assert results(heir) == started
 
 
-@pytest.mark.process
 def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
     lab: Lab, coeval: Command
 ) -> None:
@@ -250,7 +243,6 @@ def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
     assert lab.counts() == counts
 
 
-@pytest.mark.process
 def test_a_phase_that_keeps_its_items_has_none_beyond_the_total(lab: Lab) -> None:
     lab.run()
     keep = dict.fromkeys(PHASES, "Keep")
@@ -259,7 +251,6 @@ def test_a_phase_that_keeps_its_items_has_none_beyond_the_total(lab: Lab) -> Non
         assert (heir.run(**how).results().beyond_total, score(heir, "ann", "story").n) == ((), 12)
 
 
-@pytest.mark.process
 def test_without_a_snapshot_all_counts_and_a_broken_one_is_told(lab: Lab) -> None:
     lab.run()
     remove(lab, "old", "jud")
@@ -300,7 +291,6 @@ def words(*texts: str) -> str:
     return " ".join(" ".join(texts).split())
 
 
-@pytest.mark.process
 def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Command) -> None:
     models = [
         model("tea", "teacher"),

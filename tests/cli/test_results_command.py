@@ -35,12 +35,14 @@ def test_the_table_is_that_of_the_run(lab: Lab, coeval: Command, monkeypatch: py
     assert {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.process
 def test_json_is_what_python_gives(lab: Lab, coeval: Command) -> None:
     found = json.loads(coeval("results", "--run", lab.path, "--json").out)
     assert found == json.loads(json.dumps(api.open_run(lab.path).results().as_dict()))
     assert {score["student"] for score in found["students"]} == {"ann", "ben"}
 
 
+@pytest.mark.process
 def test_csv_has_a_line_for_each_score_and_each_accuracy(lab: Lab, coeval: Command) -> None:
     rows = list(csv.DictReader(coeval("results", "--run", lab.path, "--csv").out.splitlines()))
     assert [(row["measure"], row["task"], row["student"]) for row in rows[-2:]] == [
@@ -197,6 +199,7 @@ def test_labels_are_taken_apart_too_or_it_is_said_why_not(here: Path, coeval: Co
     assert [float(row["mean"]) for row in rows] == [part["accuracy"] for part in found["labels_by"]]
 
 
+@pytest.mark.process
 def test_a_run_of_labels_shows_them_in_its_name(here: Path) -> None:
     lab = Lab(here, [model("ann")], [quiz(total=4)])
     shown = repr(lab.run().results())
@@ -227,6 +230,7 @@ def answers(out: str) -> int:
     return sum(line.startswith("answer of ") for line in out.splitlines())
 
 
+@pytest.mark.process
 def test_an_item_with_its_answers_and_what_judges_said(judged: Lab, coeval: Command) -> None:
     key = "quiz__ann__00001"
     item = judged.records("data_generation")[key]
@@ -250,6 +254,7 @@ def test_an_item_with_its_answers_and_what_judges_said(judged: Lab, coeval: Comm
     assert f"  {raw}" in out
 
 
+@pytest.mark.process
 def test_the_worst_answers_of_a_student(judged: Lab, coeval: Command) -> None:
     values = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
     scores: dict[str, list[float]] = {}
@@ -265,6 +270,7 @@ def test_the_worst_answers_of_a_student(judged: Lab, coeval: Command) -> None:
     assert {name: found[0]["answer"][name] for name in stored} == stored
 
 
+@pytest.mark.process
 def test_disagreement_comes_most_first(judged: Lab, coeval: Command) -> None:
     found = [json.loads(line) for line in show(judged, coeval, "--disagreement", "--json").splitlines()]
     apart = [each["disagreement"] for each in found]
@@ -292,6 +298,7 @@ def test_long_texts_are_cut_unless_they_are_asked_for(judged: Lab, coeval: Comma
     assert json.loads(show(judged, coeval, "--id", key, "--json"))["answer"]["response"] == "x" * 10_000
 
 
+@pytest.mark.process
 def test_hostile_text_is_escaped_and_cannot_pass_for_a_heading(judged: Lab, coeval: Command) -> None:
     key = "story__ann__00001__ann"
     judged.edit("response_collection", key, response=HOSTILE)

@@ -136,6 +136,7 @@ def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: La
     assert "exp: completed" in coeval("status", "--run", lab.path).out
 
 
+@pytest.mark.process
 def test_failures_are_shown_by_status(lab: Lab, coeval: Command) -> None:
     lab.models[1]["parameters"]["failure_rate"] = 1
     ended = coeval("run", "--config", lab.file, "--probe", "disable")
@@ -172,6 +173,7 @@ def test_flags_that_exclude_each_other(lab: Lab, coeval: Command, flags: tuple[s
     assert not lab.path.exists()
 
 
+@pytest.mark.process
 def test_resume_takes_over_another_run(lab: Lab, coeval: Command) -> None:
     assert coeval("run", "--config", lab.file).code == 0
     second = Lab(lab.folder, lab.models, lab.tasks, id="second")
@@ -183,6 +185,7 @@ def test_resume_takes_over_another_run(lab: Lab, coeval: Command) -> None:
     assert second.lines("data_generation") == lab.lines("data_generation")
 
 
+@pytest.mark.process
 def test_only_models_are_named_with_commas(lab: Lab, coeval: Command) -> None:
     lab.models += [model("cat", "student"), model("dan", "student"), model("eve", "student")]
     assert coeval("run", "--config", lab.file, "--only-models", "cat, dan").code == 0
@@ -240,6 +243,7 @@ def test_a_new_run_of_models_that_can_do_nothing_yet_is_refused_and_moves_nothin
     assert not (lab.path / "replaced").exists()
 
 
+@pytest.mark.process
 def test_records_without_a_meta_json_are_told_how_they_can_be_saved(lab: Lab, coeval: Command) -> None:
     lab.run()
     (lab.path / "meta.json").unlink()
@@ -253,6 +257,7 @@ def test_records_without_a_meta_json_are_told_how_they_can_be_saved(lab: Lab, co
     assert coeval("run", "--config", lab.file).code == 0
 
 
+@pytest.mark.process
 def test_the_way_on_is_the_way_it_began(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("tea", "teacher", "student"), model("jud", "judge")])
     lab.run()
@@ -272,6 +277,7 @@ def test_debug_shows_where_an_error_comes_from(here: Path, coeval: Command) -> N
     assert "Traceback" in coeval(*arguments, "--log-level", "DEBUG").err
 
 
+@pytest.mark.process
 def test_a_move_that_was_cut_short_is_finished_by_the_next_start(lab: Lab, coeval: Command) -> None:
     """As a kill between two renames leaves it: the judgments are gone, the rest still stands."""
     lab.run()
@@ -291,6 +297,7 @@ def test_a_move_that_was_cut_short_is_finished_by_the_next_start(lab: Lab, coeva
     assert content(lab).keys() == before.keys()
 
 
+@pytest.mark.process
 async def test_a_run_of_a_parquet_table_ends_without_a_word_on_what_duckdb_leaves(tmp_path: Path) -> None:
     rows = "SELECT 'How much is ' || range || '?' AS q, 'good' AS mood FROM range(3)"
     duckdb.execute(f"COPY ({rows}) TO '{tmp_path}/reviews.parquet'")

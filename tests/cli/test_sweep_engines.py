@@ -23,6 +23,7 @@ from coeval.benchmarks.task_registry import kind_of
 
 pytestmark = pytest.mark.system
 
+
 cluster = ray_cluster
 COEVAL = (sys.executable, "-m", "coeval")
 TASK = "ifeval"

@@ -270,7 +270,7 @@ python tools/judge_compare.py \\
     assert swept.read("outputs/judge_compare.json")["tasks"]
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_one_model_over_several_gpus_from_anywhere(place: Place) -> None:
     """The copy lies elsewhere, and paths have spaces in them; the shards are one task in the end."""
     needs_all_data()
@@ -305,7 +305,7 @@ def of_server(place: Path) -> list[int]:
     return found
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
     needs_all_data()
     process = place.start(
@@ -328,7 +328,7 @@ def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
     assert of_server(place.folder / "stopped") == []
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.parametrize("script", ["batch_eval.sh", "shard_parallel_eval.sh"])
 def test_a_judge_that_lacks_is_named_as_the_script_names_it(place: Place, script: str) -> None:
     """With the three variables alone that a user is told to set; nothing is served."""

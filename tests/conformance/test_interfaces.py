@@ -256,6 +256,7 @@ async def test_a_refusal_of_the_model_is_told_in_its_words(interface: Interface)
         assert completion.refusal == "I would rather not."
 
 
+@pytest.mark.process
 @of_those(interface for interface in REGISTERED if interface.filters())
 async def test_a_filtered_prompt_or_answer_is_an_error_of_its_own_and_not_asked_again(
     interface: Interface,
@@ -302,6 +303,7 @@ async def test_a_parameter_that_the_host_refuses_is_left_out_where_nobody_asked_
     assert "temperature" not in it.heard[1].sampling
 
 
+@pytest.mark.process
 @of_those(interface for interface in REGISTERED if interface.field_refusals)
 async def test_a_refusal_names_the_parameter_to_leave_out_by_our_name(interface: Interface) -> None:
     for words, name in interface.field_refusals.items():
@@ -353,7 +355,7 @@ async def test_trouble_that_stays_is_told(interface: Interface) -> None:
     assert 1 < len(it.host.requested) <= EVERY_ATTEMPT
 
 
-@pytest.mark.process
+@pytest.mark.system
 @every_interface
 async def test_a_limit_that_stays_is_told_as_one(interface: Interface) -> None:
     busy = interface.fails(429, "slow down")
@@ -381,6 +383,7 @@ async def test_silence_ends_after_the_time_the_model_is_given(interface: Interfa
     assert len(it.host.requested) == 2
 
 
+@pytest.mark.process
 @every_interface
 async def test_what_is_no_answer_is_asked_for_once_more_and_then_told(interface: Interface) -> None:
     for garbage in interface.garbage():

@@ -118,6 +118,7 @@ def test_everybody_says_the_same(items: list[Line], answers: list[Line], verdict
                 assert chosen(folder, phase, kind) == good, phase
 
 
+@pytest.mark.process
 @given(ANSWER, VERDICT)
 def test_what_repair_finds_nothing_wrong_with_is_good_or_failed(
     answers: list[Line], verdicts: list[Line]

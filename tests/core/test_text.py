@@ -129,6 +129,7 @@ def test_the_damaged_object_wins_over_a_valid_one_inside_it() -> None:
     assert set(extract_json(reply).value) == {"prompt", "response"}
 
 
+@pytest.mark.process
 @given(
     json_objects, st.sampled_from(["", "Here you are:\n", "```json\n"]), st.sampled_from(["", "\n```\nBye."])
 )
@@ -199,6 +200,7 @@ def test_digest_tells_the_parts_apart() -> None:
     assert digest("a", "b") == digest("a", "b")
 
 
+@pytest.mark.process
 @given(json_objects)
 def test_canonical_ignores_the_order_of_keys(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))

@@ -106,6 +106,7 @@ async def test_what_the_provider_counts_and_does_not_give_is_perhaps_spent(
     assert after["uncertain_usd"] == before["uncertain_usd"]
 
 
+@pytest.mark.process
 @each
 async def test_what_is_late_is_waited_for(
     place: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +155,7 @@ async def test_a_damaged_result_costs_that_result_alone(
     assert account(exp)["requests"] == place.least + 1
 
 
+@pytest.mark.process
 @each
 async def test_what_is_said_to_have_expired_costs_nothing(
     place: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +192,7 @@ async def test_errors_that_are_counted_and_not_given_are_owed_and_not_paid(
     assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (FILES[0].least - 2, 0)
 
 
+@pytest.mark.process
 async def test_an_answer_that_is_nested_too_deep_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ async def test_an_answer_that_is_nested_too_deep_hides_no_other(
     assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (CLOUDS[0].least, 0)
 
 
+@pytest.mark.process
 @each
 @pytest.mark.parametrize("status", [400, 401])
 async def test_a_job_that_was_refused_and_made_all_the_same_is_not_made_again(
@@ -249,6 +253,7 @@ def items_sent(host: OpenAiBatchHost) -> Counter[str]:
     return Counter(item[0] for job in host.jobs.values() for item in job.items)
 
 
+@pytest.mark.process
 async def test_a_job_that_may_have_been_made_and_cannot_be_looked_for_is_not_made_again(
     tmp_path: Path,
 ) -> None:
@@ -266,6 +271,7 @@ async def test_a_job_that_may_have_been_made_and_cannot_be_looked_for_is_not_mad
     assert set(items_sent(host).values()) == {1}
 
 
+@pytest.mark.process
 async def test_a_job_that_fills_the_providers_queue_by_itself_is_split(tmp_path: Path) -> None:
     """Azure refuses by 400 what has more tokens than may be enqueued."""
 
@@ -287,6 +293,7 @@ async def test_a_job_that_fills_the_providers_queue_by_itself_is_split(tmp_path:
     assert set(items_sent(host).values()) == {1}
 
 
+@pytest.mark.process
 async def test_a_deployment_for_batches_is_asked_nothing_live(tmp_path: Path) -> None:
     """Neither to be probed, nor where a reply could not be read: it goes into a following job."""
     async with openai_batches("azure_openai", keys=[KEY]) as host:
@@ -320,6 +327,7 @@ def _renamed(body: dict[str, Any]) -> Answer | Fault:
     return Answer('{"plot": "High", "style": "Low"}')
 
 
+@pytest.mark.process
 async def test_what_a_host_refuses_is_remembered_with_the_jobs_that_run(tmp_path: Path) -> None:
     """Each start ends when its jobs are submitted: what one learned, the next has to know, or it would ask in
     vain, or twice."""
@@ -337,6 +345,7 @@ async def test_what_a_host_refuses_is_remembered_with_the_jobs_that_run(tmp_path
     assert set(items_sent(host).values()) == {1}
 
 
+@pytest.mark.process
 async def test_one_request_whose_schema_is_refused_does_not_ask_the_others_anew(tmp_path: Path) -> None:
     refusal = Fault(400, "Invalid schema for response_format 'scores'.", param="response_format")
     async with openai_batches("azure_openai", keys=[KEY]) as host:

@@ -165,6 +165,7 @@ async def test_who_has_work_is_asked_once_and_every_answer_is_kept_and_booked(
             assert (await in_thread(program.run, "--probe", mode)).code == 0, "nothing is owed"
 
 
+@pytest.mark.process
 async def test_nobody_is_asked_where_that_is_turned_off(product: str, tmp_path: Path) -> None:
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
@@ -191,6 +192,7 @@ async def test_one_that_does_not_answer_ends_the_start(product: str, tmp_path: P
         assert (found(mended), len(mended.answers())) == ([("m", True)], N)
 
 
+@pytest.mark.process
 async def test_one_that_does_not_answer_is_only_told_where_that_is_wanted(
     product: str, tmp_path: Path
 ) -> None:

@@ -219,6 +219,7 @@ async def test_a_run_that_cannot_fit_is_refused_before_anything_is_asked(priced:
     assert "experiment.budget_usd" in said
 
 
+@pytest.mark.process
 async def test_requests_wait_for_money_that_others_turn_out_not_to_need(priced: Path) -> None:
     """All of them at once may cost more than the budget; what they do cost fits."""
     async with hosted(latency_s=0.01) as host:

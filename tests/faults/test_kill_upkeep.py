@@ -18,6 +18,8 @@ from fakes.moments import Ended, Forks, forks
 from fakes.package_index import PackageIndex, running
 from pipeline.experiments import PHASES, Lab, content, model, quiz, task
 
+pytestmark = pytest.mark.system
+
 KILLS = 10
 """In each of five commands; every fifth by SIGTERM."""
 
@@ -85,7 +87,6 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-@pytest.mark.process
 def test_repair(finished: Path, tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         shutil.copytree(finished, folder)
@@ -116,7 +117,6 @@ def test_repair(finished: Path, tmp_path: Path, warm: Forks) -> None:
     killed_and_repeated(tmp_path, "repair", make, once, state)
 
 
-@pytest.mark.system
 def test_overwrite(finished: Path, tmp_path: Path, warm: Forks) -> None:
     old = {name: text for name, text in files(finished / "runs/exp").items() if name.startswith("phase")}
 
@@ -137,7 +137,6 @@ def test_overwrite(finished: Path, tmp_path: Path, warm: Forks) -> None:
     killed_and_repeated(tmp_path, "overwrite", make, once, state)
 
 
-@pytest.mark.system
 def test_an_overwrite_cut_short_at_any_change_is_shown_as_what_it_is(
     finished: Path, tmp_path: Path, warm: Forks, coeval: Command
 ) -> None:
@@ -197,7 +196,6 @@ def shown_state(coeval: Command, path: Path) -> str:
     return str(reported)
 
 
-@pytest.mark.system
 def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         shutil.copytree(finished, folder)
@@ -236,7 +234,6 @@ def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: For
     killed_and_repeated(tmp_path, "conversion", make, once, state, again)
 
 
-@pytest.mark.system
 def test_fetching_data(tmp_path: Path) -> None:
     names = ("bench/prompts", "bench/judge", "bench/table", "nltk/words")
 
@@ -263,7 +260,6 @@ def test_fetching_data(tmp_path: Path) -> None:
             killed_and_repeated(tmp_path, "fetch", make, once, state)
 
 
-@pytest.mark.system
 def test_scoring(tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         folder.mkdir()

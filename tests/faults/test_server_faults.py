@@ -156,6 +156,7 @@ async def test_a_host_of_web_pages_costs_two_requests_a_record(tmp_path: Path) -
         assert all("captive portal" in record["error"]["message"] for record in failed)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("barriers", [False, True])
 async def test_an_outage_of_one_model_leaves_the_others_whole(tmp_path: Path, barriers: bool) -> None:
     async with hosted() as host, hosted(fault=broken_down) as down:
@@ -175,6 +176,7 @@ async def test_an_outage_of_one_model_leaves_the_others_whole(tmp_path: Path, ba
         assert_whole(await run(file, continue_run=True), file)
 
 
+@pytest.mark.process
 async def test_an_outage_ends_soon_for_what_is_left(tmp_path: Path) -> None:
     """After 30 s of nothing but errors the remaining requests get one attempt each."""
     async with hosted(fault=broken_down) as host:
@@ -189,6 +191,7 @@ async def test_an_outage_ends_soon_for_what_is_left(tmp_path: Path) -> None:
         assert (await run(file, continue_run=True)).exit_code == 0
 
 
+@pytest.mark.process
 async def test_a_host_that_is_not_there_fails_each_item_with_its_reason_and_uses_up_nothing(
     tmp_path: Path,
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_value_in_a_sentence_is_that_value_and_no_other(
 LATIN = st.text(st.sampled_from("abcdefgh"), min_size=2, max_size=8)
 
 
+@pytest.mark.process
 @given(st.lists(LATIN, min_size=1, unique=True), LATIN, LATIN)
 def test_a_part_of_a_word_is_no_value(values: list[str], before: str, after: str) -> None:
     longest = max(map(len, values))
@@ -316,6 +317,7 @@ def test_the_right_value_counts_though_it_is_not_declared() -> None:
     assert (score.predicted, score.match) == ("sarcastic", True)
 
 
+@pytest.mark.process
 def test_a_long_answer_is_compared_as_well() -> None:
     assert said("positive " * 10_000, SENTIMENTS) == "positive"
     long = "x" * 300
@@ -327,6 +329,7 @@ VALUES = st.lists(
 )
 
 
+@pytest.mark.process
 @given(st.text(max_size=200), st.dictionaries(st.text(min_size=1, max_size=8), VALUES, max_size=3))
 def test_whatever_is_answered_a_declared_value_or_none_is_predicted(
     response: str, declared: dict[str, list[str]]

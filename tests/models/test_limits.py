@@ -204,6 +204,7 @@ def test_a_limit_that_is_not_used_is_not_raised() -> None:
     assert in_virtual_time(work()) == 16
 
 
+@pytest.mark.process
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12))
 def test_higher_ranks_first_then_retries_then_first_come(waiters: list[tuple[int, bool]]) -> None:
     async def work() -> list[int]:

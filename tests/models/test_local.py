@@ -37,6 +37,7 @@ from coeval.models.open import Models
 
 pytestmark = pytest.mark.system
 
+
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -497,6 +498,7 @@ async def test_it_is_asked_like_vllm(served: tuple[str, Path], tmp_path: Path) -
     assert all(answer.truncated == (answer.finish_reason == "length") for answer in answers)
 
 
+@pytest.mark.system
 def test_eval_framework_runs_against_it(served: tuple[str, Path], tmp_path: Path) -> None:
     url, folder = served
     cache = Path(os.environ.get("COEVAL_CACHE", Path.home() / ".cache" / "coeval"))

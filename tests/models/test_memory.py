@@ -12,6 +12,7 @@ from raw_server import Script, reply, server
 
 pytestmark = pytest.mark.process
 
+
 ASKING = r"""
 import asyncio, json, re, resource, sys
 

@@ -298,6 +298,7 @@ WITNESSED = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "requested"), WITNESSED)
 async def test_the_body_is_what_the_official_client_sends_for_the_same_call(
     name: str, requested: Mapping[str, Any]
@@ -336,6 +337,7 @@ async def test_the_official_client_reads_the_fakes_answers_as_we_do(name: str, s
     assert (ours.finish_reason == "length") == (theirs.finish in ("length", "max_tokens", "MAX_TOKENS"))
 
 
+@pytest.mark.process
 @each
 @pytest.mark.parametrize("status", [400, 403, 404])
 async def test_the_official_client_reads_the_fakes_errors_as_we_do(name: str, status: int) -> None:

@@ -149,7 +149,7 @@ def test_a_trial_that_is_abandoned_begins_anew() -> None:
     assert asking.sizes == [256, 128, 128]
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.parametrize("name", TROUBLES)
 def test_it_takes_little_more_than_the_least_possible_and_asks_no_more_often_than_it_did(name: str) -> None:
     trouble = TROUBLES[name]

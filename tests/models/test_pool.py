@@ -249,6 +249,7 @@ async def test_what_is_given_to_somebody_who_just_left_goes_to_the_next() -> Non
         assert gone.cancelled()
 
 
+@pytest.mark.process
 async def test_a_connection_that_ends_as_it_is_given_is_not_used() -> None:
     async with pool_with_one() as (pool, connection):
         waiting = asyncio.create_task(pool.wait(asyncio.get_running_loop().time() + 0.2))

@@ -35,6 +35,7 @@ async def test_retries_and_the_proxys_own_words(monkeypatch: pytest.MonkeyPatch)
         assert {requested.headers["host"] for requested in fake.requested} == {"api.invalid"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("answer", "kind"), [(reply(407), AccessDenied), (reply(429), RateLimited), (hang, RequestTimeout)]
 )

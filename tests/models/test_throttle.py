@@ -58,6 +58,7 @@ def assert_paced(sent: list[float], interval_s: float) -> None:
         assert last - first <= allowed
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("interval_s", "seconds"), [(0.0005, 1), (0.005, 5), (0.02, 10), (0.3, 60)])
 def test_processes_with_one_file_have_one_pace_and_equal_shares(
     tmp_path: Path, interval_s: float, seconds: float
@@ -134,6 +135,7 @@ def test_endpoints_of_one_process_take_turns(tmp_path: Path) -> None:
     assert min(counts) > 0.45 * sum(counts) > 400
 
 
+@pytest.mark.process
 def test_a_process_that_ends_with_a_lease_costs_the_others_no_more_than_that(tmp_path: Path) -> None:
     async def work() -> list[Process]:
         processes = [Process(tmp_path / "state", seed=seed) for seed in range(3)]
@@ -193,6 +195,7 @@ def test_whoever_writes_again_and_again_keeps_nobody_from_sending(tmp_path: Path
     assert_paced(process.sent, 0.005)
 
 
+@pytest.mark.process
 def test_a_time_that_stays_beyond_all_turns_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "state"
 
@@ -210,6 +213,7 @@ def test_a_time_that_stays_beyond_all_turns_is_given_up(tmp_path: Path) -> None:
     assert "others take all there is" in str(process.throttle.problem)
 
 
+@pytest.mark.process
 def test_a_file_that_another_keeps_locked_is_given_up_until_it_is_free(tmp_path: Path) -> None:
     path = tmp_path / "state"
 

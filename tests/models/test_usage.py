@@ -114,6 +114,7 @@ async def test_of_requests_that_share_one_writes_and_the_others_read() -> None:
     assert {one.input_tokens for one in usage} == {tokens + len(QUESTIONS[0]) // CHARS_PER_TOKEN}
 
 
+@pytest.mark.process
 async def test_requests_that_begin_otherwise_do_not_wait_for_each_other() -> None:
     heads = [f"{number} {ARTICLE}" for number in range(4)]
     requests = [about(head, "Who?") for head in heads] + [about(ARTICLE, "Who?", "Be brief.")]
@@ -125,6 +126,7 @@ async def test_requests_that_begin_otherwise_do_not_wait_for_each_other() -> Non
         await asking
 
 
+@pytest.mark.process
 async def test_who_goes_ahead_and_fails_or_is_given_up_holds_nobody_up() -> None:
     refusal, usual = Error(400, "not this one"), Spoken(delay_s=0.1)
     async with anthropic_fake(refusal, always=usual) as server, opened(spec(server.url), {}) as judge:
@@ -203,6 +205,7 @@ def test_whether_the_cache_is_used_is_no_part_of_a_recipe() -> None:
     assert made[0] == made[1]
 
 
+@pytest.mark.process
 async def test_judging_by_factor_pays_once_for_what_its_prompts_share(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     kept = await judged(tmp_path)

@@ -83,6 +83,7 @@ def test_a_model_may_be_named_as_google_names_it(model: str, resource: str) -> N
     assert found.path == f"/{resource}:generateContent"
 
 
+@pytest.mark.process
 def test_the_project_is_the_users_own_else_that_of_the_service_account(tmp_path: Path) -> None:
     env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file(tmp_path, "https://127.0.0.1/token"))}
     assert f"/projects/{PROJECT}/" in address("gemini-2.5-flash", env).path

@@ -176,6 +176,7 @@ async def test_what_is_no_http_ends_the_connection() -> None:
         await until(lambda: client.wire.connections == 0)
 
 
+@pytest.mark.process
 async def test_large_bodies_go_both_ways_and_the_event_loop_goes_on() -> None:
     large = bytes(range(256)) * (1 << 16)
     turns = 0

@@ -314,6 +314,7 @@ def test_what_is_taken_from_a_boundless_proposal_is_bounded() -> None:
     assert max(len(value) for values in found.values() for value in values) <= 200
 
 
+@pytest.mark.process
 @given(st.dictionaries(st.text(max_size=90), st.lists(st.text(max_size=20), max_size=3), max_size=5))
 def test_names_and_values_are_clean_whatever_a_teacher_writes(proposal: dict[str, list[str]]) -> None:
     try:
@@ -357,6 +358,7 @@ def test_seeds_that_differ_in_spelling_only_stay_apart() -> None:
     }
 
 
+@pytest.mark.process
 @example({}, [{"NONE": ["0"], "NoNE": ["00"]}])
 @given(attributes, st.lists(attributes, max_size=3))
 def test_seeds_are_always_kept_as_they_stand(

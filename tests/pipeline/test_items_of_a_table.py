@@ -51,6 +51,7 @@ def prompts(lab: Lab) -> list[str]:
     return [item["prompt"] for item in lab.lines("data_generation")]
 
 
+@pytest.mark.process
 def test_a_table_with_a_label_needs_nothing_else(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = forecast(load_config(lab.file), RunOptions())
     assert (planned.total.low, planned.total.high) == (8, 8)

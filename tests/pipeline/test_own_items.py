@@ -64,6 +64,7 @@ class Reported:
     def begin(self, board: object) -> None: ...
 
 
+@pytest.mark.process
 def test_four_tasks_of_ten_items_are_240_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each benchmark teacher names its task, and the category is left out."""
     names = ["text_summarization", "code_explanation", "email_composition", "data_interpretation"]

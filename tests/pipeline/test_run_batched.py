@@ -22,6 +22,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
+@pytest.mark.process
 async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -37,6 +38,7 @@ async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> 
     assert not (exp.path / "pending_batches.json").exists()
 
 
+@pytest.mark.process
 async def test_without_waiting_a_run_ends_with_what_is_pending_and_goes_on_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +83,7 @@ async def test_a_teacher_a_student_and_a_judge_by_batches_take_turns(tmp_path: P
     assert len(host.jobs) == 3
 
 
+@pytest.mark.process
 async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.script.extend([Answer("I would rather not."), *[Answer(VERDICT)] * 6])
@@ -91,6 +94,7 @@ async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
     assert sorted(record["attempts"] for record in exp.records("evaluation").values()) == [1] * 5 + [2]
 
 
+@pytest.mark.process
 async def test_a_job_whose_answer_was_lost_is_found_though_it_is_listed_late(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -104,6 +108,7 @@ async def test_a_job_whose_answer_was_lost_is_found_though_it_is_listed_late(tmp
     assert host.heard.count("list") == 3
 
 
+@pytest.mark.process
 async def test_a_file_that_is_too_large_for_its_host_is_split(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -116,6 +121,7 @@ async def test_a_file_that_is_too_large_for_its_host_is_split(tmp_path: Path) ->
     assert len(host.jobs) > 2
 
 
+@pytest.mark.process
 async def test_what_expires_is_owed_and_the_rest_is_kept(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -170,6 +176,7 @@ async def test_what_is_too_much_at_once_for_an_account_goes_in_smaller_jobs(tmp_
     assert len(exp.records("evaluation")) == 6
 
 
+@pytest.mark.process
 async def test_errors_of_single_requests_are_those_of_live_ones(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         faults = (Fault(400, "Too long.", code="context_length_exceeded"), Fault(500, "Oops"))
@@ -183,6 +190,7 @@ async def test_errors_of_single_requests_are_those_of_live_ones(tmp_path: Path) 
     assert len(records) == 6
 
 
+@pytest.mark.process
 async def test_a_schema_that_a_host_refuses_is_left_out_of_the_next_job(tmp_path: Path) -> None:
     def says(body: dict[str, Any]) -> Behaviour:
         if "response_format" in body:
@@ -197,6 +205,7 @@ async def test_a_schema_that_a_host_refuses_is_left_out_of_the_next_job(tmp_path
     assert len(host.jobs) == 2
 
 
+@pytest.mark.process
 async def test_each_factor_by_itself_waits_and_comes_together(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer('{"score": "High"}')
@@ -208,6 +217,7 @@ async def test_each_factor_by_itself_waits_and_comes_together(tmp_path: Path) ->
     assert [len(record["scores"]) for record in exp.records("evaluation").values()] == [2, 2, 2]
 
 
+@pytest.mark.process
 async def test_ctrl_c_leaves_jobs_running(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -229,6 +239,7 @@ async def test_ctrl_c_leaves_jobs_running(tmp_path: Path) -> None:
     assert len(host.jobs) == 1
 
 
+@pytest.mark.process
 async def test_a_ceiling_holds_for_what_is_parked(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -257,6 +268,7 @@ async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: P
     assert all(record["scores"]["plot"] == "Medium" for record in exp.records("evaluation").values())
 
 
+@pytest.mark.process
 async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -270,6 +282,7 @@ async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: 
     assert len(host.requested) == 6
 
 
+@pytest.mark.process
 async def test_batched_answers_cost_what_batches_cost(tmp_path: Path) -> None:
     costs = []
     for batch in (True, False):
@@ -286,6 +299,7 @@ async def test_batched_answers_cost_what_batches_cost(tmp_path: Path) -> None:
     assert costs[0] == pytest.approx(costs[1] / 2)
 
 
+@pytest.mark.process
 async def test_what_failed_in_a_round_is_left_for_the_next_start(tmp_path: Path) -> None:
     """A second student's answers come by batches, in a later round, which does not ask the first's again."""
     async with openai_batches(keys=[KEY]) as host:
@@ -300,6 +314,7 @@ async def test_what_failed_in_a_round_is_left_for_the_next_start(tmp_path: Path)
     assert len({line["id"] for line in lines}) == 6
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("barriers", [False, True])
 async def test_redoing_what_a_batched_judge_said_redoes_it_once(tmp_path: Path, barriers: bool) -> None:
     async with openai_batches(keys=[KEY]) as host:
@@ -316,6 +331,7 @@ async def test_redoing_what_a_batched_judge_said_redoes_it_once(tmp_path: Path, 
     assert exp.counts() == (6, 12, 12)
 
 
+@pytest.mark.process
 async def test_a_combination_that_has_begun_in_this_run_is_not_left_by_its_mode(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer(VERDICT)
@@ -347,6 +363,7 @@ async def test_a_batched_student_is_submitted_while_a_slow_live_one_answers(tmp_
     assert exp.counts() == (6, 12, 12)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("total", "budget_usd", "jobs"), [(6, 0.0006, 1), (60, 0.012, 2)])
 async def test_the_last_of_a_budget_does_not_go_job_by_job(
     tmp_path: Path, total: int, budget_usd: float, jobs: int
@@ -376,6 +393,7 @@ async def test_what_nobody_told_the_tokens_of_may_have_cost_what_was_held(
     assert 0.001 < account(exp)["uncertain_usd"] < 0.003
 
 
+@pytest.mark.process
 async def test_what_jobs_have_brought_is_not_too_dear_to_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +434,7 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("Config/provider_pricing.yaml").write_text(json.dumps({"overrides": price}))
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("priced")
 async def test_a_budget_for_few_at_once_is_spent_in_several_jobs(tmp_path: Path) -> None:
     total = 60
@@ -476,6 +495,7 @@ async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind:
     assert (gone["requests"], gone["jobs"], gone["uncertain_usd"]) == (0, {}, 0)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("priced")
 @pytest.mark.parametrize("output", [None, "50", -1, 49.5, [50], True, 1 << 40])
 async def test_half_a_usage_in_a_batch_is_perhaps_what_was_held(tmp_path: Path, output: object) -> None:

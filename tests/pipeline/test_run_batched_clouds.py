@@ -175,6 +175,7 @@ async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     assert host.heard.count("upload") == 2
 
 
+@pytest.mark.process
 async def test_a_file_that_storage_does_not_take_is_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ async def test_too_few_requests_for_a_job_are_asked_live(
     assert len(host.requested) == 6
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("cloud", "name"),
     [(CLOUDS[1], "batch_gcs_bucket"), (CLOUDS[2], "batch_s3_bucket"), (CLOUDS[2], "batch_role_arn")],

@@ -76,6 +76,7 @@ def test_what_was_compared_by_other_rules_or_values_is_compared_again_unasked(tm
     assert predictions(lab)["It is violet."] == ("violet", False)
 
 
+@pytest.mark.process
 def test_answers_that_failed_stand_beside_the_accuracies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

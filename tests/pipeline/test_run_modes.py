@@ -414,6 +414,7 @@ def test_status_counts_the_good_ones(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert re.search(r"response_collection +\S+ +2 +6 +0 +0 *$", shown, re.MULTILINE)
 
 
+@pytest.mark.process
 def test_a_run_that_takes_over_takes_the_good_one(tmp_path: Path) -> None:
     lab = finished(tmp_path)
     before = read_back(lab)

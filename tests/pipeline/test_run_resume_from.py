@@ -199,6 +199,7 @@ def older(folder: Path) -> Lab:
     return Lab(folder, models, tasks, id="new")
 
 
+@pytest.mark.process
 @legacy
 def test_an_older_layout_is_converted_and_its_gaps_are_filled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -57,11 +57,13 @@ def spaces(draw: st.DrawFn) -> ItemSpace:
     )
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(0, 30), st.integers(0, 30), st.integers())
 def test_every_plan_is_a_prefix_of_a_longer_one(space: ItemSpace, short: int, more: int, seed: int) -> None:
     assert plan(space, short + more, seed=seed)[:short] == plan(space, short, seed=seed)
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(0, 40))
 def test_items_have_as_many_attributes_as_asked_and_always_the_labels(space: ItemSpace, total: int) -> None:
     others = len(space.target) - len(space.labels)
@@ -80,6 +82,7 @@ def test_items_have_as_many_attributes_as_asked_and_always_the_labels(space: Ite
         assert all(value in space.nuance[name] for name, value in sample.nuance.items())
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(0, 60), st.integers())
 def test_the_values_of_an_attribute_are_used_equally_often(space: ItemSpace, total: int, seed: int) -> None:
     samples = plan(space, total, seed=seed)
@@ -183,6 +186,7 @@ def test_a_plan_is_the_same_on_every_machine_and_in_every_version() -> None:
     assert ["".join(sample.target.values()) for sample in walked] == ["a0b1", "a1b0", "a0b0", "a1b1"]
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(1, 40), st.data())
 def test_recorded_items_that_are_as_planned_change_nothing(
     space: ItemSpace, total: int, data: st.DataObject
@@ -212,6 +216,7 @@ def test_a_plan_goes_forward() -> None:
         samples.item(3)
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(1, 20))
 def test_other_recorded_items_are_given_as_they_are_and_come_again_as_such(
     space: ItemSpace, total: int
@@ -244,6 +249,7 @@ def test_repeated_values_and_attributes_without_any_count_for_nothing() -> None:
     assert [sample.target for sample in plan(ItemSpace(target={}, target_range="all"), 2)] == [{}, {}]
 
 
+@pytest.mark.process
 @given(spaces(), st.integers(1, 60), st.integers())
 def test_what_is_said_to_be_uncoverable_is_not_covered(space: ItemSpace, total: int, seed: int) -> None:
     sizes = [len(values) for values in space.target.values()]

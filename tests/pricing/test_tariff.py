@@ -109,6 +109,7 @@ def at(hour: int) -> float:
     return datetime(2026, 11, 22, hour, tzinfo=UTC).timestamp()
 
 
+@pytest.mark.process
 @settings(max_examples=60)
 @given(
     st.builds(Rates, **RATE),

@@ -66,7 +66,7 @@ def test_it_answers_five_questions_in_order(report: Report) -> None:
     assert "simulated" in report.banner
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_path: Path) -> None:
     long = "a-model-of-a-name-that-is-longer-than-there-is-room"
     models = [
@@ -91,6 +91,7 @@ def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_pat
     assert report_of(lab.path).labels == {f"{long}-1": "Another"}
 
 
+@pytest.mark.process
 def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[str, Any]) -> None:
     for row in rows(report, "students"):
         student, ranked = measures["students"][row["student"]], measures["ranking"]["scores"][row["student"]]
@@ -177,6 +178,7 @@ def test_what_failed_is_told_with_its_reason_and_the_way_on(lab: Lab, report: Re
     assert sum(row["records"] for row in spent if row["what"] == "answers") <= on_disk
 
 
+@pytest.mark.process
 def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
     made = Lab(tmp_path, [model("ann", failure_rate=1.0)], [task(total=1)], {"probe_on_fail": "warn"})
     made.run()

@@ -130,6 +130,7 @@ def test_an_item_is_read_whole_and_the_record_that_counts_is_shown(written: Run)
     assert four.answers[1].error.message == "boom"
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not REFERENCE.exists(), reason=WHY_SKIPPED)
 def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
     with opened(REFERENCE / "legacy_run") as (reader, _):

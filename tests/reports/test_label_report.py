@@ -42,6 +42,7 @@ def measures(lab: Lab) -> dict[str, Any]:
     return api.open_run(lab.path).measures()
 
 
+@pytest.mark.process
 def test_its_sections_say_what_is_known_and_what_cannot_be(report: Report) -> None:
     for section in report.sections:
         assert section.sentences, section.anchor

@@ -60,7 +60,7 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
     assert all(f">{name}<" in drawings["forest"].read_text() for name in ("ann", "ben"))
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_a_report_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path)
@@ -108,6 +108,7 @@ def test_a_browser_that_prints_nothing_is_told(
     assert not (tmp_path / "out" / "report.pdf").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["excel", "pdf"])
 def test_what_is_written_needs_a_folder(kind: str, lab: Lab, tmp_path: Path, coeval: Command) -> None:
     ended = coeval("analyze", "--run", lab.path, "--format", kind)
@@ -224,7 +225,7 @@ def test_a_point_leads_to_what_was_answered_there(runs: Path, tmp_path: Path) ->
         assert narrow.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_path: Path) -> None:
     words = [
         "--runs",

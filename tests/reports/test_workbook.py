@@ -95,6 +95,7 @@ def test_every_sheet_has_a_frozen_head_filters_and_widths(book: Workbook) -> Non
     assert len(series.errBars.plus.numLit.pt) == 3
 
 
+@pytest.mark.process
 def test_its_numbers_are_those_of_the_measures(
     book: Workbook, written: Path, measures: dict[str, Any]
 ) -> None:

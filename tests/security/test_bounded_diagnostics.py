@@ -117,6 +117,7 @@ def test_a_megabyte_of_mistakes_ends_with_the_first_hundred_and_a_count(tmp_path
         assert lines[-1].endswith("more; mend these first")
 
 
+@pytest.mark.process
 def test_the_rest_is_counted_and_the_first_lines_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "e.yaml"
     path.write_text(under("", "  keyy@: 1")(1_234))

@@ -217,7 +217,7 @@ def names_one(said: str, damaged: set[str]) -> bool:
     return any(name in said for name in damaged) or (rubric and '"kind": "factor"' in said)
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_file_is_told_where_it_changes_a_figure(
     finished: Finished, tmp_path: Path, coeval: Command, file: str
@@ -291,6 +291,7 @@ def test_a_record_under_anothers_name_is_no_record(
     assert run.figures()[0] == finished.figures
 
 
+@pytest.mark.process
 def test_a_file_about_the_run_that_is_gone_is_named(
     finished: Finished, tmp_path: Path, coeval: Command
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_file_about_the_run_that_is_gone_is_named(
     assert "meta.json is not there" in run.figures()[1]
 
 
+@pytest.mark.process
 def test_files_that_lack_records_are_named(finished: Finished, tmp_path: Path, coeval: Command) -> None:
     """In JSON a long list ends in a count; on standard error each file has a line."""
     run = Damaged(finished, tmp_path, coeval)
@@ -314,6 +316,7 @@ def test_files_that_lack_records_are_named(finished: Finished, tmp_path: Path, c
     assert len(re.findall(r"^\d+ +phase[45]\S+\.jsonl$", shown.err, re.MULTILINE)) == 11
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("level", ["", *map(str.upper, LEVELS[:1])])
 def test_a_level_that_is_none_is_told(
     finished: Finished, tmp_path: Path, coeval: Command, level: str
@@ -326,7 +329,7 @@ def test_a_level_that_is_none_is_told(
     assert f"1 judgment; see phase5_evaluations/{path.name}" in run.figures()[1]
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("file", "words"),
     [

@@ -19,6 +19,8 @@ from coeval.tables.harvest import Harvest
 from coeval.tables.item_map import ItemMap
 from coeval.tables.table import open_table
 
+pytestmark = pytest.mark.process
+
 CSV = b"qid,question,answer\n" + b"".join(b'q%d,"Why, %d?\nreally",a\n' % (n, n) for n in range(20))
 ROWS = [{"qid": f"q{n}", "question": f"Wh\u00e4t {n}?", "answer": [1, {"x": 1.5e3}]} for n in range(20)]
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
@@ -83,7 +85,6 @@ def harvested(path: Path) -> Harvest | str:
     return harvest
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_corrupted_table_gives_items_or_says_why_not(name: str, tmp_path: Path) -> None:
     drawn, path = random.Random(name), tmp_path / name

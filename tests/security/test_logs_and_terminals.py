@@ -151,6 +151,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 """Where a configuration's text is quoted in what is said about it."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("place", PLACES)
 def test_no_text_of_a_configuration_is_obeyed(tmp_path: Path, coeval: Command, place: str) -> None:
     file = tmp_path / "e.yaml"

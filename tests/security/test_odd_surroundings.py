@@ -116,6 +116,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(place: Path
     assert ended.code == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", [what for what in READERS if what not in UNNEEDED])
 def test_a_folder_in_the_place_of_a_file_is_an_error_that_names_it(place: Path, what: str) -> None:
     name, words = READERS[what]
@@ -186,6 +187,7 @@ def test_a_malformed_proxy_is_an_error_that_names_it(place: Path, proxy: str) ->
     assert not (place / "runs" / "asked" / "meta.json").exists()
 
 
+@pytest.mark.process
 def test_a_key_file_that_sets_an_anchor_twice_is_not_quoted(place: Path) -> None:
     (place / "k.yaml").write_text(
         "providers:\n  openai: &a sk-one-secret-word\n  groq: &a sk-another-secret\n"
@@ -322,6 +324,7 @@ def test_a_link_out_of_the_folder_stops_every_command(place: Path) -> None:
     assert bytes_below(target) == before
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "name",
     [
@@ -361,6 +364,7 @@ def test_links_that_stay_inside_and_a_folder_that_is_one_are_followed(place: Pat
     assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
 
 
+@pytest.mark.process
 def test_links_in_a_circle_are_an_error_that_names_them(place: Path) -> None:
     file = place / "runs" / "e" / "phase4_responses" / "t.m.responses.jsonl"
     file.unlink()

@@ -152,6 +152,7 @@ secrets = st.builds(
 )
 
 
+@pytest.mark.process
 @given(words, words, secrets, st.sampled_from(sorted(ENCODINGS | MORE_ENCODINGS)))
 def test_no_surroundings_hide_a_secret(before: str, after: str, secret: str, encoding: str) -> None:
     written = (ENCODINGS | MORE_ENCODINGS)[encoding](secret)
@@ -159,11 +160,13 @@ def test_no_surroundings_hide_a_secret(before: str, after: str, secret: str, enc
     assert left_of(secret, Redactor([secret]).message(f"{before} {written} {after}")) == []
 
 
+@pytest.mark.process
 @given(words, st.lists(secrets, max_size=3))
 def test_a_text_that_holds_no_part_of_a_secret_is_an_answer_as_it_is(text: str, known: list[str]) -> None:
     assert Redactor(known).answer(text) == text
 
 
+@pytest.mark.process
 @given(words, secrets, st.data())
 def test_nothing_around_a_secret_is_lost(text: str, secret: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
@@ -282,6 +285,7 @@ def test_code_prose_hashes_and_addresses_are_answers_as_they_are() -> None:
         assert redactor.answer(text) == text, path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "asset", ["arena-hard/baseline_o3_mini", "arena-hard/baseline_gemini", "alpaca-eval/baseline"]
 )

@@ -94,7 +94,7 @@ def test_a_signal_to_end_finishes_what_was_asked(
     goes_on_as_undisturbed(place, undisturbed)
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGHUP)])
 def test_a_second_one_ends_it_at_once(
     place: Path,
@@ -115,7 +115,7 @@ def test_a_second_one_ends_it_at_once(
     goes_on_as_undisturbed(place, undisturbed)
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_a_run_that_is_suspended_goes_on(
     place: Path, begun: subprocess.Popen[str], undisturbed: Path
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_reader_that_has_gone_is_no_error(place: Path, undisturbed: Path, stre
     assert not any(word in reported for word in ("Traceback", "Exception ignored", "Broken pipe"))
 
 
-@pytest.mark.process
+@pytest.mark.system
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_run_nobody_looks_at_is_carried_out(place: Path, undisturbed: Path, stream: str) -> None:
     _, reported = closed_output(place, stream, "run", "--config", "e.yaml")

@@ -99,6 +99,7 @@ def test_the_reference_run_becomes_a_current_one(target: Path) -> None:
     assert sorted(path.name for path in target.iterdir()) == sorted(FOLDERS.values())
 
 
+@pytest.mark.process
 @needs_reference
 def test_the_reference_run_and_its_conversion_score_alike(target: Path) -> None:
     convert(LEGACY, target, tuple(FOLDERS))

@@ -104,7 +104,7 @@ async def test_a_worker_that_dies_without_a_word_has_failed(engine: SweepEngine,
     assert "worker.log" in result.problem
 
 
-@pytest.mark.process
+@pytest.mark.system
 async def test_cancelled_the_worker_ends_by_itself(engine: SweepEngine, tmp_path: Path) -> None:
     running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
     pid = await there(tmp_path / "wait" / "pid")

@@ -14,6 +14,7 @@ from coeval.sweeps.judge_worker import JudgingProcess
 
 pytestmark = pytest.mark.process
 
+
 LISTENS = (sys.executable, "-c", "import sys; sys.stdin.read()")
 
 

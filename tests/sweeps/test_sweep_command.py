@@ -134,6 +134,7 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     assert "simulated models at" in (tmp_path / "logs" / "step_30.server.log").read_text()
 
 
+@pytest.mark.process
 async def test_a_key_in_the_servers_command_is_written_nowhere(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)

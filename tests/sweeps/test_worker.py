@@ -92,7 +92,7 @@ def test_a_worker_is_interrupted(tmp_path: Path, how: str) -> None:
     assert is_free("127.0.0.1", record.port)
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_a_worker_is_interrupted_while_its_server_starts(tmp_path: Path) -> None:
     worker = a_worker(tmp_path, odd("hangs", "family"))
     process = WorkerProcess(worker)

@@ -23,6 +23,7 @@ def read(root: Path, step: int, task: str = "ifeval") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.process
 def test_the_figures_are_those_of_an_analysis_of_variance(tmp_path: Path, coeval: Command) -> None:
     scores = drawn({120: 0.5, 240: 0.7}, items=40, samples=4)
     write_training(tmp_path, scores)
@@ -45,6 +46,7 @@ def test_the_figures_are_those_of_an_analysis_of_variance(tmp_path: Path, coeval
         assert f"{values.mean():.3f}" in ended.out
 
 
+@pytest.mark.process
 def test_one_sample_has_no_spread_and_the_interval_of_its_items(tmp_path: Path, coeval: Command) -> None:
     scores = drawn({60: 0.5}, items=30, samples=1)
     write_training(tmp_path, scores)
@@ -57,6 +59,7 @@ def test_one_sample_has_no_spread_and_the_interval_of_its_items(tmp_path: Path, 
     assert found["ci95"] == pytest.approx([interval.low, interval.high])
 
 
+@pytest.mark.process
 def test_a_checkpoint_without_folders_of_samples_has_one(tmp_path: Path, coeval: Command) -> None:
     """As eval-framework leaves it without --num-runs; what lies beside samples is none of them."""
     scores = drawn({1: 0.5, 2: 0.6}, items=10, samples=2)
@@ -70,6 +73,7 @@ def test_a_checkpoint_without_folders_of_samples_has_one(tmp_path: Path, coeval:
     ]
 
 
+@pytest.mark.process
 def test_a_single_samples_own_interval_stands(tmp_path: Path, coeval: Command) -> None:
     """Arena-Hard's bootstrap, or that of a figure which no item has a score in."""
     metrics = {
@@ -84,6 +88,7 @@ def test_a_single_samples_own_interval_stands(tmp_path: Path, coeval: Command) -
     assert found["metrics"]["win_rate"]["ci95"] == [36.5, 50.0]
 
 
+@pytest.mark.process
 def test_win_rates_whose_prompts_count_unequally_are_resampled(tmp_path: Path, coeval: Command) -> None:
     generator = np.random.default_rng(4)
     wins, weights = generator.choice([0.0, 50.0, 100.0], (60, 2)), generator.choice([2, 4, 6], (60, 2))
@@ -133,6 +138,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", OTHERWISE)
 def test_a_sample_made_otherwise_is_left_out_and_told(what: str, tmp_path: Path, coeval: Command) -> None:
     scores = drawn({1: 0.5}, items=10, samples=3)
@@ -157,6 +163,7 @@ def _interval(scores: Any) -> list[float | None]:
     return [found.low, found.high]
 
 
+@pytest.mark.process
 def test_failures_and_what_lacks_are_told(tmp_path: Path, coeval: Command) -> None:
     scores = drawn({1: 0.5}, items=10, samples=2)
     scores[1][3, 1] = np.nan
@@ -183,6 +190,7 @@ def test_failures_and_what_lacks_are_told(tmp_path: Path, coeval: Command) -> No
     assert (found["runs"], found["missing"], found["complete"]) == ([0, 1], 1, False)
 
 
+@pytest.mark.process
 def test_samples_beyond_those_asked_for_do_not_count(tmp_path: Path, coeval: Command) -> None:
     write_training(tmp_path, scores := drawn({1: 0.5}, items=10, samples=3))
     ended = coeval("sweep", "aggregate", "--out", tmp_path, "--n-samples", "ifeval=2")
@@ -228,6 +236,7 @@ def test_a_wrong_request_is_one_message(
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.process
 def test_checkpoints_are_known_by_any_pattern(tmp_path: Path, coeval: Command) -> None:
     pattern = "a[b]/global_step_{step}/eval"
     write_training(tmp_path, drawn({5: 0.5, 10: 0.5}, items=4, samples=1), pattern=pattern)

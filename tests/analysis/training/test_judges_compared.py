@@ -108,6 +108,7 @@ def test_differences_ranks_and_agreement_are_those_of_the_oracles(tmp_path: Path
         assert sentence in ended.out
 
 
+@pytest.mark.process
 def test_an_output_folder_is_one_step_and_other_answers_are_told(tmp_path: Path, coeval: Command) -> None:
     a, b = drawn()
     judged(tmp_path / "flash", "flash", a)
@@ -177,6 +178,7 @@ def test_a_wrong_request_is_one_message(
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.process
 def test_rank_correlations_are_scipys() -> None:
     generator = np.random.default_rng(2)
     a, b = generator.integers(0, 4, (2, 9)).astype(np.float64)

@@ -69,6 +69,7 @@ def test_one_checkpoint_has_the_usual_interval_and_alike_ones_too() -> None:
     assert pointwise_level(np.repeat(scores, 5, axis=1)) == pytest.approx(0.95, abs=0.004)
 
 
+@pytest.mark.process
 def test_independent_checkpoints_have_sidaks_level_and_alike_items_no_less() -> None:
     independent = np.random.default_rng(1).random((2000, 4))
     assert pointwise_level(independent) == pytest.approx(0.95**0.25, abs=0.003)
@@ -374,7 +375,7 @@ def test_scores_beyond_the_scale_widen_it() -> None:
 FEW, SOME = Design(100, 1), Design(300, 2)
 
 
-@pytest.mark.process
+@pytest.mark.system
 def test_bands_and_the_corrected_best_hold_their_truths() -> None:
     held, won = [], []
     for scoring in (RULE, JUDGE):
@@ -397,12 +398,14 @@ def test_the_first_better_step_is_seldom_too_early(scoring: Scoring) -> None:
     assert found.ours.exact > (0.1 if scoring is RULE else 0.4)
 
 
+@pytest.mark.process
 def test_stop_signals_are_seldom_false_and_mostly_given() -> None:
     assert stops_at_the_detectable(RULE, SOME, repeats=100).given <= 0.08
     assert stops(list(sweeps(RULE, "flat", SOME, repeats=100))).given > 0.5
     assert stops(list(sweeps(JUDGE, "rising, then falling", SOME, repeats=50))).given > 0.7
 
 
+@pytest.mark.process
 def test_alarms_are_given_where_both_halves_are_there() -> None:
     rates = {training.said: alarms(training, SOME, repeats=40) for training in TRAININGS}
     assert rates["judged rises, rules fall"].rules_fall > 0.9

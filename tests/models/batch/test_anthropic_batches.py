@@ -244,6 +244,7 @@ async def test_a_job_that_never_came_is_not_found(server: BatchServer, tmp_path:
         assert await api.find(job) is None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ahead_s", [-600.0, 600.0])
 async def test_a_lost_job_is_told_from_others_like_it(
     server: BatchServer, tmp_path: Path, ahead_s: float

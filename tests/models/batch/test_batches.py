@@ -26,6 +26,7 @@ async def at(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[At
         yield found
 
 
+@pytest.mark.process
 async def test_a_job_through_its_life(at: At) -> None:
     """Its errors have the status and the body that they have live."""
     faulty = at.batching.says.Fault
@@ -53,6 +54,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("at", "end"), ENDS, indirect=["at"])
 async def test_what_a_job_had_done_when_it_ended_is_collected_where_it_is_given_out(at: At, end: str) -> None:
     """The rest was never asked, whether the host says so of each or of none."""
@@ -97,6 +99,7 @@ async def test_a_failed_job_says_why_without_credentials(at: At) -> None:
     assert at.batching.secret not in str(progress.error)
 
 
+@pytest.mark.process
 async def test_a_job_whose_id_was_lost_is_found_by_its_tag(at: At) -> None:
     async with at.open() as api:
         others = [await at.made(api, tag=mark * 32) for mark in "bc"]

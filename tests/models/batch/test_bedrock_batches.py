@@ -53,6 +53,7 @@ def client(service: str, url: str, secret: str = AWS["AWS_SECRET_ACCESS_KEY"]) -
 # The client
 
 
+@pytest.mark.process
 async def test_the_client_drives_storage(at: At, tmp_path: Path) -> None:
     def drive() -> None:
         s3 = client("s3", at.host.s3.url)
@@ -122,6 +123,7 @@ async def test_the_client_drives_a_job_through_its_life(at: At) -> None:
     await asyncio.to_thread(drive)
 
 
+@pytest.mark.process
 async def test_the_client_submits_the_job_that_we_submit(at: At) -> None:
     async with at.open() as api:
         await at.made(api)
@@ -163,6 +165,7 @@ async def test_the_same_token_makes_no_second_job(at: At) -> None:
     assert len(at.host.jobs) == 1
 
 
+@pytest.mark.process
 async def test_large_files_go_in_parts_each_repeated_by_itself(
     at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +193,7 @@ async def test_parts_that_come_to_nothing_are_taken_back(at: At, monkeypatch: py
     assert not at.host.jobs
 
 
+@pytest.mark.process
 async def test_what_aws_refuses_is_told(at: At) -> None:
     async with at.open(batch_s3_bucket="not-there") as api:
         with pytest.raises(NotFound, match="NoSuchBucket"):

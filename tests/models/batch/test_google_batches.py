@@ -99,6 +99,7 @@ def by_file(monkeypatch: pytest.MonkeyPatch) -> None:
 # The Gemini API
 
 
+@pytest.mark.process
 @of_gemini
 async def test_the_client_sends_the_requests_that_we_send(at: At) -> None:
     def create(client: genai.Client) -> None:
@@ -276,6 +277,7 @@ async def test_the_client_drives_a_job_through_its_life(at: At) -> None:
     await by_client(at, drive)
 
 
+@pytest.mark.process
 @of_vertex
 async def test_the_client_submits_the_job_that_we_submit(at: At) -> None:
     async with at.open() as api:
@@ -344,6 +346,7 @@ async def test_results_that_say_not_whose_they_are_cannot_be_read(at: At) -> Non
     assert all(isinstance(line, DamagedResult) and "coeval_id" in line.why for line in reported)
 
 
+@pytest.mark.process
 @of_vertex
 async def test_an_upload_that_breaks_is_sent_again(at: At) -> None:
     at.host.storage.torn = 100
@@ -354,6 +357,7 @@ async def test_an_upload_that_breaks_is_sent_again(at: At) -> None:
     assert len(at.host.requested) == 200
 
 
+@pytest.mark.process
 @of_vertex
 async def test_what_storage_refuses_is_told(at: At) -> None:
     async with at.open(batch_gcs_bucket="not-there") as api:

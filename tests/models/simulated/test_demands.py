@@ -166,6 +166,7 @@ def prompts(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["ifeval/input_data.jsonl", "ifbench/IFBench_test.jsonl"])
 async def test_skill_shows_in_the_benchmarks_own_prompts(name: str, language: Language) -> None:
     rows = prompts(name)[::3]

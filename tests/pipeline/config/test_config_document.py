@@ -164,6 +164,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_document(tmp_path)
 
 
+@pytest.mark.process
 def test_devices_and_pipes_are_refused_and_what_a_shell_hands_over_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"/dev/zero:1 .*V-27 .*it is a device, not a file"):
         read_document(Path("/dev/zero"))
@@ -200,6 +201,7 @@ def test_foreign_tags_and_keys_are_problems_beside_the_rest(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.process
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%#? \n\t<0.~é\x01"), max_size=60))
 @settings(max_examples=200)
 def test_any_text_is_read_or_refused_cleanly(text: str) -> None:
@@ -221,6 +223,7 @@ plain: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.process
 @given(st.dictionaries(words, plain, min_size=1, max_size=4))
 @settings(max_examples=60)
 def test_a_snapshot_is_read_back_as_it_was(data: dict[str, Any]) -> None:
