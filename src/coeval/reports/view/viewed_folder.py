@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.scores import results
-from coeval.core.errors import CoevalError, UsageError
+from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.folder_report import folder_report
@@ -98,6 +98,8 @@ class ViewedFolder:
                 self._reported = {**self._reported, "error": plain(str(error))}
 
     def _look(self) -> None:
+        if not self.path.is_dir():
+            raise StoreError(f"{self.path} is gone; what is shown was read before")
         if self._asking.is_due(now := (writer_of(self.path), self._stamp(records_alone=False))):
             with self._asking.doing(now):
                 self._take_status()
