@@ -166,8 +166,14 @@ class Reader:
         self._db.close()
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query over the views (``?`` stands for a parameter)."""
-        return self._db.execute(sql, list(parameters)).fetchall()
+        """Return the rows of a query over the views and files (``?`` stands for a parameter).
+
+        Raises StoreError: a file of the folder is gone or cannot be read.
+        """
+        try:
+            return self._db.execute(sql, list(parameters)).fetchall()
+        except duckdb.IOException as error:
+            raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
         """A query's columns as numpy arrays, masked where they hold NULL."""
