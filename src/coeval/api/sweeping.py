@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coeval.api import find_keys
 from coeval.api.stoppable import View, drawn, wait_for
-from coeval.core.errors import ModelUnavailable
+from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
 from coeval.core.process_limits import need_address_space
 from coeval.core.settings import taking
@@ -24,9 +24,6 @@ from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, to_be_plotte
 
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
-
-# The command's exit code (`UNAVAILABLE` of `cli.ending`, which stands above this room).
-_UNAVAILABLE = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,7 +119,7 @@ def sweep(requested: SweepCall) -> SweepRun:
                 await sweeping.run(event)
 
         wait_for(work, event)
-        if board.exit_code == _UNAVAILABLE:
+        if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
         if to_be_plotted(chosen, board):
             need_address_space()

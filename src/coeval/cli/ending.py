@@ -10,20 +10,9 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from coeval.core.errors import CoevalError, ModelUnavailable, UsageError, named
+from coeval.core.errors import INTERRUPTED, UNAVAILABLE, CoevalError, ModelUnavailable, UsageError, named
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
-
-# --- The exit codes that have a name
-
-# A probed model does not answer: nothing was begun, and a scheduler may try again.
-UNAVAILABLE = 2
-# Finished with gaps: the summary says how many, and the command that fills them.
-GAPS = 3
-# A comparison failed its threshold: what a build looks at.
-WORSE = 4
-# As shells count: 128 and the number of SIGINT.
-INTERRUPTED = 130
 
 # --- Warnings without a log
 

@@ -270,3 +270,15 @@ class CutOff(Unparsable):
     """The answer ended at max_tokens; a higher limit helps, a retry seldom."""
 
     kind = "cut_off"
+
+
+# --- The exit codes that have a name
+
+# A probed model does not answer: nothing was begun, and a scheduler may try again.
+UNAVAILABLE = 2
+# Finished with gaps: the summary says how many, and the command that fills them.
+GAPS = 3
+# A comparison failed its threshold: what a build looks at.
+WORSE = 4
+# As shells count: 128 and the number of SIGINT.
+INTERRUPTED = 130

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.records import Kept, is_good
 from coeval.engine.model_work import Asking
@@ -76,8 +77,8 @@ class RunSummary:
     def exit_code(self) -> int:
         """0 all there, 3 with gaps, 130 interrupted."""
         if self.interrupted:
-            return 130
-        return 3 if self.missing else 0
+            return INTERRUPTED
+        return GAPS if self.missing else 0
 
     def __repr__(self) -> str:
         planned = sum(outcome.planned for outcome in self.phases.values())

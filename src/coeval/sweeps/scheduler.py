@@ -15,7 +15,7 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from coeval.core.errors import CoevalError
+from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError
 from coeval.core.text import listed, numbered
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
@@ -126,10 +126,10 @@ class SweepBoard:
     def exit_code(self) -> int:
         """0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130 interrupted."""
         if self.interrupted:
-            return 130
+            return INTERRUPTED
         if self.unavailable and not self.concluded:
-            return 2
-        return 3 if self.failed or self.left or self.unanswered or self.unscored else 0
+            return UNAVAILABLE
+        return GAPS if self.failed or self.left or self.unanswered or self.unscored else 0
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, held, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
+from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.text import numbered
 from coeval.engine.session import logged
 from coeval.models.batch.waiting.job_list import PendingJob
@@ -68,9 +69,9 @@ class Outcome:
     def exit_code(self) -> int:
         """0 complete, 3 with gaps or a failed task, 130 interrupted."""
         if self.interrupted:
-            return 130
+            return INTERRUPTED
         gaps = (task.problem or (task.summary is not None and task.summary.missing) for task in self.tasks)
-        return 3 if any(gaps) or self.batches else 0
+        return GAPS if any(gaps) or self.batches else 0
 
 
 class Spread(msgspec.Struct, frozen=True):

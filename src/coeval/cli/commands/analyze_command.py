@@ -17,8 +17,7 @@ from coeval.cli.commands.analysis_names import (
     analysis_of,
     usual_format,
 )
-from coeval.cli.ending import GAPS
-from coeval.core.errors import UsageError
+from coeval.core.errors import GAPS, UsageError
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.robust_set import RobustOptions

@@ -91,8 +91,8 @@ def compare(
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
     from coeval.api.run_handle import compare as compare_folders
     from coeval.cli import streams
-    from coeval.cli.ending import WORSE
     from coeval.cli.streams import say, warn
+    from coeval.core.errors import WORSE
 
     files = _ComparisonFiles(html, excel, pdf, figures)
     files.check()

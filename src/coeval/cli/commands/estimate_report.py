@@ -12,13 +12,12 @@ from rich.console import Console
 
 from coeval.api import find_keys
 from coeval.cli import streams
-from coeval.cli.ending import INTERRUPTED
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.progress_view import Terminal
 from coeval.cli.views.results_view import json_text
-from coeval.core.errors import Draining
+from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.text import listed, numbered
 from coeval.engine.session import SessionContext

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
-from coeval.cli.ending import GAPS, INTERRUPTED
+from coeval.core.errors import GAPS, INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -117,7 +117,7 @@ def aggregate(
       coeval sweep aggregate --out outputs/run_a --steps 120,240 --tasks ifeval,healthbench --base 120
       coeval sweep aggregate --out outputs/run_a --n-samples ifeval=8,healthbench=8,arena-hard=1
     """
-    from coeval.cli.ending import GAPS
+    from coeval.core.errors import GAPS
     from coeval.sweeps import sweep_settings
 
     requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from coeval.cli import streams
-from coeval.cli.ending import GAPS
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_interval, shown_value
+from coeval.core.errors import GAPS
 from coeval.core.text import listed, numbered
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
