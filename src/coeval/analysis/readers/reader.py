@@ -170,15 +170,22 @@ class Reader:
 
         Raises StoreError: a file of the folder is gone or cannot be read.
         """
-        try:
+        with self._reading(duckdb.IOException):
             return self._db.execute(sql, list(parameters)).fetchall()
-        except duckdb.IOException as error:
-            raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
-        """A query's columns as numpy arrays, masked where they hold NULL."""
-        columns: dict[str, NDArray[Any]] = self._db.execute(sql, list(parameters)).fetchnumpy()
+        """A query's columns as numpy arrays, masked where they hold NULL. Raises as `rows`."""
+        with self._reading(duckdb.IOException):
+            columns: dict[str, NDArray[Any]] = self._db.execute(sql, list(parameters)).fetchnumpy()
         return columns
+
+    @contextmanager
+    def _reading(self, *failures: type[duckdb.Error]) -> Iterator[None]:
+        """While files are read: these failures of DuckDB become a StoreError."""
+        try:
+            yield
+        except failures as error:
+            raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
 
     def table(self, view: str) -> duckdb.DuckDBPyRelation:
         """A view as a relation, in order of its rows; an item's attributes are columns ``attributes.NAME``.
@@ -307,10 +314,11 @@ class Reader:
     def _loading(self) -> Iterator[None]:
         """While tables are made: what DuckDB cannot do becomes a StoreError, and the reader is closed."""
         try:
-            yield
-        except duckdb.Error as error:
+            with self._reading(duckdb.Error):
+                yield
+        except StoreError:
             self.close()
-            raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
+            raise
 
     def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
         """One pass over the files, and another one where some lines are too long for it."""

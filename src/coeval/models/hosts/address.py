@@ -25,9 +25,10 @@ from coeval.models.keys import Credential, Keys
 
 # --- Dialects by name
 
+# Names in rows of hosts that are OpenAI's chat completions where a URL is asked.
+_OPENAI_SHAPED = frozenset({"openai_chat", "local", "simulated", "benchmark"})
 # Each is loaded when a host of that dialect is asked, as those of other packages are.
 _OURS = "coeval.models.dialects"
-_OPENAI_SHAPED = frozenset({"openai_chat", "local", "simulated", "benchmark"})
 _DIALECTS: Mapping[str, str] = MappingProxyType(
     {
         "anthropic": f"{_OURS}.anthropic_messages:ANTHROPIC",
