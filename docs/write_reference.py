@@ -85,6 +85,7 @@ def configuration_page() -> str:
             "Sections", schema, "With `resume_from`, `models` and `tasks` may be left out and are inherited."
         ),
         _keys("`models[]`", sections["ModelConfig"]),
+        _keys("`models[].variants.{variant}`", sections["Variant"]),
         _parameters(sections["Parameters"]),
         _keys("`tasks[]`", {**task, "required": [*task["required"], *FOLLOWING]}),
         _keys("`tasks[].items`", sections["Items"]),

@@ -339,6 +339,18 @@ Record: TypeAlias = Datapoint | Response | Evaluation
 # no ``__`` (V-04); the part that an ingested item keeps of its own id may.
 
 SEPARATOR = "__"
+VARIANT = "@"
+"""What parts a student's name where a model is asked in several ways: ``model@variant``."""
+
+
+def variant_name(model: str, variant: str) -> str:
+    """Return the name of the student that a variant of a model's prompt is."""
+    return f"{model}{VARIANT}{variant}"
+
+
+def model_of(student: str) -> str:
+    """Return the model that is asked for a student of a run: of a variant, the one that it belongs to."""
+    return student.partition(VARIANT)[0]
 
 
 def item_prefix(task: str, teacher: str) -> str:

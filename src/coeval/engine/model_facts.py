@@ -92,13 +92,14 @@ class ModelFacts:
 
     def requested_in(self, phase: str, role_model: RoleModel) -> RequestedModel:
         """Say how the calls of a model in a phase are priced and timed."""
-        name, sampling = role_model.name, role_model.sampling
+        name, sampling = role_model.asked, role_model.sampling
         spec = self._specs[self._judged_by.get(name, name) if role_model.role == "judge" else name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
         speed = _speed(spec)
         return RequestedModel(
             name=name,
+            player=role_model.name,
             role=role_model.role,
             provider=spec.interface,
             endpoint=self._endpoints[spec.name],

@@ -78,10 +78,11 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 class RoleModel:
     """A model in one role at one task.
 
-    ``name`` is its name among the open models, ``model`` its provider's identifier. ``seed`` is the run's
-    where the model is sent seeds (`own_seed`), else None; ``sample`` counts from 0. ``droppable`` names what
-    of ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither the
-    recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
+    ``name`` is who makes its records, ``model`` its provider's identifier; ``variant_of`` the name of the
+    model that is asked, where that is another: the variants of a student's prompt share one. ``seed`` is the
+    run's where the model is sent seeds (`own_seed`), else None; ``sample`` counts from 0. ``droppable`` names
+    what of ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither
+    the recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
     where prompts are made of a template; ``labels``: see `Request`.
     """
 
@@ -97,6 +98,12 @@ class RoleModel:
     template: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
     labels: dict[str, list[str]] = field(default_factory=dict)
+    variant_of: str = ""
+
+    @property
+    def asked(self) -> str:
+        """The model's name among those that are open."""
+        return self.variant_of or self.name
 
     def prompt(
         self, values: Mapping[str, str], schema: Schema | None = None, varying: Collection[str] = ()
@@ -170,7 +177,7 @@ class ModelWork(ABC, Generic[KeptT]):
 
     @property
     def model(self) -> str:
-        return self.role_model.name
+        return self.role_model.asked
 
     @property
     def calls(self) -> int:
@@ -231,7 +238,7 @@ class ModelWork(ABC, Generic[KeptT]):
             attempt = self.tried + again
             return role_model.request(question(attempt), purpose, key, attempt)
 
-        return ask(self.asking.models[role_model.name], make, read, retries=self.asking.retries, tally=tally)
+        return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)
 
 
 def reason(error: Exception) -> Failure:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
 from coeval.core.errors import Draining
 from coeval.core.options import OVERWRITE
-from coeval.core.records import is_good
+from coeval.core.records import Purpose, is_good, model_of
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
@@ -196,8 +197,11 @@ async def _flow(
 ) -> None:
     """Do what is owed in these phases, in as many rounds as batch jobs take; add the ids of what took the
     place of other records, and of what was made from that, to ``renewed``."""
-    for phase, _, model in found.by_model:
-        running.session.foresee(phase, model, found.total(phase, model=model).owed)
+    works: Counter[tuple[Purpose, str]] = Counter()
+    for (phase, _, name), count in found.by_model.items():
+        works[phase, model_of(name)] += count.owed
+    for (phase, model), owed in works.items():
+        running.session.foresee(phase, model, owed)
     await _round(running, RunFlow(plan, found.open, running.folder, running.asking, phases), renewed)
     while await running.session.another_round():
         plan.read_again(running.folder, renewed or set())

@@ -196,7 +196,7 @@ class RunFlow:
                     work.key, work.model, anew, waiting=waiting
                 )
             case ResponseWork():
-                names = (work.prepared.item.teacher_model_id, work.model)
+                names = (work.prepared.item.teacher_model_id, work.role_model.name)
                 return self._walks[work.setup.task.name].below_response(work.key, names, anew)
             case _:
                 return ()

@@ -39,7 +39,8 @@ class EndpointPace(NamedTuple):
 class RequestedModel(NamedTuple):
     """A model as its calls in one role are priced and timed. ``tariff`` is None where nobody knows its price,
     and ``share`` of it is paid for calls that are ``batched``. ``thinking``: tokens that it thinks for a
-    reply; ``limit``: the most that a reply may have; ``tokens_per_s`` None: the whole reply at once."""
+    reply; ``limit``: the most that a reply may have; ``tokens_per_s`` None: the whole reply at once;
+    ``player``: who makes the records, where that is not the model's name but that of a variant."""
 
     name: str
     role: str
@@ -53,6 +54,7 @@ class RequestedModel(NamedTuple):
     caches: bool = True
     first_s: float = 0.0
     tokens_per_s: float | None = None
+    player: str = ""
 
     def seconds(self, output: Span) -> Span:
         """Estimate how long a reply of so many tokens takes."""
@@ -77,7 +79,7 @@ class CallShape(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        return Cell(self.task, self.requested.name)
+        return Cell(self.task, self.requested.player or self.requested.name)
 
 
 class CallGroup(NamedTuple):

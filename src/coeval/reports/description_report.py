@@ -43,7 +43,7 @@ def models_table(config: Config) -> ReportTable:
             model.name,
             model.interface,
             str(model.parameters.get("model", model.name)),
-            ", ".join(model.roles),
+            model.cast,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in config.models

@@ -15,7 +15,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import LEVELS, Completion, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.simulation.parts import player
 from coeval.simulation.prose import REFUSAL, Draws, Fenced, OfferedChoice, Reply, SimulatedAsk
-from coeval.simulation.traits import traits_of
+from coeval.simulation.traits import VARIED, traits_of
 
 # --- Spoilt replies
 
@@ -168,7 +168,9 @@ class SimulatedModel(Model):
             raise ServerFault("simulated failure", status=500)
         text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
         schema = request.schema if self._takes_schemas else None
-        ask = SimulatedAsk(self.model, self.traits, text, schema, draws, request.labels)
+        own = {name: value for name, value in request.sampling.rest.items() if name in VARIED}
+        traits = msgspec.structs.replace(self.traits, **own) if own else self.traits
+        ask = SimulatedAsk(self.model, traits, text, schema, draws, request.labels)
         reply = player(ask)(ask)
         spoiled = draws.uniform("malformed") < self.traits.malformed_rate
         whole = _stopped(spoil(reply, draws) if spoiled else written(reply), request.sampling)

@@ -57,6 +57,9 @@ RANGES: dict[str, Range] = {
     "tokens_per_s": Range(0, 1_000_000),
 }
 
+VARIED = frozenset({"skill"})
+"""Traits that a variant of a student's prompt may set: what that prompt is worth, as a known truth."""
+
 SAMPLING = frozenset({
     "do_sample", "frequency_penalty", "length_penalty", "logit_bias", "logprobs",
     "max_completion_tokens", "max_new_tokens", "max_output_tokens", "max_tokens", "min_p", "min_tokens",

@@ -9,7 +9,7 @@ import msgspec
 
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import lines_decoder
-from coeval.core.records import Usage
+from coeval.core.records import Usage, model_of
 from coeval.store.jsonl import groups_of_lines
 
 __all__ = ["less", "usage_on_record"]
@@ -28,7 +28,7 @@ class _Took(msgspec.Struct):
 
     @property
     def requested(self) -> str:
-        run = self.judge_model_id or self.student_model_id or self.teacher_model_id
+        run = self.judge_model_id or model_of(self.student_model_id) or self.teacher_model_id
         return run or self.judge or self.model
 
 

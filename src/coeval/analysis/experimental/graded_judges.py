@@ -22,6 +22,7 @@ from scipy.special import expit
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import FEWEST_ITEMS, NEARLY, Bias, bias_of
+from coeval.core.records import model_of
 
 # --- Judges' leanings as a graded response model
 #
@@ -290,7 +291,7 @@ def _rows(
     group = np.unique(grid.task[first].astype(np.int64) * len(grid.students) + students, return_inverse=True)[
         1
     ]
-    own = np.array([[one == judge for judge in grid.judges] for one in grid.students], np.float64)
+    own = np.array([[model_of(one) == judge for judge in grid.judges] for one in grid.students], np.float64)
     related = np.array(
         [[families.get(one) == families.get(judge) for judge in grid.judges] for one in grid.students],
         np.float64,

@@ -16,6 +16,7 @@ from coeval.analysis.measures.measured import Record, ShownAs
 from coeval.analysis.measures.ranking import NOBODY, Ranking, SharedScores, ranking
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import Headline, student_headlines
+from coeval.core.records import model_of
 
 
 class OthersAlone(Record, frozen=True):
@@ -29,18 +30,18 @@ class OthersAlone(Record, frozen=True):
 
 def without_own(grid: ScoreGrid) -> ScoreGrid:
     """The scores of others alone."""
-    own = np.array([[student == judge for judge in grid.judges] for student in grid.students], bool)
+    own = np.array([[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool)
     own = own.reshape(len(grid.students), len(grid.judges))
     return grid._replace(levels=np.where(own[grid.student], UNSCORED, grid.levels).astype(np.int8))
 
 
 def scored_themselves(grid: ScoreGrid) -> list[str]:
-    """Students who are judges as well, and have a score of themselves."""
+    """Students whose model is a judge as well, and scored them."""
     found = []
     for name in grid.students:
-        if name in grid.judges:
+        if model_of(name) in grid.judges:
             rows = grid.student == grid.students.index(name)
-            if (grid.levels[rows, grid.judges.index(name)] >= 0).any():
+            if (grid.levels[rows, grid.judges.index(model_of(name))] >= 0).any():
                 found.append(name)
     return found
 
@@ -54,7 +55,11 @@ def without_own_measures(grid: ScoreGrid) -> OthersAlone:
     others = without_own(grid)
     students = student_headlines(others)
     shared = SharedScores(grid)
-    ranks = ranking(others, students, lambda first, second: shared.paired(first, second, (first, second)))
+    ranks = ranking(
+        others,
+        students,
+        lambda first, second: shared.paired(first, second, (model_of(first), model_of(second))),
+    )
     if not ranks.differences:
         return nothing
     return OthersAlone(True, themselves, {**students, **ranks.scores}, ranks)

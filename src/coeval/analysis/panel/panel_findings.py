@@ -11,6 +11,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import JudgeBiases, Leaning
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.panel.panel_worth import Purchase
+from coeval.core.records import model_of
 from coeval.core.text import dollars, listed
 
 # What a judge may lean on, in words.
@@ -117,7 +118,7 @@ def family_judges(
     for judge, found in judges.items():
         if (student := family_of[judge]) is None:
             continue
-        own = judge == student
+        own = judge == model_of(student)
         bias = found.bias.own if own else found.bias.family
         if len(judges) > TOO_FEW_TO_TELL and bias.is_named:
             whom = "its own answers" if own else "it"

@@ -53,7 +53,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
 
 def _show_models(config: Config, results: Console) -> None:
     columns = (Column("interface", words=True), Column("roles", words=True, free=True))
-    rows = [NameRow(model.name, (model.interface, ", ".join(model.roles))) for model in config.models]
+    rows = [NameRow(model.name, (model.interface, model.cast)) for model in config.models]
     print_table(results, "Models", "model", columns, rows)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coeval.core.records import variant_name
 from coeval.pipeline.config.findings import KeyPath
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.store.rundir import RunDir
@@ -53,6 +54,17 @@ class Draft:
             found = {i: self.get(section, i, "name") for i in self.entries(section)}
             self._names[section] = {i: name for i, name in found.items() if isinstance(name, str)}
         return self._names[section]
+
+    def variants(self, index: int) -> dict[str, Any]:
+        """A model's variants by name, as far as their names can be read."""
+        found = self.raw("models", index, "variants")
+        return {str(name): own for name, own in found.items()} if isinstance(found, dict) else {}
+
+    def players(self) -> list[str]:
+        """The names of models, and those of the students that their variants are."""
+        models = self.names("models")
+        variants = [variant_name(name, each) for i, name in models.items() for each in self.variants(i)]
+        return [*models.values(), *variants]
 
     def all_named(self, section: str) -> bool:
         """Whether the names of a whole section are known, so that a missing one is truly missing."""

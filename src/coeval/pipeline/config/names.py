@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from coeval.core.plain import plain
-from coeval.core.records import EXACT_MATCH, Role
+from coeval.core.records import EXACT_MATCH, VARIANT, Role, variant_name
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
 from coeval.store.rundir import RunDir
@@ -27,6 +27,9 @@ def name_rules(draft: Draft) -> Iterator[Finding]:
             else:
                 first[name] = index
                 yield from _bad_name(path, name)
+                for variant in draft.variants(index) if section == "models" else ():
+                    if (problem := name_problem(variant)) is not None:
+                        yield Finding((section, index, "variants", variant), "V-04", problem)
     yield from _labels(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
@@ -95,9 +98,13 @@ def _long_file_names(draft: Draft) -> Iterator[Finding]:
 
 def _longest(draft: Draft, role: Role) -> str:
     names = draft.names("models").items()
-    playing = (name for i, name in names if role in draft.get("models", i, "roles", default=[]))
-    return max(filter(_fits, playing), key=len, default="")
+    playing = [(i, name) for i, name in names if role in draft.get("models", i, "roles", default=[])]
+    usable = [(i, name) for i, name in playing if _fits(name)]
+    found = [name for _, name in usable]
+    if role == "student":
+        found += [variant_name(name, each) for i, name in usable for each in draft.variants(i)]
+    return max(found, key=len, default="")
 
 
 def _fits(name: str) -> bool:
-    return len(name) <= LONGEST_FILE_NAME and bool(_NAME.fullmatch(name))
+    return len(name) <= LONGEST_FILE_NAME and bool(_NAME.fullmatch(name.replace(VARIANT, "", 1)))

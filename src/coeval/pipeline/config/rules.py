@@ -7,9 +7,10 @@ the schema found unusable is left alone, so that one mistake is not reported twi
 V-01  models and tasks are present and not empty (after inheriting by resume_from)
 V-02  model names are unique, and so are labels
 V-03  task names are unique
-V-04  names and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_`` at
-      either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
-V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches
+V-04  names, those of variants too, and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_``
+      at either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
+V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches; only students
+      have variants
 V-06  the interface is known
 V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5; a task
       that a benchmark names is there
@@ -32,7 +33,7 @@ V-22  prompt templates use only the variables of their id
 V-23  an item is not asked to sample more attributes than are declared
 V-24  prompt_library names models and templates that exist
 V-25  attributes have values, none of them twice
-V-26  parameters hold no credential, at any depth, and no endpoint that differs by role
+V-26  parameters hold no credential, at any depth, and no endpoint that differs by role or variant
 V-27  the file is one UTF-8 YAML mapping
 V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teachers propose
 V-29  a task has a rubric or label_attributes
@@ -71,7 +72,7 @@ from coeval.pipeline.config.roles import Teachers, missing_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 from coeval.pipeline.prompts import NEEDS, VARIABLES
-from coeval.simulation.traits import RANGES, SAMPLING
+from coeval.simulation.traits import RANGES, SAMPLING, VARIED
 from coeval.store.rundir import RunDir
 from coeval.tables.item_map import Condition
 
@@ -218,7 +219,7 @@ _WITHOUT = {
 
 def task_rules(draft: Draft) -> Iterator[Finding]:
     teachers = Teachers(draft)
-    models = dict.fromkeys(draft.names("models").values()) if draft.all_named("models") else None
+    models = dict.fromkeys(draft.players()) if draft.all_named("models") else None
     for index in draft.entries("tasks"):
         yield from _labels(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
@@ -372,6 +373,7 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _resume(draft)
     yield from _batch(draft)
     yield from _parameters(draft)
+    yield from _variants(draft)
     yield from task_rules(draft)
     yield from item_rules(draft)
 
@@ -455,22 +457,49 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
         common = _mapping(draft.raw(*model, "parameters"))
         roles = _mapping(draft.raw(*model, "role_parameters"))
         parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
+        varied = [
+            ((*model, "variants", name, "parameters"), _mapping(_mapping(own).get("parameters")))
+            for name, own in draft.variants(index).items()
+        ]
         yield from account_of(model, draft.raw(*model, "account"), draft.raw(*model, "access_key"))
         names = (draft.raw(*model, "name"), common.get("model"), common.get("base_model"))
-        for path, own in (((*model, "parameters"), common), *parts):
+        for path, own in (((*model, "parameters"), common), *parts, *varied):
             yield from credentials_in(path, own, draft.raw(*model, "access_key"), names)
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
                 yield from _unknown_to_simulated(path, own)
             yield from _answer_limits(draft, index, path, own)
-        if interface == "simulated":
-            yield from _simulated((*model, "parameters"), common)
+        for path, own in (((*model, "parameters"), common), *varied) if interface == "simulated" else ():
+            yield from _simulated(path, own)
         fixed = ENDPOINT_KEYS | OPTIONS.get(interface, frozenset())
-        for path, own in parts:
-            for key in sorted(fixed & own.keys()):
-                if own[key] != common.get(key):
-                    message = f"'{key}' cannot differ by role; set it in parameters, or add a second model"
-                    yield Finding((*path, key), "V-26", message)
+        for of, free in ((parts, frozenset[str]()), (varied, VARIED)):
+            for path, own in of:
+                for key in sorted((fixed - free) & own.keys()):
+                    if own[key] != common.get(key):
+                        by = "variant" if free else "role"
+                        way = "set it in parameters, or add a second model"
+                        yield Finding((*path, key), "V-26", f"'{key}' cannot differ by {by}; {way}")
+
+
+def _variants(draft: Draft) -> Iterator[Finding]:
+    """Variants of models that are no students; their templates (V-05, V-22, V-35)."""
+    for index in draft.entries("models"):
+        variants, roles = draft.variants(index), draft.get("models", index, "roles")
+        if variants and roles and "student" not in roles:
+            message = "are prompts of a student; add student to the roles, or remove the key"
+            yield Finding(("models", index, "variants"), "V-05", message)
+        for name in variants:
+            path: KeyPath = ("models", index, "variants", name, "prompt")
+            template = draft.get(*path)
+            if not isinstance(template, str) or not template.strip():
+                continue
+            used = dict.fromkeys(placeholders(template))
+            for variable in used.keys() - VARIABLES["test"]:
+                way = WayOut(variable, VARIABLES["test"], "for literal braces write {{ and }}")
+                yield Finding(path, "V-22", f"{{{variable}}} is not a variable of test", way)
+            if "input" not in used:
+                message = f"shows no {{input}}: {_WITHOUT['input']}; put it where it belongs"
+                yield Finding(path, "V-35", message)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
-from coeval.core.records import Purpose, Role, SamplingParameters
+from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.values import (
@@ -30,7 +30,7 @@ from coeval.pipeline.config.values import (
     TargetAttributes,
     TotalOrAll,
 )
-from coeval.simulation.traits import RANGES
+from coeval.simulation.traits import RANGES, VARIED
 
 # --- A task's items: their number, or their table
 
@@ -159,6 +159,21 @@ OPTIONS = {
 Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
 
 
+class Variant(Section):
+    """A way of asking a student: its words and its sampling, laid over those of the model."""
+
+    system_prompt: Annotated[
+        str | None, Field(description="Sent as the system message, in place of the model's.")
+    ] = None
+    prompt: Annotated[
+        FilledText | None,
+        Field(description="Template around each item, as `test` of `prompt_library`: it shows `{input}`."),
+    ] = None
+    parameters: Annotated[
+        ParameterMap, Field(description="Sampling parameters, merged over those of the model.")
+    ] = {}
+
+
 class ModelConfig(Section):
     """A model, where it is reached, and the roles it plays."""
 
@@ -180,6 +195,14 @@ class ModelConfig(Section):
     ] = {}
     role_parameters: Annotated[
         dict[Role, ParameterMap], Field(description="Per role, merged over `parameters`.")
+    ] = {}
+    variants: Annotated[
+        dict[str, Variant],
+        Field(
+            description="Prompts to compare: each makes a student `name@variant`, which answers the same "
+            "items. The model by itself is then no student; a variant `{}` asks it as it is.",
+            json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
+        ),
     ] = {}
     access_key: Annotated[
         str | None, Field(repr=False, description="Credential of this model alone; prefer a key file.")
@@ -235,10 +258,37 @@ class ModelConfig(Section):
         others = {key: value for key, value in self.parameters.items() if key != "base_model"}
         return self.model_copy(update={**changes, "parameters": {**others, "model": model}})
 
+    @property
+    def cast(self) -> str:
+        """Its roles in words, the variants of a student among them."""
+        varied = f"student ({', '.join(self.variants)})"
+        return ", ".join(varied if role == "student" and self.variants else role for role in self.roles)
+
+    def students(self) -> list[ModelConfig]:
+        """Return the students that the model is: itself, or each of its variants."""
+        return [self._varied(name, variant) for name, variant in self.variants.items()] or [self]
+
+    def _varied(self, name: str, variant: Variant) -> ModelConfig:
+        system = {} if variant.system_prompt is None else {"system_prompt": variant.system_prompt}
+        return self.model_copy(
+            update={
+                "name": variant_name(self.name, name),
+                "roles": ["student"],
+                "parameters": {**self.parameters, "model": self.spec().model},
+                "role_parameters": {
+                    "student": {**self.role_parameters.get("student", {}), **variant.parameters, **system}
+                },
+                "variants": {},
+                "label": None,
+            }
+        )
+
     def sampling(self, role: Role) -> SamplingParameters:
         """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
         merged = self.parameters | self.role_parameters.get(role, {})
         ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
+        if self.interface == "simulated":  # a variant's own: V-26 keeps those of a role the model's
+            ours = ours - {key for key in VARIED if merged.get(key) != self.parameters.get(key)}
         return SamplingParameters.of({key: value for key, value in merged.items() if key not in ours})
 
     def system_prompt(self, role: Role) -> str | None:
@@ -422,7 +472,18 @@ class Config(Section):
         return frozenset(phase for phase in BATCH_PHASES if of_interface.get(phase))
 
     def with_role(self, role: Role) -> list[ModelConfig]:
-        return [model for model in self.models if role in model.roles]
+        """Return who plays a role; of a student with variants, these."""
+        playing = [model for model in self.models if role in model.roles]
+        return [each for model in playing for each in model.students()] if role == "student" else playing
+
+    def variant_prompts(self) -> dict[str, str]:
+        """Return the templates that variants bring, by their keys in a ``prompt_library``."""
+        return {
+            f"test.{variant_name(model.name, name)}": variant.prompt
+            for model in self.models
+            for name, variant in model.variants.items()
+            if variant.prompt is not None
+        }
 
     def __repr__(self) -> str:
         counts = f"{len(self.models)} models, {len(self.tasks)} tasks"

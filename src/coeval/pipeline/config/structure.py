@@ -19,6 +19,7 @@ from coeval.pipeline.config.schema import (
     Quota,
     Sampling,
     TaskConfig,
+    Variant,
 )
 from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
 from coeval.simulation.traits import SAMPLING
@@ -98,6 +99,8 @@ def _known_keys(detail: ErrorDetails) -> list[str]:
     match _path(detail)[:-1]:
         case ("models", _):
             section = ModelConfig
+        case ("models", _, "variants", _):
+            section = Variant
         case ("tasks", _, "sampling"):
             section = Sampling
         case ("tasks", _, "items"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
-from coeval.core.records import task_prefix
+from coeval.core.records import model_of, task_prefix
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.phases.proposals import MOST_NAMES
@@ -71,9 +71,15 @@ def make_plan(
         recorded,
         {phase: options.mode(config, phase) for phase in FLOWING},
         options.stance,
-        frozenset(options.only_models) if options.only_models else None,
+        _players(config, options.only_models) if options.only_models else None,
         renewed,
     )
+
+
+def _players(config: Config, names: Sequence[str]) -> frozenset[str]:
+    """Return these names, and those of the variants of these models."""
+    students = (student.name for student in config.with_role("student"))
+    return frozenset([*names, *(student for student in students if model_of(student) in names)])
 
 
 def supply_of(config: Config, options: RunOptions) -> Supply:

@@ -23,7 +23,8 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
     labels = set(task.label_attributes)
-    settled = task.model_copy(update={"rubric": blueprint.rubric})
+    library = {**config.variant_prompts(), **task.prompt_library}
+    settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
     criteria = {f: criterion_hash(text) for f, text in blueprint.rubric.items() if f not in labels}
 
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coeval.core.records import Role, Schema
+from coeval.core.records import Role, Schema, model_of
 from coeval.core.text import placeholders
 from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
@@ -34,6 +34,7 @@ def role_model(
         seed=own_seed(spec, sampling, run_seed),
         template=template,
         fields=fields,
+        variant_of=model_of(model.name),
     )
 
 

@@ -40,8 +40,9 @@ def planned_names(folder: RunDir) -> Planned | None:
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
     students = _playing(config, "student")
-    families = {model.name: str(_family(model.parameters) or model.name) for model in config.models}
-    simulated = frozenset(model.name for model in config.models if model.interface == "simulated")
+    players = [*config.models, *config.with_role("student")]
+    families = {each.name: str(_family(each.parameters) or each.name) for each in players}
+    simulated = frozenset(each.name for each in players if each.interface == "simulated")
     labels = {model.name: model.label for model in config.models if model.label is not None}
     known = _or_all(students, _of(inherited, "student"))
     return Planned(known, named | others, families, simulated, labels)

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.records import LEVELS, Schema
+from coeval.core.records import LEVELS, Schema, model_of
 
 _TASK = frozenset(
     {
@@ -65,9 +65,9 @@ _HEADING = "What the answer should look like: {output_description}\n\n"
 def find_template(
     library: Mapping[str, str], template_id: str, model_name: str, *, described: bool = True
 ) -> str:
-    """The template for one model: the task's own for this model, the task's own, the built-in; this without
-    the heading of an output description where the task has none (``described``)."""
-    for key in (f"{template_id}.{model_name}", template_id):
+    """The template for one model: the task's own for this variant of it, for this model, the task's own, the
+    built-in; this without the heading of an output description where the task has none (``described``)."""
+    for key in (f"{template_id}.{model_name}", f"{template_id}.{model_of(model_name)}", template_id):
         if key in library:
             return library[key]
     template = builtin(template_id)

@@ -86,7 +86,7 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     is free. So is phase 3 where nothing lies but the items of benchmark teachers.
     """
     if draft.all_named("models"):
-        yield from _unknown_models(list(draft.names("models").values()), start.only_models)
+        yield from _unknown_models(draft.players(), start.only_models)
     storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
     if storage is None or identifier is None or not is_name(identifier):
         return

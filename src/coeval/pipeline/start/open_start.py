@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coeval.core.errors import ConfigError, StoreError
 from coeval.core.model import ModelSpec
-from coeval.core.records import Usage
+from coeval.core.records import Usage, model_of
 from coeval.engine.progress import Board
 from coeval.engine.session import Accounts, Session, SessionContext, logged, opened
 from coeval.engine.terms import Ceiling, RequestedUnder, batched_at_full_price, refuse_boundless, terms_of
@@ -67,7 +67,7 @@ async def open_start(
 
 def owing(preview: Preview) -> set[str] | None:
     """The models that have work; None where all may have some, as while phases 1–2 are open."""
-    return None if preview.unsettled else preview.plan_count.owing()
+    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing()))
 
 
 def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:

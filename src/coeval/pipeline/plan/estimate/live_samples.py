@@ -20,7 +20,17 @@ import msgspec
 from coeval.core.errors import AskError, Gap, QuotaExhausted
 from coeval.core.foreign import convert
 from coeval.core.options import max_calls
-from coeval.core.records import Datapoint, Kept, Response, Usage, evaluation_id, is_good, item_id, response_id
+from coeval.core.records import (
+    Datapoint,
+    Kept,
+    Response,
+    Usage,
+    evaluation_id,
+    is_good,
+    item_id,
+    model_of,
+    response_id,
+)
 from coeval.core.text import dollars, numbered
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
@@ -65,9 +75,9 @@ _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
 
 
 def sampled_models(preview: Preview) -> set[str]:
-    """Return whose calls an estimate is about."""
+    """Return the models whose calls an estimate is about."""
     return {
-        name
+        model_of(name)
         for (phase, _, name), counts in preview.plan_count.by_model.items()
         if counts.calls and phase in FLOWING
     }
@@ -77,7 +87,7 @@ def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterato
     """Name each ceiling that leaves fewer requests than the run needs: samples count towards it."""
     owed: Counter[str] = Counter()
     for (phase, _, name), counts in preview.plan_count.by_model.items():
-        owed[name] += counts.calls if phase in FLOWING else 0
+        owed[model_of(name)] += counts.calls if phase in FLOWING else 0
     for name, quota in config.experiment.quota.items():
         if quota.max_calls is not None and owed[name]:
             meter = ledger.meter(name)
@@ -168,16 +178,16 @@ class _LiveSamples:
         self, phase: Phase, possible: Iterable[TaskSetup]
     ) -> Iterator[tuple[TaskSetup, RoleModel, int]]:
         """Yield each model that has work in the phase and can be asked, as often as records leave samples to
-        be asked for, at one task after another; models begin at different tasks. The numbers of one model
-        differ."""
+        be asked for, at one task (and variant) after another; models begin at different tasks. The numbers of
+        one model differ."""
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
             for role_model in cast_of(setup, phase):
-                if role_model.name in self._left and self._calls(phase, setup, role_model.name):
-                    places.setdefault(role_model.name, []).append((setup, role_model))
+                if role_model.asked in self._left and self._calls(phase, setup, role_model.name):
+                    places.setdefault(role_model.asked, []).append((setup, role_model))
         for at, (name, of_model) in enumerate(places.items()):
-            calls = sum(self._calls(phase, setup, name) for setup, _ in of_model)
-            cells = [Cell(setup.task.name, name) for setup, _ in of_model]
+            calls = sum(self._calls(phase, setup, each.name) for setup, each in of_model)
+            cells = [Cell(setup.task.name, each.name) for setup, each in of_model]
             shown = sum(self._lengths.items(_SHOWN_BY[phase], cell) for cell in cells)
             needed = max(0, min(self._share(phase, name), self._each - shown, calls))
             self._left[name] -= needed
@@ -195,7 +205,8 @@ class _LiveSamples:
         return min(self._left[name], max(1, self._left[name] // (1 + later)))
 
     def _works_in(self, phase: Phase, name: str) -> bool:
-        return any(self._calls(phase, setup, name) for setup in self._setups)
+        casts = ((setup, each) for setup in self._setups for each in cast_of(setup, phase))
+        return any(self._calls(phase, setup, each.name) for setup, each in casts if each.asked == name)
 
     def _answers_to(self, setup: TaskSetup) -> list[tuple[PreparedItem, Response]]:
         """Those that were sampled; else those on record."""

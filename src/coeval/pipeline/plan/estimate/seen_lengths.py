@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.records import Usage
+from coeval.core.records import Usage, model_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.plan.preview import Preview
@@ -94,7 +94,7 @@ def add_record(
     alone = role == "judge" and setup.task.evaluation_mode == "per_factor"
     calls = max(1, record.attempts) * (len(record.scores) if alone else 1)
     lengths.add_call(role, maker, record.usage, record.latency_s, calls)
-    lengths.count(maker.model, source)
+    lengths.count(model_of(maker.model), source)
 
 
 def cast_of(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
