@@ -22,7 +22,7 @@ UV := uv==0.13.8
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser screenshots
+.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser sandbox screenshots
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -74,6 +74,12 @@ browser:  ## Install Debian's chromium for the tests of pages, as root; without 
 	@type -P chromium || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq chromium; } >.make/browser.log 2>&1 || \
 		echo "chromium cannot be installed here (.make/browser.log says why): tests in a browser are left out"
+
+sandbox:  ## Install Debian's bubblewrap for the tests of command checks, as root; without it they skip
+	@mkdir -p .make
+	@type -P bwrap || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq bubblewrap; } >.make/sandbox.log 2>&1 || \
+		echo "bubblewrap cannot be installed here (.make/sandbox.log says why): tests of command checks are left out"
 
 lock: $(LOCK)/bin/uv  ## Write the lock files anew (UPGRADE=--upgrade takes the newest versions)
 	$(call compile,--group build,requirements.lock)

@@ -75,8 +75,18 @@ LATE_IMPORTS = {
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
-    "benchmarks/language/text_analysis.py": {"langdetect": "its profiles are read where they are needed"},
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
+    "judging/language_detector.py": {"langdetect": "its profiles are read where they are needed"},
+    "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
+    "judging/checks/text_checks.py": {
+        "rapidfuzz": "one kind of check needs it",
+        "coeval.judging.language_detector": "one kind of check needs it, and it loads numpy",
+    },
+    "judging/checks/value_checks.py": {
+        "jsonschema": "a tenth of a second, and one kind of check needs it",
+        "referencing": "comes with jsonschema",
+        "math_verify": "an extra, and a second to load",
+    },
     "models/open.py": {"coeval.simulation": "a fiftieth of a second, for runs with simulated models alone"},
     "models/batch/job_canceller.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
     "models/transport/shared_hosts.py": {
@@ -105,6 +115,7 @@ LARGE_FUNCTIONS = {
 }
 """Beside the commands in ``cli/``: their parameters are their options, and their signatures not counted."""
 WRITERS = {
+    "judging/checks/check_worker.py": "the process of a user's function: what that printed is flushed",
     "pipeline/config/json_schema.py": "a developer's command of its own, run as python -m",
     "api/stoppable.py": "lines for whoever asks for them by progress=True",
 }
@@ -115,6 +126,8 @@ BROAD_EXCEPTS = {
     "cli/ending.py": "the process: whatever it is becomes a message and an exit code",
     "benchmarks/run/task_run.py": "one task's bug must not cost the other tasks their scores",
     "benchmarks/tasks/following.py": "one verifier's bug must cost neither the answer nor the task",
+    "judging/checks/check_worker.py": "a user's function may raise anything, and its item must say so",
+    "judging/checks/check_runner.py": "whatever interrupts a request, its worker is ended first",
 }
 """The files that may catch everything, once each, and what for."""
 DECODERS = {

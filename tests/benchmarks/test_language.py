@@ -19,11 +19,11 @@ from coeval.benchmarks.language.text_analysis import (
     TAGGER,
     FirstWordTagger,
     Language,
-    LanguageDetector,
     looks_like_verb,
     nltk_folders,
 )
 from coeval.benchmarks.language.words import treebank_words, word_runs
+from coeval.judging.language_detector import LanguageDetector
 
 PIECES = (
     "a Mr. U.S. i.e. 5. 3.14 . ? ! .. ... \" ” “ ' '' `` ) ( [1] The the J. Bach -- - — , ; : e.g * « » @ # "

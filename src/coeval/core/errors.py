@@ -14,6 +14,7 @@
     │   ├── ModelStopped            the model was given up (credentials, unknown model)
     │   ├── Draining                the run is being interrupted
     │   └── BatchLost               a batch job ended without carrying it out
+    ├── CheckFailed                 a check of an answer came to no score
     ├── Pending                     it waits for a batch job: nothing is recorded yet, and nothing is missing
     └── AskError                    asking a model came to nothing
         ├── ModelError              a request failed
@@ -48,6 +49,7 @@ __all__ = [
     "AskError",
     "BadRequest",
     "BatchLost",
+    "CheckFailed",
     "CoevalError",
     "ConfigError",
     "ConnectionFailed",
@@ -164,6 +166,12 @@ class Draining(Gap):
 
 class BatchLost(Gap):
     kind = "batch"
+
+
+class CheckFailed(CoevalError):
+    """A check gave no score: its function raised, its limit was reached, the item lacks what it needs."""
+
+    kind = "check"
 
 
 class Pending(CoevalError):

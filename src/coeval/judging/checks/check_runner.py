@@ -1,0 +1,276 @@
+"""Running checks: at once, in workers with limits, or as programs in a sandbox.
+
+A worker (``check_worker``) is started for the first answer that needs it, and again after it ended. A program
+runs under bubblewrap, where it sees files but changes none, and reaches no network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import CheckFailed, Undecodable, named
+from coeval.core.foreign import decoder
+from coeval.judging.checks.check_worker import LARGEST_FILE, Reply
+from coeval.judging.checks.code_checks import CodeCheck, CommandCheck
+from coeval.judging.checks.rubric_check import (
+    LONGEST_REASON,
+    CheckedAnswer,
+    CheckScore,
+    RubricCheck,
+    time_limit,
+    written_options,
+)
+
+# Workers of a check: functions compute, so more than there are processors gain nothing; beyond eight, the
+# memory of their libraries weighs more.
+_MOST_WORKERS = min(8, os.cpu_count() or 1)
+# Seconds until a worker has loaded the user's file: PyTorch on a slow disk takes half of it.
+_LONGEST_LOAD_S = 120.0
+# Seconds for a guard to end what a worker left.
+_LONGEST_END_S = 10.0
+# Address space of our own slow checks.
+_OWN_MEMORY_MB = 4096
+# Bytes of a sandbox's /tmp.
+_SANDBOX_DISK = 256 << 20
+# Seconds for bubblewrap to run ``true``.
+_LONGEST_TRIAL_S = 20.0
+
+_read_reply = decoder(Reply)
+
+
+class CheckRunner:
+    """Runs the checks of one run; ends its workers with `close`."""
+
+    def __init__(self, *, sandboxed: bool = True) -> None:
+        self._sandboxed = sandboxed
+        self._pools: dict[int, _WorkerPool] = {}
+        self._programs = asyncio.Semaphore(_MOST_WORKERS)
+
+    async def score(self, check: RubricCheck, answer: CheckedAnswer) -> CheckScore:
+        """Score one answer, wherever the check runs; raises CheckFailed."""
+        if check.runs == "here":
+            return check.score(answer)
+        if isinstance(check, CommandCheck):
+            async with self._programs:
+                return await _run_program(check, answer, sandboxed=self._sandboxed)
+        pool = self._pools.get(id(check))
+        if pool is None:
+            pool = self._pools[id(check)] = _WorkerPool(check)
+        return await pool.score(answer)
+
+    async def close(self) -> None:
+        """End all workers."""
+        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+
+
+# --- Workers
+
+
+class _WorkerLost(Exception):
+    """The worker ended, or has to be: it took too long, or wrote what is no reply."""
+
+
+class _WorkerPool:
+    """The workers of one check. ``broken``: why its file cannot be loaded; that is tried once."""
+
+    def __init__(self, check: RubricCheck) -> None:
+        self._check = check
+        self._idle: list[_WorkerProcess] = []
+        self._room = asyncio.Semaphore(_MOST_WORKERS)
+        self._broken = ""
+
+    async def score(self, answer: CheckedAnswer) -> CheckScore:
+        async with self._room:
+            worker = self._idle.pop() if self._idle else None
+            try:
+                if worker is None:
+                    worker = await self._started()
+                reply = await worker.request(answer, time_limit(self._check))
+            except _WorkerLost as lost:
+                raise CheckFailed(str(lost)) from lost
+            self._idle.append(worker)
+        if reply.value is None:
+            raise CheckFailed(reply.reason)
+        return CheckScore(reply.value, reply.reason)
+
+    async def _started(self) -> _WorkerProcess:
+        if self._broken:
+            raise CheckFailed(self._broken)
+        memory = self._check.memory_mb if isinstance(self._check, CodeCheck) else _OWN_MEMORY_MB
+        worker = await _WorkerProcess.start(memory)
+        try:
+            reply = await worker.exchange(written_options(self._check), _LONGEST_LOAD_S)
+        except _WorkerLost as lost:
+            self._broken = f"its file cannot be loaded: {lost}"
+            raise CheckFailed(self._broken) from lost
+        if reply.value is None:
+            await worker.end()
+            self._broken = f"its file cannot be loaded: {reply.reason}"
+            raise CheckFailed(self._broken)
+        return worker
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().end()
+
+
+class _WorkerProcess:
+    """A guard with its worker, and the three pipes to them: lifeline, requests, replies."""
+
+    def __init__(self, process: asyncio.subprocess.Process, lifeline: int) -> None:
+        self._process = process
+        self._lifeline = lifeline
+        self._number = -1
+
+    @classmethod
+    async def start(cls, memory_mb: int) -> _WorkerProcess:
+        theirs, ours = os.pipe()
+        module = "coeval.judging.checks.check_worker"
+        environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", module, str(theirs), str(memory_mb)),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                pass_fds=(theirs,), start_new_session=True, env=environment,
+            )  # fmt: skip
+        except OSError as error:
+            os.close(ours)
+            raise CheckFailed(f"no worker could be started: {named(error)}") from error
+        finally:
+            os.close(theirs)
+        return cls(process, ours)
+
+    async def request(self, answer: CheckedAnswer, limit_s: float) -> Reply:
+        return await self.exchange(answer, limit_s)
+
+    async def exchange(self, line: object, limit_s: float) -> Reply:
+        """Send a line and wait for the reply to it; a worker that fails in this is ended."""
+        self._number += 1
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("unreachable: both are pipes")
+        try:
+            async with asyncio.timeout(limit_s):
+                stdin.write(msgspec.json.encode(line) + b"\n")
+                await stdin.drain()
+                reply = _read_reply(await stdout.readline())
+            if reply.number == self._number:
+                return reply
+            what = "the function wrote among the replies"
+        except TimeoutError:
+            what = f"took more than {limit_s:g} s"
+        except (Undecodable, OSError, ValueError):
+            what = ""
+        except BaseException:
+            await self.end()
+            raise
+        raise _WorkerLost(await self._ended_by(what))
+
+    async def _ended_by(self, what: str) -> str:
+        """End the worker; return what became of it where nothing else is known."""
+        code = await self.end()
+        if what:
+            return what
+        signalled = code - 128 if code > 128 else -code
+        if signalled <= 0:
+            return f"ended its worker (exit code {code})"
+        limit = ", its limit on processor time" if signalled == signal.SIGXCPU else ""
+        return f"its worker was ended by signal {signalled}{limit}"
+
+    async def end(self) -> int:
+        """End worker and guard with all that they started; return the exit code."""
+        os.close(self._lifeline)
+        try:
+            async with asyncio.timeout(_LONGEST_END_S):
+                code = await self._process.wait()
+        except TimeoutError:
+            code = -signal.SIGKILL
+        if code < 0:  # the guard was killed, and can end nobody any more
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return code
+
+
+# Libraries that start a thread for each processor reserve more address space than a worker has.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+# --- Programs
+
+
+async def _run_program(check: CommandCheck, answer: CheckedAnswer, *, sandboxed: bool) -> CheckScore:
+    # Files in place of pipes: the limit on their size bounds what a program writes, and none has to be read
+    # while it runs.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
+        given.write(msgspec.json.encode(answer))
+        given.seek(0)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(_sandbox() if sandboxed else ()), *_limited(check), *check.argv,
+                stdin=given, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                env=_environment(),
+            )  # fmt: skip
+        except OSError as error:
+            raise CheckFailed(f"cannot be started: {named(error)}") from error
+        try:
+            async with asyncio.timeout(check.timeout_s):
+                code = await process.wait()
+        except TimeoutError as error:
+            raise CheckFailed(f"took more than {check.timeout_s:g} s") from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_READ))
+        said = output.read()
+        if sandboxed and said.startswith(b"bwrap: "):
+            raise CheckFailed(said.decode(errors="replace").strip()[:LONGEST_REASON])
+        return check.read(code, said)
+
+
+# Bytes of a program's output that are looked at, from its end.
+_OUTPUT_READ = 64 << 10
+
+
+def _limited(check: CommandCheck) -> list[str]:
+    """The shell that sets limits and becomes the program: kibibytes, blocks of 512 bytes, seconds."""
+    limits = {"v": check.memory_mb << 10, "f": LARGEST_FILE >> 9, "t": int(check.timeout_s) + 2, "c": 0}
+    script = "".join(f"ulimit -{limit} {value}; " for limit, value in limits.items())
+    return ["/bin/sh", "-c", f'{script}exec "$@"', "sh"]
+
+
+def _environment() -> dict[str, str]:
+    """What a program sees of the environment: no credential, and a home that it may write to."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
+    return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  the sandbox's own
+
+
+def _sandbox() -> list[str]:
+    """The words of bubblewrap: files are read-only, /tmp is empty, no network, no other process."""
+    here = str(Path.cwd())
+    words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"]
+    words += ["--dev", "/dev", "--proc", "/proc", "--size", str(_SANDBOX_DISK), "--tmpfs", "/tmp"]  # noqa: S108
+    return [*words, *(("--ro-bind", here, here) if here != "/" else ()), "--chdir", here]
+
+
+def sandbox_problem() -> str | None:
+    """Return why programs cannot run in a sandbox here; None where they can."""
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed (apt-get install bubblewrap)"
+    try:
+        trial = [*_sandbox(), "true"]
+        subprocess.run(trial, check=True, capture_output=True, timeout=_LONGEST_TRIAL_S)  # noqa: S603  ours
+    except subprocess.CalledProcessError as error:
+        return f"bubblewrap does not work here: {error.stderr.decode(errors='replace').strip()[:300]}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not work here: {named(error)}"
+    return None

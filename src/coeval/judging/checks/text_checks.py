@@ -1,0 +1,199 @@
+"""Checks of what an answer says: equality, words, patterns, length, language, likeness."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
+
+from coeval.core.errors import CheckFailed
+from coeval.judging.checks.rubric_check import (
+    PASSED,
+    CheckedAnswer,
+    CheckScore,
+    RubricCheck,
+    TextCheck,
+    compiled,
+    quoted,
+    search,
+)
+
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+# Characters of either text: the time of a comparison grows with the product of the lengths, and is some 40 ms
+# for two of this length.
+_LONGEST_COMPARED = 50_000
+_CODES = (
+    "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no "
+    "pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw"
+)
+LANGUAGES = tuple(_CODES.split())
+"""The languages that the profiles of langdetect 1.0.9 tell apart."""
+
+# Letters below which the detector is little better than a guess (two or three words).
+_FEWEST_LETTERS = 20
+
+
+class ExactCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="exact", dict=True):
+    """The answer is the text, or one of the texts."""
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        return PASSED if said in targets else CheckScore(0.0, f"is {quoted(said)}")
+
+
+class OneOfCheck(ExactCheck, frozen=True, kw_only=True, tag_field="check", tag="one_of", dict=True):
+    """The answer is one of the values."""
+
+    def __post_init__(self) -> None:
+        ExactCheck.__post_init__(self)
+        if not self.values:
+            raise ValueError("needs values: the answers that are allowed")
+
+
+class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="contains", dict=True):
+    """The answer holds the text; of several, ``require`` says how many count."""
+
+    require: Literal["all", "any", "share"] = "all"
+    at: Literal["anywhere", "start", "end"] = "anywhere"
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        lacking = [target for target in targets if not self._holds(said, target)]
+        if not lacking or (self.require == "any" and len(lacking) < len(targets)):
+            return PASSED
+        value = 1.0 - len(lacking) / len(targets) if self.require == "share" else 0.0
+        return CheckScore(value, f"lacks {quoted(', '.join(lacking))}")
+
+    def _holds(self, said: str, target: str) -> bool:
+        match self.at:
+            case "start":
+                return said.startswith(target)
+            case "end":
+                return said.endswith(target)
+            case _:
+                return target in said
+
+
+class NotContainsCheck(
+    TextCheck, frozen=True, kw_only=True, tag_field="check", tag="not_contains", dict=True
+):
+    """The answer holds none of the texts."""
+
+    def __post_init__(self) -> None:
+        TextCheck.__post_init__(self)
+        if not (self.constants or self.attribute):
+            raise ValueError("needs value, values or attribute: what the answer must not hold")
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        held = [target for target in targets if target in said]
+        return CheckScore(0.0, f"holds {quoted(', '.join(held))}") if held else PASSED
+
+
+class RegexCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="regex", dict=True):
+    """The pattern occurs in the answer, or is all of it (``full``)."""
+
+    pattern: str
+    full: bool = False
+    negate: bool = False
+
+    def __post_init__(self) -> None:
+        compiled(self.pattern)
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        found = search(compiled(self.pattern), answer.response, full=self.full) is not None
+        if found is not self.negate:
+            return PASSED
+        return CheckScore(0.0, f"{'matches' if found else 'does not match'} {quoted(self.pattern)}")
+
+
+class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="length", dict=True):
+    """The answer is at least and at most so long."""
+
+    least: Count = 0
+    most: Count | None = None
+    unit: Literal["characters", "words", "lines"] = "characters"
+
+    def __post_init__(self) -> None:
+        if not self.least and self.most is None:
+            raise ValueError("needs least or most")
+        if self.most is not None and self.most < self.least:
+            raise ValueError("most is below least: no answer could pass")
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        text = answer.response
+        match self.unit:
+            case "words":
+                length = len(text.split())
+            case "lines":
+                length = len(text.splitlines())
+            case _:
+                length = len(text)
+        if length >= self.least and (self.most is None or length <= self.most):
+            return PASSED
+        return CheckScore(0.0, f"has {length:,} {self.unit}")
+
+
+class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="language", dict=True):
+    """The answer is written in the language, or one of the languages (ISO 639-1, such as ``de``)."""
+
+    def __post_init__(self) -> None:
+        TextCheck.__post_init__(self)
+        if not (self.constants or self.attribute):
+            raise ValueError("needs value, values or attribute: a language such as de")
+        unknown = [code for code in self.constants if code not in LANGUAGES]
+        if unknown:
+            raise ValueError(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        if sum(map(str.isalpha, said)) < _FEWEST_LETTERS and said.isascii():
+            raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be told")
+        found = _detector().detect(said)
+        return PASSED if found in targets else CheckScore(0.0, f"is written in {found or 'no language'}")
+
+
+@lru_cache(maxsize=1)
+def _detector() -> Any:
+    from coeval.judging.language_detector import LanguageDetector
+
+    return LanguageDetector()
+
+
+Metric: TypeAlias = Literal[
+    "ratio", "partial_ratio", "token_sort_ratio", "token_set_ratio", "levenshtein", "jaro_winkler", "f1"
+]
+
+
+class SimilarityCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="similarity", dict=True):
+    """How alike the answer and the text are, the likest of several; with ``least``, whether that much."""
+
+    metric: Metric = "ratio"
+    least: Share | None = None
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        if len(said) > _LONGEST_COMPARED or max(map(len, targets)) > _LONGEST_COMPARED:
+            raise CheckFailed(f"texts of more than {_LONGEST_COMPARED:,} characters are not compared")
+        alike = max(self._likeness(said, target) for target in targets)
+        if self.least is None:
+            return CheckScore(alike)
+        return PASSED if alike >= self.least else CheckScore(0.0, f"is {alike:.2f} alike")
+
+    def _likeness(self, said: str, target: str) -> float:
+        if self.metric == "f1":
+            return _f1(said.split(), target.split())
+        from rapidfuzz import distance, fuzz
+
+        match self.metric:
+            case "levenshtein":
+                return float(distance.Levenshtein.normalized_similarity(said, target))
+            case "jaro_winkler":
+                return float(distance.JaroWinkler.normalized_similarity(said, target))
+            case _:
+                return float(getattr(fuzz, self.metric)(said, target)) / 100
+
+
+def _f1(said: list[str], target: list[str]) -> float:
+    """Return the harmonic mean of precision and recall over words, repeated ones counted (SQuAD, 2016)."""
+    shared = (Counter(said) & Counter(target)).total()
+    return 2 * shared / (len(said) + len(target)) if shared else float(said == target)

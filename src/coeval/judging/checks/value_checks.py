@@ -1,0 +1,243 @@
+"""Checks of a number, of JSON, and of what an answer took."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
+
+from coeval.core.errors import CheckFailed, Undecodable, Unparsable
+from coeval.core.foreign import decode
+from coeval.core.plain import shortened
+from coeval.core.text import dollars, extract_json
+from coeval.judging.checks.rubric_check import (
+    PASSED,
+    CheckedAnswer,
+    CheckScore,
+    Place,
+    RubricCheck,
+    TargetedCheck,
+    quoted,
+)
+
+NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
+
+# Digits that a reason shows of a number.
+_LONGEST_NUMBER = 40
+# Characters of an answer in which numbers are sought, from either end.
+_NUMBERS_READ = 100_000
+
+_NUMBER = re.compile(
+    r"(?<![\w.])([-+]?)[$€£¥]?(?=\.?\d)(\d{1,3}(?:,\d{3})+(?!\d)|\d*)(\.\d+)?(e[-+]?\d{1,3}(?!\w))?",
+    re.IGNORECASE,
+)
+# Thin blanks and apostrophes that part thousands, as in 1 234 and 1'234.
+_PARTED = re.compile(r"(?<=\d)[\u00a0\u202f'’](?=\d{3})")
+_SWAPPED = str.maketrans(",.", ".,")
+
+
+class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", tag="numeric", dict=True):
+    """The number that the answer gives is the one wanted, within a tolerance.
+
+    Of several numbers the last one counts, or the first. ``math`` compares expressions as well (math-verify).
+    """
+
+    absolute: NotNegative = 0.0
+    relative: NotNegative = 0.0
+    which: Literal["first", "last"] = "last"
+    decimal: Literal[".", ","] = "."
+    math: bool = False
+
+    def __post_init__(self) -> None:
+        TargetedCheck.__post_init__(self)
+        if self.math and (self.absolute or self.relative):
+            raise ValueError("math compares expressions and knows no tolerance; drop absolute and relative")
+        if not self.math and None in map(_constant, self.constants):
+            raise ValueError("is not a number; write it with a decimal point")
+
+    @property
+    def runs(self) -> Place:
+        return "worker" if self.math else "here"
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        targets = self.targets(answer)
+        if self.math:
+            return _same_expression(answer.response, targets)
+        wanted = self._constants or tuple(map(self._wanted, targets))
+        text = answer.response
+        text = text[:_NUMBERS_READ] if self.which == "first" else text[-_NUMBERS_READ:]
+        found = self._number(text, self.which)
+        if found is None:
+            return CheckScore(0.0, "holds no number")
+        if any(abs(found - number) <= self._tolerance(number) for number in wanted):
+            return PASSED
+        return CheckScore(0.0, f"gives {shortened(str(found), _LONGEST_NUMBER)}")
+
+    @cached_property
+    def _constants(self) -> tuple[Decimal, ...]:
+        return tuple(number for text in self.constants if (number := _constant(text)) is not None)
+
+    def _wanted(self, text: str) -> Decimal:
+        number = self._number(text, "last")
+        if number is None:
+            raise CheckFailed(f"{quoted(text)} holds no number to compare with")
+        return number
+
+    def _tolerance(self, number: Decimal) -> Decimal:
+        return max(Decimal(self.absolute), Decimal(self.relative) * abs(number))
+
+    def _number(self, text: str, which: Literal["first", "last"]) -> Decimal | None:
+        text = _PARTED.sub("", text.replace("\u2212", "-"))
+        return _number_in(text.translate(_SWAPPED) if self.decimal == "," else text, which)
+
+
+def _number_in(text: str, which: Literal["first", "last"]) -> Decimal | None:
+    """Find a number with a decimal point and perhaps commas between thousands."""
+    numbers = _NUMBER.finditer(text)
+    found = next(numbers, None)
+    if which == "last":
+        for later in numbers:
+            found = later
+    if found is None:
+        return None
+    sign, whole, fraction, exponent = found.groups(default="")
+    return Decimal(f"{sign}{whole.replace(',', '') or 0}{fraction}{exponent}")
+
+
+def _constant(text: str) -> Decimal | None:
+    return _number_in(text, "last")
+
+
+def _same_expression(said: str, targets: tuple[str, ...]) -> CheckScore:
+    """Compare mathematical expressions; runs in a worker, whose limit on time takes the place of theirs."""
+    try:
+        from math_verify import parse, verify
+    except ImportError as error:
+        raise CheckFailed('math: true needs math-verify; install it: pip install "coeval[math]"') from error
+
+    expression = parse(said, parsing_timeout=None)
+    if not expression:
+        return CheckScore(0.0, "holds no expression")
+    same = any(verify(parse(t, parsing_timeout=None), expression, timeout_seconds=None) for t in targets)
+    return PASSED if same else CheckScore(0.0, f"gives {quoted(str(expression[-1]))}")
+
+
+# --- JSON
+
+
+class JsonCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="is_json", dict=True):
+    """The answer is JSON, or holds an object or array (``anywhere``)."""
+
+    anywhere: bool = False
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        return PASSED if self.values_in(answer.response) else CheckScore(0.0, "is not JSON")
+
+    def values_in(self, text: str) -> list[Any]:
+        """Return what the answer holds: one value at most, as valid JSON alone gives one."""
+        if self.anywhere:
+            try:
+                found = extract_json(text)
+            except Unparsable:
+                return []
+            return [] if found.repaired else [found.value]
+        try:
+            return [decode(text)]
+        except Undecodable:
+            return []
+
+
+# Keywords whose cost may grow beyond the product of the sizes of answer and schema.
+_UNBOUNDED = frozenset(
+    {"pattern", "patternProperties", "uniqueItems", "$ref", "$dynamicRef", "unevaluatedItems"}
+    | {"unevaluatedProperties", "format", "contains", "propertyNames"}
+)
+
+
+class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", tag="json_schema", dict=True):
+    """The answer is JSON that follows the schema (draft 2020-12). Nothing is fetched."""
+
+    schema: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for word, value in _keywords(self.schema):
+            if word in ("$ref", "$dynamicRef") and not (isinstance(value, str) and value.startswith("#")):
+                raise ValueError(f"{word}: {quoted(str(value))} is outside the schema; write it into $defs")
+        from jsonschema import Draft202012Validator, SchemaError
+
+        try:
+            Draft202012Validator.check_schema(self.schema)
+        except SchemaError as error:
+            raise ValueError(f"schema: {shortened(str(error).partition(chr(10))[0], 200)}") from error
+
+    @property
+    def runs(self) -> Place:
+        return "worker" if self._unbounded else "here"
+
+    @cached_property
+    def _unbounded(self) -> bool:
+        return any(word in _UNBOUNDED for word, _ in _keywords(self.schema))
+
+    @cached_property
+    def _validator(self) -> Any:
+        from jsonschema import Draft202012Validator
+        from referencing import Registry
+
+        return Draft202012Validator(self.schema, registry=Registry())
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        values = self.values_in(answer.response)
+        if not values:
+            return CheckScore(0.0, "is not JSON")
+        error = next(self._validator.iter_errors(values[0]), None)
+        if error is None:
+            return PASSED
+        return CheckScore(0.0, f"{error.json_path}: {quoted(error.message)}")
+
+
+def _keywords(schema: object) -> Iterator[tuple[str, object]]:
+    """Yield every key of a schema with its value, at any depth."""
+    pending = [schema]
+    while pending:
+        match pending.pop():
+            case dict() as mapping:
+                yield from mapping.items()
+                pending += mapping.values()
+            case list() as values:
+                pending += values
+
+
+# --- What an answer took
+
+
+class _Limit(RubricCheck, frozen=True, kw_only=True, dict=True):
+    most: NotNegative
+
+    def held(self, value: float | None, unknown: str) -> bool:
+        """Return whether a figure keeps to the limit; raises CheckFailed where there is none."""
+        if value is None:
+            raise CheckFailed(unknown)
+        return value <= self.most
+
+
+class LatencyCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="latency_ms", dict=True):
+    """The answer took at most so many milliseconds."""
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        took = None if answer.latency_s is None else answer.latency_s * 1000
+        if self.held(took, "the answer's record holds no time"):
+            return PASSED
+        return CheckScore(0.0, f"took {took:,.0f} ms")
+
+
+class CostCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="cost_usd", dict=True):
+    """The answer cost at most so much, in US dollars."""
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        if self.held(answer.cost_usd, "the answer's record holds no cost: its model has no known price"):
+            return PASSED
+        return CheckScore(0.0, f"cost {dollars(answer.cost_usd or 0.0)}")
