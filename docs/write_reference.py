@@ -89,6 +89,8 @@ def configuration_page() -> str:
         _parameters(sections["Parameters"]),
         _keys("`tasks[]`", {**task, "required": [*task["required"], *FOLLOWING]}),
         _keys("`tasks[].items`", sections["Items"]),
+        _keys("`students[]`", sections["AnsweredStudent"]),
+        _keys("`students[].responses`", sections["AnswerTable"]),
         _keys("`tasks[].sampling`", sections["Sampling"]),
         _keys("`experiment`", sections["Experiment"]),
         _keys("`experiment.quota.{model}`", sections["Quota"]),

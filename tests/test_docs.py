@@ -99,13 +99,17 @@ def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_pa
 def test_the_items_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (DOCS / "items.md").read_text(encoding="utf-8")
-    (table, config), [items] = (
+    (table, answered, config), [items] = (
         re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("yaml", "json")
     )
     Path("reviews.yaml").write_text(table)
     Path("reviews.csv").write_text("text,label\nGreat!,positive\nAwful.,negative\n")
     taken = coeval.run("reviews.yaml")
     assert [(found.attribute, found.n) for found in taken.results().labels] == [("label", 2)]
+    Path("answered.yaml").write_text(table.replace("id: reviews", "id: answered") + answered)
+    Path("answers.csv").write_text("q,a\nGreat!,positive\nAwful.,positive\n")
+    found = {label.student: label.correct for label in coeval.run("answered.yaml").results().labels}
+    assert found["prod-v7"] == 1
     Path("own.yaml").write_text(config)
     path = Path(re.findall(r"`(runs/\S+\.jsonl)`", page)[0])
     path.parent.mkdir(parents=True)

@@ -556,3 +556,51 @@ def answering(command: list[str], question: bytes, answer: bytes, folder: Path) 
     os.close(terminal)
     process.wait(timeout=60)
     return seen
+
+
+LOG = "q,team,v7\nWhere is it?,orders,orders\nIt broke,returns,orders\n"
+
+
+def test_a_new_file_takes_answers_that_exist(here: Path, coeval: Command) -> None:
+    (here / "log.csv").write_text(LOG)
+    new = ("ingest", "log.csv", "--prompt", "q", "--response", "prod-v7=v7", "--new")
+    assert coeval(*new, "log.yaml", "--label", "team").code == 0
+    assert "models" not in Path("log.yaml").read_text()
+    ended = coeval("run", "--config", "log.yaml", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "\n0 calls" in ended.out
+    ended = coeval("run", "--config", "log.yaml")
+    assert ended.code == 0, ended.err
+    assert "1 of 2" in ended.out
+    assert coeval(*new, "judged.yaml").code == 0
+    assert "\n2 calls" in coeval("run", "--config", "judged.yaml", "--dry-run").out
+    with (here / "log.csv").open("a") as file:
+        file.write("And this?,orders,\n")
+    ended = coeval("run", "--config", "judged.yaml")
+    assert ended.code == 3
+    assert "No model makes the answers that are missing: add 1 answer of prod-v7 to log.csv." in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "wrong"),
+    [
+        (
+            ("--response", "prod-v7=v9", "--new", "x.yaml"),
+            "--response: there is no column v9",
+        ),
+        (("--response", "a b=v7", "--new", "x.yaml"), "--response: 'a b' is no name"),
+        (("--response", "prod=", "--new", "x.yaml"), "--response prod=: write NAME=COLUMN"),
+        (
+            ("--response", "p=v7", "--config", "exp.yaml"),
+            "--response is for --new; in an experiment file that",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_taken(
+    here: Path, lab: Lab, coeval: Command, flags: tuple[str, ...], wrong: str
+) -> None:
+    assert lab.file.exists()
+    (here / "log.csv").write_text(LOG)
+    ended = coeval("ingest", "log.csv", "--prompt", "q", *flags)
+    assert ended.code == 1
+    assert wrong in ended.err

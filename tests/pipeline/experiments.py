@@ -75,6 +75,7 @@ class Lab:
     tasks: list[dict[str, Any]] = field(default_factory=lambda: [task()])
     settings: dict[str, Any] = field(default_factory=dict)
     id: str = "exp"
+    students: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """What is changed later is this experiment's own."""
@@ -90,7 +91,12 @@ class Lab:
     def file(self) -> Path:
         """The experiment file, written as the parts stand now; absent sections are left out."""
         experiment = {"id": self.id, "storage_folder": str(self.folder / "runs"), **self.settings}
-        parts = {"models": self.models, "tasks": self.tasks, "experiment": experiment}
+        parts = {
+            "models": self.models,
+            "students": self.students,
+            "tasks": self.tasks,
+            "experiment": experiment,
+        }
         path = self.folder / f"{self.id}.yaml"
         yaml = YAML(typ="safe", pure=True)
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]

@@ -19,7 +19,7 @@ from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
-from coeval.pipeline.phases.supplied import short_supplies
+from coeval.pipeline.phases.supplied import short_answers, short_supplies
 from coeval.pipeline.plan.count_plan import (
     PlanCount,
     count_plan,
@@ -250,7 +250,10 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     items = summary.phases["data_generation"]
     items.unsupplied = found.unsupplied
     items.planned += found.unsupplied
-    summary.short = short_supplies(plan, running.folder)
+    responses = summary.phases["response_collection"]
+    responses.unsupplied = found.unanswered.total()
+    responses.planned += found.unanswered.total()
+    summary.short = [*short_supplies(plan, running.folder), *short_answers(found.unanswered, running.config)]
     summary.mixed = _mixed(running, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
     if running.session.batches is not None:
@@ -282,4 +285,8 @@ def _owed_elsewhere(running: RunSession, plan: Plan) -> set[Phase]:
         return set()
     found = count_plan(_plan(running, replace(running.options, only_models=()), plan.setups))
     owed = {phase for phase in FLOWING if found.total(phase).owed}
-    return owed | {"data_generation"} if found.unsupplied else owed
+    supplied: dict[Phase, bool] = {
+        "data_generation": bool(found.unsupplied),
+        "response_collection": bool(found.unanswered),
+    }
+    return owed | {phase for phase, lacks in supplied.items() if lacks}

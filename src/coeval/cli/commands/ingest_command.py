@@ -62,6 +62,13 @@ def ingest(
             help="An attribute of the items; may be repeated. Example: --attribute level=difficulty",
         ),
     ] = None,
+    response: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STUDENT=COLUMN",
+            help="Answers that exist, for --new; may be repeated. Example: --response prod-v7=answer",
+        ),
+    ] = None,
     own_id: Annotated[
         list[str] | None,
         typer.Option("--id", metavar="COLUMN", help="Ids; else rows are numbered."),
@@ -156,6 +163,7 @@ def ingest(
         id=_only("--id", own_id),
         choices=_only("--choices", choices),
         where=tuple(where or ()),
+        responses=tuple(response or ()),
     )
     into = Into(config, run, new, task, teacher)
     choice = SourceChoice(

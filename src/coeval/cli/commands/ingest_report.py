@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -22,6 +23,7 @@ from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain, shortened
 from coeval.core.text import listed, numbered
+from coeval.pipeline.config.names import name_problem
 from coeval.pipeline.upkeep.ingest import (
     Existing,
     FirstItems,
@@ -42,7 +44,7 @@ from coeval.pipeline.upkeep.new_experiment import (
 )
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, usual_map
+from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, unknown_columns, usual_map
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource, find_source, named_benchmarks
 
@@ -60,6 +62,7 @@ class Columns(NamedTuple):
     id: str | None
     choices: str | None
     where: tuple[str, ...]
+    responses: tuple[str, ...] = ()
 
 
 class Into(NamedTuple):
@@ -118,11 +121,9 @@ def take_in(
         source = replace(source, license=how["license"])
     tables = source.tables()
     first = next(tables)
-    try:
+    with _closed_if_refused(first):
         item_map = _map(columns, source, first, place)
-    except UsageError:
-        first.close()
-        raise
+        responses = _responses(columns, first, place)
     ids = IdColumns(first.columns if into.new is not None and item_map.id is None else ())
     needed_items = Ingestion(
         source=source,
@@ -163,8 +164,18 @@ def take_in(
             labels={columns.label: found.values[columns.label]} if columns.label is not None else {},
             skip_bad=how["skip_bad"],
             license=how["license"] or "",
+            responses=responses,
         )
         _write_new(console, into.new, into.task, table)
+
+
+@contextmanager
+def _closed_if_refused(table: Table) -> Iterator[None]:
+    try:
+        yield
+    except UsageError:
+        table.close()
+        raise
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -216,7 +227,7 @@ def _map(columns: Columns, source: TableSource, first: Table, place: ItemPlace |
             f"which column holds the prompts? --prompt COLUMN says it; {first.path} has "
             f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
         )
-    attributes = dict(known.attributes) | dict(_pairs(columns.attributes))
+    attributes = dict(known.attributes) | dict(_pairs(columns.attributes, "--attribute"))
     if columns.label is not None:
         attributes[_label_name(columns.label, place)] = columns.label
     guessed = usual.get("reference") if columns.choices is None else None
@@ -233,11 +244,28 @@ def _map(columns: Columns, source: TableSource, first: Table, place: ItemPlace |
     )
 
 
-def _pairs(attributes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for text in attributes:
+def _responses(columns: Columns, first: Table, place: ItemPlace | None) -> dict[str, str]:
+    """The columns of answers that exist, by student."""
+    found = dict(_pairs(columns.responses, "--response"))
+    if found and place is not None:
+        raise UsageError(
+            "--response is for --new; in an experiment file that is there, name the table under `students` "
+            "(docs/items.md)"
+        )
+    for name in found:
+        if (problem := name_problem(name)) is not None:
+            raise UsageError(f"--response: {problem}")
+    missing = unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
+    if lacking := [unknown._replace(key=("response",)) for unknown in missing]:
+        raise ColumnsMissing(first.path, lacking)
+    return found
+
+
+def _pairs(named: tuple[str, ...], flag: str) -> Iterator[tuple[str, str]]:
+    for text in named:
         name, sign, column = text.partition("=")
         if not name.strip() or (sign and not column.strip()):
-            raise UsageError(f"--attribute {text}: write NAME=COLUMN, or one word where both are the same")
+            raise UsageError(f"{flag} {text}: write NAME=COLUMN, or one word where both are the same")
         yield name.strip(), column.strip() or name.strip()
 
 

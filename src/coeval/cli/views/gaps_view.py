@@ -48,11 +48,15 @@ def tell_way_on(
     """Say what fills the gaps: items that people write, what is to be done ``first``, and the command, which
     has something to ask before there are more items if more is ``owed``."""
     for supply in short:
-        say(console, f"No model makes the items that are missing: {supply.way_out}.")
+        say(console, f"No model makes the {_noun(supply)} that are missing: {supply.way_out}.")
     asks = not short or owed > sum(supply.missing for supply in short)
     if first:
         say(console, first)
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
+
+
+def _noun(supply: ShortSupply) -> str:
+    return "answers" if supply.student else "items"
 
 
 def tell_gaps(summary: RunSummary, messages: Console) -> None:

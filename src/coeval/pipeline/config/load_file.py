@@ -14,7 +14,7 @@ from coeval.core.shown_url import HIDDEN
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
-from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
+from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels, complete_students
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_path
@@ -141,6 +141,7 @@ def read_config(
     _expand_home(document)
     document = _inherit(document)
     complete_items(document.data)
+    complete_students(document.data)
     complete_labels(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)
@@ -161,6 +162,8 @@ def _expand_home(document: Document) -> None:
     experiment, tasks = document.data.get("experiment"), document.data.get("tasks")
     sections = [(experiment, "storage_folder"), (experiment, "resume_from")]
     sections += [(task.get("items"), "path") for task in tasks or () if isinstance(task, dict)]
+    students = document.data.get("students")
+    sections += [(each.get("responses"), "path") for each in students or () if isinstance(each, dict)]
     for section, key in sections:
         if isinstance(section, dict) and isinstance(value := section.get(key), str) and is_path(value):
             section[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name

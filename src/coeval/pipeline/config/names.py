@@ -17,24 +17,39 @@ LONGEST_FILE_NAME = 239
 
 
 def name_rules(draft: Draft) -> Iterator[Finding]:
-    for section, rule in (("models", "V-02"), ("tasks", "V-03")):
-        first: dict[str, int] = {}
-        for index, name in draft.names(section).items():
-            path = (section, index, "name")
-            if name in first:
-                there = f"{section}[{first[name]}]"
-                yield Finding(path, rule, f"'{name}' is the name of {there} already; rename one of them")
-            else:
-                first[name] = index
-                yield from _bad_name(path, name)
-                for variant in draft.variants(index) if section == "models" else ():
-                    if (problem := name_problem(variant)) is not None:
-                        yield Finding((section, index, "variants", variant), "V-04", problem)
+    for sections, rule in ((("models", "students"), "V-02"), (("tasks",), "V-03")):
+        first: dict[str, str] = {}
+        for section in sections:
+            for index, name in draft.names(section).items():
+                path = (section, index, "name")
+                if name in first:
+                    message = f"'{name}' is the name of {first[name]} already; rename one of them"
+                    yield Finding(path, rule, message)
+                else:
+                    first[name] = f"{section}[{index}]"
+                    yield from _bad_name(path, name)
+                    for variant in draft.variants(index) if section == "models" else ():
+                        if (problem := name_problem(variant)) is not None:
+                            yield Finding((section, index, "variants", variant), "V-04", problem)
+    yield from _columns_of_answers(draft)
     yield from _labels(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
         yield from _bad_name(("experiment", "id"), identifier)
     yield from _long_file_names(draft)
+
+
+def _columns_of_answers(draft: Draft) -> Iterator[Finding]:
+    """V-02, V-04: students that only the table of a task's items names."""
+    models = {name: index for index, name in draft.names("models").items()}
+    for index in draft.entries("tasks"):
+        for name in draft.get("tasks", index, "items", "responses", default={}):
+            path = ("tasks", index, "items", "responses", name)
+            if name in models:
+                message = f"'{name}' is the name of models[{models[name]}] already; rename one of them"
+                yield Finding(path, "V-02", message)
+            else:
+                yield from _bad_name(path, name)
 
 
 def is_name(text: str) -> bool:
@@ -55,23 +70,28 @@ def name_problem(name: str) -> str | None:
 
 def _labels(draft: Draft) -> Iterator[Finding]:
     """V-02: two models never look alike in a picture."""
-    taken = {name: f"the name of models[{index}]" for index, name in draft.names("models").items()}
-    for index in draft.entries("models"):
-        label = draft.get("models", index, "label")
+    places = [(section, index) for section in ("models", "students") for index in draft.entries(section)]
+    taken = {
+        name: f"the name of {section}[{index}]"
+        for section in ("students", "models")
+        for index, name in draft.names(section).items()
+    }
+    for section, index in places:
+        label = draft.get(section, index, "label")
         if not isinstance(label, str):
             continue
-        path = ("models", index, "label")
+        path = (section, index, "label")
         if label != plain(label).strip():
             yield Finding(
                 path, "V-02", f"'{label}' begins or ends with a blank, or holds what cannot be shown"
             )
-        elif label in taken and label != draft.get("models", index, "name"):
+        elif label in taken and label != draft.get(section, index, "name"):
             yield Finding(path, "V-02", f"'{label}' is {taken[label]} already; choose another label")
-        taken.setdefault(label, f"the label of models[{index}]")
+        taken.setdefault(label, f"the label of {section}[{index}]")
 
 
 def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
-    if name == EXACT_MATCH and path[0] == "models":
+    if name == EXACT_MATCH and path[-1] == "name" and path[0] != "tasks":
         yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
     elif (problem := name_problem(name)) is not None:
         yield Finding(path, "V-04", problem)
@@ -103,6 +123,7 @@ def _longest(draft: Draft, role: Role) -> str:
     found = [name for _, name in usable]
     if role == "student":
         found += [variant_name(name, each) for i, name in usable for each in draft.variants(i)]
+        found += filter(_fits, draft.names("students").values())
     return max(found, key=len, default="")
 
 

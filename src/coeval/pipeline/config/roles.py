@@ -39,17 +39,36 @@ class Teachers:
 def missing_roles(draft: Draft) -> Iterator[Finding]:
     """What no model of the file can do. Silent while the models' roles are not all readable."""
     models = draft.data.get("models")
-    if not models or not isinstance(models, list):
+    if not isinstance(models, list) or not (models or _answered(draft)):
         return
     if not all(draft.sound("models", i, key) for i in range(len(models)) for key in ("roles", "interface")):
         return
     roles = {role for model in models for role in model["roles"]}
     yield from _unknown_tasks(draft)
+    yield from _unknown_answered(draft)
     yield from _teachers(draft)
-    if "student" not in roles and not _stands(draft, "response_collection"):
+    if "student" not in roles and not _answered(draft) and not _stands(draft, "response_collection"):
         yield _missing("student", "phase 4 (response_collection)")
     if "judge" not in roles and not _stands(draft, "evaluation") and _is_judged(draft):
         yield _missing("judge", "phase 5 (evaluation)")
+
+
+def _answered(draft: Draft) -> bool:
+    """Whether there are students whose answers exist."""
+    of_tables = (draft.raw("tasks", i, "items", "responses") for i in draft.entries("tasks"))
+    return bool(draft.entries("students")) or any(of_tables)
+
+
+def _unknown_answered(draft: Draft) -> Iterator[Finding]:
+    """Tasks that are not there, of students whose answers exist."""
+    if not draft.all_named("tasks"):
+        return
+    names = dict.fromkeys(draft.names("tasks").values())
+    for index in draft.entries("students"):
+        for position, task in enumerate(draft.get("students", index, "tasks", default=None) or ()):
+            if task not in names:
+                path = ("students", index, "tasks", position)
+                yield Finding(path, "V-07", f"no task is named '{task}'", WayOut(task, names, "tasks:"))
 
 
 def _missing(role: str, work: str) -> Finding:

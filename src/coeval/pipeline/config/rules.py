@@ -164,6 +164,21 @@ def complete_items(data: dict[str, Any]) -> None:
             task.setdefault("rubric", {})
 
 
+def complete_students(data: dict[str, Any]) -> None:
+    """Fill in that no model takes part where answers exist and the file names none."""
+    if data.get("students") or _answers_of_tables(data):
+        data.setdefault("models", [])
+
+
+def _answers_of_tables(data: dict[str, Any]) -> bool:
+    """Whether a table of items holds answers too."""
+    tasks = data.get("tasks")
+    tables = (
+        [task.get("items") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    )
+    return any(isinstance(items, dict) and items.get("responses") for items in tables)
+
+
 def complete_labels(data: dict[str, Any]) -> None:
     """Fill in the output description of tasks that leave it out and have nothing but labels: the values that
     are declared of them. Those that only items have are not named: with a row more they might be others, and
@@ -367,6 +382,7 @@ _BATCHABLE = ", ".join(BATCH_INTERFACES)
 def broken_rules(draft: Draft) -> Iterator[Finding]:
     """Every finding over the data, in no particular order. Reads the disk only for resume_from."""
     yield from name_rules(draft)
+    yield from _answers(draft)
     yield from _interfaces(draft)
     yield from missing_roles(draft)
     yield from _phase_modes(draft)
@@ -400,6 +416,20 @@ def _interfaces(draft: Draft) -> Iterator[Finding]:
                 "V-13",
                 f"'{interface}' has no Batch API; remove the key, or use one of {_BATCHABLE}",
             )
+
+
+def _answers(draft: Draft) -> Iterator[Finding]:
+    """Models where nobody else answers; how rows of answers are told apart."""
+    if draft.data.get("models") == [] and not (draft.data.get("students") or _answers_of_tables(draft.data)):
+        yield Finding(("models",), "V-01", "is empty; give at least one entry")
+    for index in draft.entries("students"):
+        path = ("students", index, "responses")
+        responses = draft.get(*path)
+        if isinstance(responses, dict) and not responses.keys() & {"prompt", "id"}:
+            message = (
+                "says neither `prompt` nor `id`, a column by which an answer is matched to its item; add one"
+            )
+            yield Finding(path, "V-20", message)
 
 
 def _phase_modes(draft: Draft) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ from coeval.pipeline.config.values import (
 )
 from coeval.simulation.traits import RANGES, VARIED
 
+Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
+
 # --- A task's items: their number, or their table
 
 
@@ -114,6 +116,13 @@ class Items(Section):
     ] = None
     seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
     split: Annotated[str | None, Field(description="Of a folder with several splits: which one.")] = None
+    responses: Annotated[
+        dict[Name, Annotated[str, Field(min_length=1)]],
+        Field(
+            description="Student → column of its answers, where the table holds answers that exist: nobody "
+            "is asked for them."
+        ),
+    ] = {}
     encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
     delimiter: Annotated[
         str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
@@ -129,6 +138,42 @@ class Items(Section):
     def all_attributes(self) -> dict[str, str]:
         """With the label."""
         return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
+
+
+class AnswerTable(Section):
+    """A table of answers that exist; a row belongs to the item of its id, or else of its prompt."""
+
+    path: Annotated[
+        PathText,
+        Field(
+            description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
+        ),
+    ]
+    response: Annotated[str, Field(min_length=1, description="Column of the answer; an empty cell is none.")]
+    prompt: Annotated[
+        str | None, Field(min_length=1, description="Column of the item's prompt; blanks do not matter.")
+    ] = None
+    id: Annotated[
+        str | None, Field(min_length=1, description="Column of the item's id, used in place of its prompt.")
+    ] = None
+    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
+    delimiter: Annotated[
+        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
+    ] = None
+
+
+class AnsweredStudent(Section):
+    """A student whose answers exist: nobody is asked for them."""
+
+    name: Annotated[Name, Field(description="Unique among models and students; used in reports.")]
+    responses: Annotated[AnswerTable, Field(description="The table of its answers.")]
+    tasks: Annotated[
+        list[str] | None, Field(min_length=1, description="The tasks that it answers. Default: all.")
+    ] = None
+    label: Annotated[
+        str | None,
+        Field(min_length=1, max_length=30, description="What pictures of a report call it, as of a model."),
+    ] = None
 
 
 Phase: TypeAlias = Literal[
@@ -155,8 +200,6 @@ OPTIONS = {
     "huggingface": frozenset({"device", "load_in_4bit"}),
 }
 """Interface → the parameters that it alone knows and no provider sees."""
-
-Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
 
 
 class Variant(Section):
@@ -460,7 +503,13 @@ class Experiment(Section):
 class Config(Section):
     """A whole experiment file, valid and with its defaults filled in."""
 
-    models: Annotated[list[ModelConfig], Field(min_length=1, description="Who takes part, in what role.")]
+    models: Annotated[
+        list[ModelConfig],
+        Field(description="Who takes part, in what role. May be left out where all answers exist."),
+    ]
+    students: Annotated[
+        list[AnsweredStudent], Field(description="Students whose answers exist (docs/items.md).")
+    ] = []
     tasks: Annotated[list[TaskConfig], Field(min_length=1, description="What is evaluated, and how.")]
     experiment: Annotated[Experiment, Field(description="The run: where, how, within what limits.")]
 
@@ -484,6 +533,12 @@ class Config(Section):
             for name, variant in model.variants.items()
             if variant.prompt is not None
         }
+
+    def answered_by(self, task: TaskConfig) -> tuple[str, ...]:
+        """Name the students of a task whose answers exist, by the file's own list or the task's table."""
+        listed = [each.name for each in self.students if each.tasks is None or task.name in each.tasks]
+        of_table = task.items.responses if task.items is not None else {}
+        return tuple(dict.fromkeys([*listed, *of_table]))
 
     def __repr__(self) -> str:
         counts = f"{len(self.models)} models, {len(self.tasks)} tasks"

@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
 from coeval.pipeline.config.schema import (
     OPTIONS,
+    AnsweredStudent,
+    AnswerTable,
     Config,
     Experiment,
     Items,
@@ -101,6 +103,10 @@ def _known_keys(detail: ErrorDetails) -> list[str]:
             section = ModelConfig
         case ("models", _, "variants", _):
             section = Variant
+        case ("students", _, "responses"):
+            section = AnswerTable
+        case ("students", _):
+            section = AnsweredStudent
         case ("tasks", _, "sampling"):
             section = Sampling
         case ("tasks", _, "items"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +17,35 @@ from coeval.core.plain import open_file
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.judging.label_values import normalise
 from coeval.pipeline.config.draft import ItemSource
-from coeval.pipeline.config.schema import TaskConfig
+from coeval.pipeline.config.schema import Items, TaskConfig
 from coeval.store.jsonl import store_error
-from coeval.tables.item_map import MappedItem
+from coeval.tables.item_map import ItemMap, MappedItem
 from coeval.tables.origin import ItemOrigin
 from coeval.tables.source_bytes import Reported
+from coeval.tables.table_source import SourceChoice, TableSource, local_source
+
+# --- What the section ``items`` of a task says of its table
+
+
+def item_map(items: Items) -> ItemMap:
+    """What the section says of the columns. Of choices without a reference the label is the right one."""
+    return ItemMap(
+        prompt=items.prompt,
+        reference=items.reference or (items.label if items.choices is not None else None),
+        attributes=items.all_attributes,
+        id=items.id,
+        choices=items.choices,
+        where=items.where,
+    )
+
+
+def source_of(items: Items) -> TableSource:
+    """The files of the section; raises UsageError where there are none."""
+    source = local_source(
+        SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
+    )
+    return replace(source, license=items.license) if items.license is not None else source
+
 
 # --- Records of hand-made items
 

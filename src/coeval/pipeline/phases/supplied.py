@@ -7,17 +7,25 @@ worth a look a remark; each names file and line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import ConfigError, UsageError
 from coeval.core.plain import file_bytes
 from coeval.core.records import item_prefix
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files, item_writers
 from coeval.pipeline.config.schema import Config, Items, TaskConfig
-from coeval.pipeline.phases.item_file import ITEM_FORM, ItemFile, made_item, refuse_flawed
+from coeval.pipeline.phases.answer_file import AnswerFile
+from coeval.pipeline.phases.item_file import (
+    ITEM_FORM,
+    ItemFile,
+    item_map,
+    made_item,
+    refuse_flawed,
+    source_of,
+)
 from coeval.pipeline.plan.run_plan import Plan
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.legacy import is_legacy
@@ -26,29 +34,9 @@ from coeval.tables.harvest import Harvest, Selection, sampled
 from coeval.tables.item_map import ItemMap
 from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.source_bytes import file_of
-from coeval.tables.table_source import SourceChoice, TableSource, local_source
+from coeval.tables.table_source import TableSource
 
 # --- Items from a table: ``tasks[].items``
-
-
-def item_map(items: Items) -> ItemMap:
-    """What the section says of the columns. Of choices without a reference the label is the right one."""
-    return ItemMap(
-        prompt=items.prompt,
-        reference=items.reference or (items.label if items.choices is not None else None),
-        attributes=items.all_attributes,
-        id=items.id,
-        choices=items.choices,
-        where=items.where,
-    )
-
-
-def source_of(items: Items) -> TableSource:
-    """The files of the section; raises UsageError where there are none."""
-    source = local_source(
-        SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
-    )
-    return replace(source, license=items.license) if items.license is not None else source
 
 
 def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
@@ -116,15 +104,18 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The files of all benchmark teachers of a configuration; ``absent`` are those that are not there."""
+    """The files of all benchmark teachers of a configuration; ``absent`` are those that are not there.
+    ``answers`` are the files of students whose answers exist."""
 
     files: list[ItemFile]
     absent: dict[Path, ItemSource]
+    answers: list[AnswerFile] = field(default_factory=list)
 
     @property
     def rewritten(self) -> Mapping[Path, list[bytes]]:
         """The records of files that do not hold them yet as they are to stand."""
-        return {file.path: file.lines for file in self.files if file.rewritten}
+        items = {file.path: file.lines for file in self.files if file.rewritten}
+        return items | {file.path: file.lines for file in self.answers if file.rewritten}
 
     def remarks(self) -> Iterator[str]:
         for path, source in self.absent.items():
@@ -139,10 +130,14 @@ class Supply:
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
+        for answers in self.answers:
+            yield from answers.said
 
     def refuse_flawed(self) -> None:
-        """Raises ConfigError where lines cannot be used as items; it names them."""
+        """Raises ConfigError where lines cannot be used as items or answers; it names them."""
         refuse_flawed(self.files)
+        if flaws := [flaw for file in self.answers for flaw in file.flaws]:
+            raise ConfigError(flaws)
 
     def need_items(self) -> None:
         """
@@ -163,8 +158,13 @@ class Supply:
         return any(file.origin is not None and file.path.exists() for file in self.files)
 
     def changed_tables(self) -> dict[str, str]:
-        """By task, the table that is another one since items were taken out of it, in words."""
-        return {
+        """By task, the table that is another one since items or answers were taken out of it, in words."""
+        changed = {
+            file.task: f"answers of {file.student} in {file.table}, which have changed"
+            for file in self.answers
+            if file.changed
+        }
+        return changed | {
             file.source.task.name: _changed_table(items, file.changed_since)
             for file in self.files
             if file.changed_since and (items := file.source.task.items) is not None
@@ -173,6 +173,11 @@ class Supply:
     def put(self, folder: RunDir) -> None:
         """Write what is to stand otherwise than it was written into the run's folder. What the rows of a
         table replace moves to ``replaced/``."""
+        for answers in self.answers:
+            if answers.rewritten:
+                if answers.changed:
+                    move_to_replaced(folder, [answers.path])
+                write_bytes_atomic(answers.path, b"".join(answers.lines))
         for file in self.files:
             if file.rewritten:
                 task, teacher = file.source.task.name, file.source.teacher
@@ -209,15 +214,19 @@ def _changed_table(items: Items, since: str) -> str:
 
 
 class ShortSupply(NamedTuple):
-    """A benchmark teacher's file that holds fewer items than its task asks for; no model makes them."""
+    """A benchmark teacher's file that holds fewer items than its task asks for; no model makes them. So it is
+    with a table that holds fewer answers of a ``student`` than there are items."""
 
     path: Path
     task: str
     missing: int
-    total: int
+    total: int = 0
+    student: str = ""
 
     @property
     def way_out(self) -> str:
+        if self.student:
+            return f"add {numbered(self.missing, 'answer')} of {self.student} to {self.path}"
         lines = numbered(self.missing, "line")
         there = self.total - self.missing
         return (
@@ -255,6 +264,22 @@ def short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
             if missing:
                 short.append(ShortSupply(folder.datapoints(task, teacher), task, missing, total))
     return short
+
+
+def short_answers(unanswered: Mapping[tuple[str, str], int], config: Config) -> list[ShortSupply]:
+    """The tables that hold too few answers, by task and student."""
+    return [
+        ShortSupply(_table_of(config, task, student), task, missing, student=student)
+        for (task, student), missing in unanswered.items()
+    ]
+
+
+def _table_of(config: Config, task: str, student: str) -> Path:
+    """Where the answers of a student to a task are taken from."""
+    items = next(each.items for each in config.tasks if each.name == task)
+    if items is not None and student in items.responses:
+        return Path(items.path)
+    return Path(next(each.responses.path for each in config.students if each.name == student))
 
 
 def stored_supply(config: Config, folder: RunDir) -> Supply:

@@ -27,13 +27,15 @@ class PlanCount(WorkCounts):
     """``open`` has one byte per slot of the plan, in order: 1 where something is owed of it.
 
     ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
-    benchmark teachers, and are not among the planned ones.
+    benchmark teachers, and are not among the planned ones; nor are ``unanswered`` items, by task and student,
+    for which an answer should exist and does not.
     """
 
     changed: Counter[Changed] = field(default_factory=Counter)
     examples: dict[Changed, str] = field(default_factory=dict)
     open: bytearray = field(default_factory=bytearray)
     unsupplied: int = 0
+    unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, task: str, node: Node) -> None:
         count = self.of(node.phase, task, node.name)
@@ -66,6 +68,7 @@ def count_plan(plan: Plan) -> PlanCount:
         for node in walk.alike():
             found.add(task, node)
         found.spare(task, walk.spared)
+        found.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
         found.unsupplied += sum(plan.unsupplied(setup).values())
     return found
 

@@ -12,6 +12,7 @@ from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import model_of, task_prefix
 from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.phases.answer_file import read_answer_files
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
 from coeval.pipeline.phases.proposals import MOST_NAMES
 from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
@@ -88,7 +89,12 @@ def supply_of(config: Config, options: RunOptions) -> Supply:
     Raises ConfigError: some of it cannot be used.
     """
     taken = None if options.continue_run else phase_3_source(config)
-    supply = read_supply(config, run_folder(config), taken)
+    folder = run_folder(config)
+    supply = read_supply(config, folder, taken)
+    there = cleared(config, folder) if options.overwrite else folder
+    items_in = [path for of in (taken, there) if of is not None for path in of.files("data_generation")]
+    items_in += [path for path in supply.rewritten if path not in items_in]
+    supply.answers.extend(read_answer_files(config, folder, items_in, supply.rewritten))
     supply.refuse_flawed()
     return supply
 

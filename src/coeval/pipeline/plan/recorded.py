@@ -347,16 +347,20 @@ class Recorded(RecordIndexes):
     ) -> Recorded:
         """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
 
-        ``supplied`` are items as they are to stand in files that do not hold them so yet, or are not there.
+        ``supplied`` are items and answers as they are to stand in files that do not hold them so yet, or are
+        not there.
         """
         notes, needed = RecordNotes(self), set(phases)
+
+        def files(phase: Phase) -> list[Path]:
+            there, place = folder.files(phase), folder.folder(phase)
+            return [*there, *(path for path in supplied if path not in there and path.parent == place)]
+
         if "data_generation" in needed:
-            there, place = folder.files("data_generation"), folder.folder("data_generation")
-            files = [*there, *(path for path in supplied if path not in there and path.parent == place)]
-            notes.items(self.items.files.lines(files, ItemPart, without, supplied))
+            notes.items(self.items.files.lines(files("data_generation"), ItemPart, without, supplied))
         if "response_collection" in needed:
-            answers = folder.files("response_collection")
-            notes.responses(self.responses.files.lines(answers, ResponsePart, without))
+            answers = files("response_collection")
+            notes.responses(self.responses.files.lines(answers, ResponsePart, without, supplied))
         if "evaluation" in needed:
             verdicts = folder.files("evaluation")
             notes.evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))

@@ -9,6 +9,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
+from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.phases.blueprint import TaskBlueprint
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
 from coeval.pipeline.samples import ItemSpace
@@ -27,6 +28,7 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
     criteria = {f: criterion_hash(text) for f, text in blueprint.rubric.items() if f not in labels}
 
+    given = config.answered_by(task)
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
@@ -36,10 +38,14 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
         task=task,
         teachers=cast(writers, "teacher", "sample"),
         sources=item_sources(config, task),
-        students=tuple(
-            replace(student, labels=declared)
-            for student in cast(config.with_role("student"), "student", "test")
+        students=(
+            *(
+                replace(student, labels=declared)
+                for student in cast(config.with_role("student"), "student", "test")
+            ),
+            *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in given),
         ),
+        given=frozenset(given),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
         space=_space(task, blueprint),

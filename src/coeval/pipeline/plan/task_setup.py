@@ -50,7 +50,8 @@ class TaskSetup:
     """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done.
 
     ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
-    items it uses as well. ``criteria`` maps each factor that judges score to the hash of
+    items it uses as well. Students that are ``given`` are not asked: their answers exist.
+    ``criteria`` maps each factor that judges score to the hash of
     its criterion; factors named like a label attribute are compared, not judged, and a setup
     without criteria has no judges.
     """
@@ -63,6 +64,7 @@ class TaskSetup:
     rubric: Mapping[str, str]
     space: ItemSpace
     criteria: dict[str, str]
+    given: frozenset[str] = frozenset()
     _requested_about: dict[tuple[str, ...], FactorsRequested] = field(
         default_factory=dict, repr=False, compare=False
     )

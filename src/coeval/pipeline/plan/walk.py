@@ -8,6 +8,7 @@ that are alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -84,12 +85,16 @@ class Walk:
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._label_recipe = label_recipe(setup.labels) if setup.task.label_attributes else ""
         self._gathers = not each and not plan.selective
+        self._given = setup.given
+        self.unanswered: Counter[str] = Counter()
+        """Answers that exist and are not there, by student; complete once `alike` was walked over."""
 
         def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_Maker]:
             return [_Maker(p.name, SEPARATOR + p.name, plan.statuses(phase, setup, p), p) for p in parts]
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
+        self._asked = [student for student in self._students if student.name not in setup.given]
         self._judges = makers("evaluation", setup.judges)
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
@@ -129,7 +134,7 @@ class Walk:
             yield from self.below_item(slot.id, teacher, never, alike=alike)
             return
         if not good and self._any_follows:
-            for student in self._students:
+            for student in self._asked:
                 self._spare(slot.id + student.suffix, (teacher, student.name), student)
         if self._gathers:
             alike.fresh_items += 1
@@ -169,6 +174,9 @@ class Walk:
             entry = held = self._answers[place](row)
             if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):
                 held = None
+            if student.name in self._given and (held is None or not held.good):
+                self.unanswered[student.name] += self._left("response_collection", key, *names)
+                continue  # nobody is asked for it
             status = student.statuses[held]
             owed = status.owed and (not plan.selective or self._left("response_collection", key, *names))
             good = entry is not None and entry.good
@@ -271,9 +279,10 @@ class Walk:
 
     def _fresh(self, teacher: str, items: int, answers: int) -> Iterator[Node]:
         """What follows from items and answers that are made anew: all is owed, whatever is recorded."""
-        for student in self._students:
+        self.unanswered.update(dict.fromkeys(self._given, items))
+        for student in self._asked:
             yield self._all("response_collection", teacher, student, student.statuses[None], items)
-        answers += items * len(self._students)
+        answers += items * len(self._asked)
         for judge in self._judges:
             yield self._all("evaluation", teacher, judge, judge.statuses[None], answers)
         if self._label_recipe:

@@ -39,11 +39,13 @@ def planned_names(folder: RunDir) -> Planned | None:
     config, inherited = structure.config, inherited_by(folder)
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    students = _playing(config, "student")
+    given = {name for task in config.tasks for name in config.answered_by(task)}
+    students = frozenset({model.name for model in config.with_role("student")} | given) or None
     players = [*config.models, *config.with_role("student")]
     families = {each.name: str(_family(each.parameters) or each.name) for each in players}
     simulated = frozenset(each.name for each in players if each.interface == "simulated")
     labels = {model.name: model.label for model in config.models if model.label is not None}
+    labels |= {student.name: student.label for student in config.students if student.label is not None}
     known = _or_all(students, _of(inherited, "student"))
     return Planned(known, named | others, families, simulated, labels)
 

@@ -15,12 +15,14 @@ from coeval.pipeline.config.draft import OWN_ITEMS, Draft
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.roles import Teachers
-from coeval.pipeline.config.schema import PHASES, Config, Items, Phase
-from coeval.pipeline.phases.supplied import item_map, source_of
+from coeval.pipeline.config.schema import PHASES, AnswerTable, Config, Items, Phase
+from coeval.pipeline.phases.answer_file import answer_map, answer_source
+from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.run_options import RunOptions
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
-from coeval.tables.item_map import is_condition, unknown_columns
+from coeval.tables.item_map import ItemMap, is_condition, unknown_columns
+from coeval.tables.table_source import TableSource
 
 # --- Item tables exist and have their columns (V-33)
 
@@ -40,6 +42,24 @@ def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
                 yield Finding((*path, "path"), "V-33", str(error))
 
 
+def answer_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
+    """V-33 of tables of answers; one that is gone is told where no answer was taken out of it yet."""
+    tasks = draft.names("tasks").values()
+    for index, name in draft.names("students").items():
+        path: KeyPath = ("students", index, "responses")
+        if (section := draft.get(*path)) is None or not section.keys() & {"prompt", "id"}:
+            continue
+        table = AnswerTable.model_validate(section)
+        try:
+            for key, wrong, way in _unknown(answer_source(table), answer_map(table)):
+                if key != ("prompt",) or table.id is None:  # the id stands for the prompt then
+                    place = "response" if key[0] == "attributes" else key[0]
+                    yield Finding((*path, place), "V-33", wrong, way)
+        except UsageError as error:
+            if not any(run.responses(task, name).exists() for task in tasks):
+                yield Finding((*path, "path"), "V-33", str(error))
+
+
 def _with_sound_conditions(items: Items) -> Items:
     """Without those that V-32 refuses: of what stands in them no column can be told."""
     return items.model_copy(update={"where": tuple(filter(is_condition, items.where))})
@@ -47,12 +67,20 @@ def _with_sound_conditions(items: Items) -> Items:
 
 def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:
     """Columns that the first of the files lacks; of the others they are asked when they are read."""
-    tables = source_of(items).tables()
-    table = next(tables)
+    source, needed = source_of(items), item_map(items)
+    for key, wrong, way in _unknown(source, needed):
+        yield Finding(_place(items, path, key), "V-33", wrong, way)
+    for key, wrong, way in _unknown(source, ItemMap(items.prompt, attributes=items.responses)):
+        if key[0] == "attributes":
+            yield Finding((*path, "responses", key[1]), "V-33", wrong, way)
+
+
+def _unknown(source: TableSource, needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str, WayOut]]:
+    """Columns that the first of the files lacks: their places in the map, and what is wrong."""
+    table = next(source.tables())
     table.close()
-    for key, column, known in unknown_columns(item_map(items), table.columns):
-        way = WayOut(column, known, "columns:")
-        yield Finding(_place(items, path, key), "V-33", f"{table.path} has no column '{column}'", way)
+    for key, column, known in unknown_columns(needed, table.columns):
+        yield key, f"{table.path} has no column '{column}'", WayOut(column, known, "columns:")
 
 
 def _place(items: Items, path: KeyPath, key: tuple[str, ...]) -> KeyPath:
@@ -107,6 +135,7 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     elif not run.replacing.exists():  # what is being moved away is in no way
         yield from _occupied(run, draft)
     yield from table_findings(draft, run)
+    yield from answer_findings(draft, run)
 
 
 def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
@@ -160,7 +189,9 @@ def _occupied(run: RunDir, draft: Draft) -> Iterator[Finding]:
         phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
     supplied = _item_files(run, draft)
     others = [path for path in run.files("data_generation") if path not in supplied]
-    standing = [phase for phase in phases if run.holds(phase) and (phase != "data_generation" or others)]
+    answers = {path for path in run.files("response_collection") if path not in _answer_files(run, draft)}
+    made = {"data_generation": bool(others), "response_collection": bool(answers)}
+    standing = [phase for phase in phases if run.holds(phase) and made.get(phase, True)]
     if supplied and standing == ["data_generation"] and not run.meta.exists():
         message = (
             f"{others[0]} belongs to no benchmark teacher of this file; items are read from "
@@ -184,3 +215,11 @@ def _item_files(run: RunDir, draft: Draft) -> list[Path]:
         for index, name in draft.names("tasks").items()
         for teacher in teachers.supplying(index)
     ]
+
+
+def _answer_files(run: RunDir, draft: Draft) -> set[Path]:
+    """Where answers that exist are put."""
+    students = set(draft.names("students").values())
+    tasks = draft.names("tasks").items()
+    of_tables = {i: draft.get("tasks", i, "items", "responses", default={}) for i, _ in tasks}
+    return {run.responses(name, each) for index, name in tasks for each in (*students, *of_tables[index])}

@@ -17,6 +17,7 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.phases.answer_file import answer_paths
 from coeval.store.journal import Dropped
 from coeval.store.jsonl import read_json, store_error, whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.legacy import convert, is_legacy
@@ -240,7 +241,12 @@ class Cleared(RunDir):
 
 
 def cleared(config: Config, folder: RunDir) -> Cleared:
-    return Cleared(folder.path, _new_phases(config), item_files(config, folder))
+    return Cleared(folder.path, _new_phases(config), _supplied_files(config, folder))
+
+
+def _supplied_files(config: Config, folder: RunDir) -> set[Path]:
+    """Files of items and answers that people supply."""
+    return {*item_files(config, folder), *answer_paths(config, folder)}
 
 
 def give_way(config: Config, folder: RunDir) -> Path | None:
@@ -273,7 +279,7 @@ def _new_phases(config: Config) -> list[Phase]:
 def _artifacts(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
     """The phase's folder; where it holds items of one's own, all that it holds beside them."""
     held = sorted(folder.folder(phase).iterdir()) if folder.holds(phase) else []
-    staying = item_files(config, folder).keys() & set(held)
+    staying = _supplied_files(config, folder) & set(held)
     if held and not staying:
         yield folder.folder(phase)
     else:

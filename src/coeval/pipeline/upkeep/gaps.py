@@ -11,7 +11,7 @@ from pathlib import Path
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
-from coeval.pipeline.phases.supplied import ShortSupply, short_supplies
+from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
 from coeval.pipeline.plan.count_plan import mixed_sentence
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
@@ -105,6 +105,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)
     changed: Counter[Changed] = Counter()
+    unanswered: Counter[tuple[str, str]] = Counter()
     for setup in setups:
         walk, files = Walk(plan, setup), _Files(folder, setup.task.name, gaps)
         nodes = (node for slot in plan.slots(setup) for node in walk.of_slot(slot))
@@ -113,8 +114,13 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
             gap.planned += node.records
             gap.there += 0 if node.owed else node.records
             changed.update(node.status.changed)
+        for student, missing in walk.unanswered.items():
+            path = folder.responses(setup.task.name, student)
+            gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
+        unanswered.update({(setup.task.name, student): n for student, n in walk.unanswered.items() if n})
         for spared in walk.spared:  # what follows from a record that was lost is there all the same
             files.of(spared).there += spared.records
+    gaps.short += short_answers(unanswered, config)
     gaps.mixed = mixed_sentence(changed)
     return gaps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -21,9 +21,8 @@ _WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "~"}
 # Labels that a prompt names: about a thousand tokens, in every request.
 MOST_NAMED = 300
 
+_HEAD = "# Written by `coeval ingest`; docs/configuration.md explains each key.\n\n"
 _MODELS = """\
-# Written by `coeval ingest`; docs/configuration.md explains each key.
-
 models:
   # Simulated models need neither key nor network. They cannot read: what they answer is a guess. Put yours in
   # their place, such as
@@ -70,7 +69,8 @@ class IdColumns:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewItems:
     """The table of a new experiment file. ``labels`` are the columns of right answers, each with the values
-    that it has; without one a judge is asked. ``license`` is what somebody says of it, else empty."""
+    that it has; without one a judge is asked. ``responses`` are columns of answers that exist, by student; no
+    other student is named then. ``license`` is what somebody says of it, else empty."""
 
     choice: SourceChoice
     source: TableSource
@@ -79,6 +79,7 @@ class NewItems:
     labels: Mapping[str, Sequence[str]]
     skip_bad: bool = False
     license: str = ""
+    responses: Mapping[str, str] = field(default_factory=dict)
 
 
 def experiment_text(name: str, task: str | None, table: NewItems) -> str:
@@ -87,7 +88,9 @@ def experiment_text(name: str, task: str | None, table: NewItems) -> str:
     identifier = usable_name(name) or "items"
     needed, labels = table.map, table.labels
     description, output = _words(needed, labels)
-    lines = [_MODELS, "" if labels else _JUDGE, "\ntasks:\n", f"  - name: {_yaml(task or identifier)}\n"]
+    models = [] if labels and table.responses else ["models:\n" if table.responses else _MODELS]
+    lines = [_HEAD, *models, "" if labels else _JUDGE, "\n" if models else "", "tasks:\n"]
+    lines += [f"  - name: {_yaml(task or identifier)}\n"]
     lines += [f"    description: {_yaml(description)}\n"]
     lines += [f"    output_description: {_yaml(output)}\n"] if output else []
     lines += ["    items:\n"]
@@ -148,6 +151,7 @@ def _items(table: NewItems) -> Iterator[tuple[str, Any]]:
             ("sample", chosen.sample),
             ("seed", chosen.seed if chosen.sample is not None else 0),
             ("split", choice.split if not fetched else None),
+            ("responses", dict(table.responses)),
             ("encoding", choice.encoding),
             ("delimiter", choice.delimiter),
             ("skip_bad", table.skip_bad),

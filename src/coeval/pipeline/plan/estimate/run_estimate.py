@@ -175,6 +175,8 @@ class _TaskShapes:
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
             yield self._shape("data_generation", teacher, self._item_prompt(teacher), made)
         for student in setup.students:
+            if student.name in setup.given:
+                continue  # nobody is asked
             reply = self.texts["answer"][Cell(task.name, student.name)]
             size = _size(student, [student.prompt(self._values())])
             yield self._shape("response_collection", student, size, reply)
