@@ -55,13 +55,14 @@ class PlannedTask(msgspec.Struct, frozen=True):
 class Planned(msgspec.Struct, frozen=True):
     """The names of a configuration, tasks by name. ``families``: by model, what tells its family: the name of
     one, or else the model's own at its host; ``simulated``: the models that are; ``labels``: by model, what
-    pictures call it."""
+    pictures call it; ``samples``: by student of the file, how many answers it gives to an item."""
 
     students: Names
     tasks: dict[str, PlannedTask]
     families: dict[str, str] = {}
     simulated: frozenset[str] = frozenset()
     labels: dict[str, str] = {}
+    samples: dict[str, int] = {}
 
     def counts(self, task: str, kind: NameKind, name: str) -> bool:
         """Whether somebody or something of a task counts in tables and measures."""

@@ -222,7 +222,8 @@ class StudentScore(msgspec.Struct, frozen=True):
     ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
     ``adjusted`` is the mean adjusted for judges and items that some students lack, which their order follows;
-    None where all students have the same scores.
+    None where all students have the same scores. ``samples``: how many answers the student gave to an item;
+    they are pooled within it.
     """
 
     student: str
@@ -241,6 +242,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     least: float | None = None
     most: float | None = None
     adjusted: float | None = None
+    samples: int = 1
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):

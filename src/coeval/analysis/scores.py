@@ -101,13 +101,14 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
         items[task, student] = ItemMeans(np.array(means), reader.clusters_of(names))
         sums[task, student] = _Sums(*found)
     possible: dict[str, int] = dict(reader.rows(_POSSIBLE))
+    samples = reader.samples
     counting = [task for task in possible if "task" not in removed_names(reader.planned, "", task)]
     by_task: list[StudentScore] = []
     tasks_of: defaultdict[str, list[StudentScore]] = defaultdict(list)
     for task, student, *counted in reader.rows(_COUNTS):
         interval = mean_of_items([items.get((task, student), NO_ITEMS)])
         counts = _Counts(sums.get((task, student), _NO_SUMS).units, *counted)
-        bounds = _bounds(student, [task], sums, possible) if interval.n else None
+        bounds = _bounds(student, [task], sums, _times(possible, samples[student])) if interval.n else None
         score = _score(student, task, interval, bounds, counts, removed_names(reader.planned, student, task))
         by_task.append(score)
         tasks_of[student].append(score)
@@ -115,15 +116,20 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     for student, scores in tasks_of.items():
         planned = [score for score in scores if "task" not in score.removed]
         interval = mean_of_items([items.get((score.task or "", student), NO_ITEMS) for score in planned])
-        bounds = _bounds(student, counting, sums, possible) if interval.n else None
+        bounds = _bounds(student, counting, sums, _times(possible, samples[student])) if interval.n else None
         removed = removed_names(reader.planned, student)
         overall.append(_score(student, None, interval, bounds, _sum(planned), removed))
     absent = _planned_students(reader.planned) - tasks_of.keys() if tasks_of else ()
     overall += [_score(student, None, mean_over_strata([]), None, _sum([]), ()) for student in absent]
-    return tuple(sorted(overall, key=_rank) + sorted(by_task, key=_rank))
+    ordered = sorted(overall, key=_rank) + sorted(by_task, key=_rank)
+    return tuple(msgspec.structs.replace(each, samples=samples.get(each.student, 1)) for each in ordered)
 
 
 _NO_SUMS = _Sums(0.0, 0)
+
+
+def _times(possible: Mapping[str, int], samples: int) -> dict[str, int]:
+    return {task: count * samples for task, count in possible.items()}
 
 
 def _bounds(
@@ -201,7 +207,7 @@ def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
         share, correct = share_of_items(right, reader.clusters_of(names)), sum(right)
         removed = removed_names(reader.planned, student, task, attribute)
         figures = (share.mean, share.low, share.high, n, correct)
-        possible = max(items.get((task, attribute), 0), n)
+        possible = max(items.get((task, attribute), 0) * reader.samples[student], n)
         least, most = bounds_of_missing(float(correct), float(n), float(possible)) if n else (None, None)
         accuracies.append(
             LabelAccuracy(task, student, attribute, *figures, removed, none, failed, least, most)
@@ -262,7 +268,8 @@ SELECT task, each * items FROM (
 # Which scores each student has in each task: the same number for the same ones. The outer hash is needed:
 # ``hash(a, b)`` is ``f(a) ^ hash(b)``, so that of two metrics of an item the item would fall out.
 _WHICH = """
-SELECT task, model, bit_xor(hash(hash(item, judge, metric))) FROM scores WHERE value IS NOT NULL GROUP BY ALL
+SELECT task, model, bit_xor(hash(hash(item, judge, metric)))
+FROM (SELECT DISTINCT task, model, item, judge, metric FROM scores WHERE value IS NOT NULL) GROUP BY ALL
 """
 
 _COUNTS = """

@@ -279,12 +279,14 @@ class Datapoint(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
-    """Phase 4: a student's answer, ``id`` = ``{datapoint}__{student}``."""
+    """Phase 4: a student's answer, ``id`` = ``{datapoint}__{student}``; of its further answers to an item,
+    ``sample`` 1 and on, ``{datapoint}__{student}#2`` and on."""
 
     datapoint_id: str
     task_id: str
     teacher_model_id: str
     student_model_id: str
+    sample: int = 0
     input: str | None = None
     response: str | None = None
     generated_at: str = ""
@@ -319,6 +321,7 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
     student_model_id: str
     judge_model_id: str
     scores: dict[str, Level]
+    sample: int = 0
     evaluated_at: str = ""
     label_scores: dict[str, LabelScore] | None = None
     missing: tuple[str, ...] = ()
@@ -378,8 +381,22 @@ def proposal_id(task: str, teacher: str, kind: str) -> str:
     return f"{task}__{teacher}__{kind}"
 
 
-def response_id(item: str, student: str) -> str:
-    return f"{item}__{student}"
+SAMPLE = "#"
+"""What parts a student's name from the number of its answer to an item, from 2."""
+
+
+def answer_name(student: str, sample: int) -> str:
+    """Return how the id of a student's answer ends; ``sample`` counts from 0."""
+    return f"{student}{SAMPLE}{sample + 1}" if sample else student
+
+
+def student_of(answer: str) -> str:
+    """Return the student of an `answer_name`."""
+    return answer.partition(SAMPLE)[0]
+
+
+def response_id(item: str, student: str, sample: int = 0) -> str:
+    return f"{item}__{answer_name(student, sample)}"
 
 
 def evaluation_id(response: str, judge: str = EXACT_MATCH) -> str:
@@ -409,7 +426,7 @@ def item_of(key: str, names: int) -> str:
 
 def maker(key: str) -> str:
     """Return the student of a response, or the judge of an evaluation."""
-    return key.rpartition(SEPARATOR)[2]
+    return student_of(key.rpartition(SEPARATOR)[2])
 
 
 # --- Good records, and which line of an id counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -80,7 +80,8 @@ class RoleModel:
 
     ``name`` is who makes its records, ``model`` its provider's identifier; ``variant_of`` the name of the
     model that is asked, where that is another: the variants of a student's prompt share one. ``seed`` is the
-    run's where the model is sent seeds (`own_seed`), else None; ``sample`` counts from 0. ``droppable`` names
+    run's where the model is sent seeds (`own_seed`), else None; ``sample`` counts from 0, of the ``samples``
+    that a run's student gives of its answer to an item. ``droppable`` names
     what of ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither
     the recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
     where prompts are made of a template; ``labels``: see `Request`.
@@ -94,11 +95,16 @@ class RoleModel:
     system: str | None = None
     seed: int | None = None
     sample: int = 0
+    samples: int = 1
     droppable: tuple[str, ...] = ()
     template: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
     labels: dict[str, list[str]] = field(default_factory=dict)
     variant_of: str = ""
+
+    def sampled(self) -> list[RoleModel]:
+        """Return it once for each of its samples."""
+        return [self, *(replace(self, sample=k) for k in range(1, self.samples))]
 
     @property
     def asked(self) -> str:

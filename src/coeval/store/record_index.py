@@ -343,6 +343,7 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
 class ResponsePart(RecordPart, frozen=True, kw_only=True):
     datapoint_id: str
     student_model_id: str
+    sample: int = 0
     response: str | None = None
     truncated: bool = False
     recipe: str = ""

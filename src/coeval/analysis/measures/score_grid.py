@@ -256,7 +256,7 @@ def _grid_sql(judges: Sequence[str]) -> str:
     )
     return f"""
         SELECT item, enum_code(student)::INTEGER AS student, enum_code(factor)::INTEGER AS factor{levels}
-        FROM coded WHERE level IS NOT NULL GROUP BY item, coded.student, coded.factor
+        FROM coded WHERE level IS NOT NULL AND sample = 0 GROUP BY item, coded.student, coded.factor
     """  # noqa: S608
 
 

@@ -14,6 +14,7 @@ stay on disk.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,7 @@ from coeval.core.records import (
     LEVEL_VALUE,
     PROMPT_SQL,
     RESPONSE_SQL,
+    SAMPLE,
     SCORES_SQL,
     Evaluation,
     Record,
@@ -85,13 +87,16 @@ STAGES = (
             "id": "VARCHAR",
             "datapoint_id": "VARCHAR",
             "student_model_id": "VARCHAR",
+            "sample": "INTEGER",
             "truncated": "BOOLEAN",
             "response": "VARCHAR",
             "status": "VARCHAR",
         },
-        "id = datapoint_id || '__' || student_model_id",
+        "id = datapoint_id || '__' || student_model_id || "
+        f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
-            coalesce(truncated, false) AS truncated, {EMPTY_SQL}, length(response)::INTEGER AS length,
+            greatest(coalesce(sample, 0), 0) AS sample, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+            length(response)::INTEGER AS length,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"student": "term"},
     ),
@@ -151,13 +156,13 @@ CREATE VIEW planned AS
 CREATE VIEW items AS
     SELECT id AS item, task::VARCHAR AS task, teacher::VARCHAR AS teacher, attributes, failed FROM planned;
 CREATE VIEW answers AS
-    SELECT r.id AS answer, d.id AS item, d.task::VARCHAR AS task, d.teacher::VARCHAR AS teacher, 0 AS sample,
+    SELECT r.id AS answer, d.id AS item, d.task::VARCHAR AS task, d.teacher::VARCHAR AS teacher, r.sample,
            r.student::VARCHAR AS model, r.failed, r.truncated, r.empty
     FROM response r JOIN planned d ON r.datapoint = d.key
     WHERE NOT d.failed;
 CREATE VIEW judged AS
     SELECT r.id || '__' || e.judge AS judgment, r.id AS answer, d.id AS item, d.task::VARCHAR AS task,
-           d.teacher::VARCHAR AS teacher, 0 AS sample, r.student::VARCHAR AS model,
+           d.teacher::VARCHAR AS teacher, r.sample, r.student::VARCHAR AS model,
            e.judge::VARCHAR AS judge, e.failed,
            d.task AS term, e.factors, e.levels, e.label_scores, e.method
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
@@ -177,14 +182,14 @@ CREATE VIEW scores AS
     ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor
     WHERE factor IS NOT NULL;
 CREATE VIEW coded_judgments AS
-    SELECT d.place AS item, d.task, r.student, e.judge, e.factors, e.levels, e.failed, e.question
+    SELECT d.place AS item, d.task, r.student, r.sample, e.judge, e.factors, e.levels, e.failed, e.question
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
         ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed AND e.judge <> '{EXACT_MATCH}';
 CREATE VIEW coded AS
-    SELECT a.item, a.task, a.student, a.judge, a.factor, a.level
+    SELECT a.item, a.task, a.student, a.sample, a.judge, a.factor, a.level
     FROM (
-        SELECT item, task, student, judge, unnest(factors) AS factor, unnest(levels) AS level
+        SELECT item, task, student, sample, judge, unnest(factors) AS factor, unnest(levels) AS level
         FROM coded_judgments WHERE NOT failed
     ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.task AND l.name = a.factor
     WHERE factor IS NOT NULL;
@@ -268,6 +273,7 @@ class RunReader(Reader):
             self._load({stage.files: self.run.files(stage.files) for stage in self.stages})
             self.orphans = self._count_orphans()
             self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
+            self.beyond_samples = self._cut_samples()
             self.left_out = self._leave_out()
 
     @property
@@ -344,11 +350,12 @@ class RunReader(Reader):
     @property
     def names_sql(self) -> str:
         """What `clusters_of` wants of the items of a group, as a column of a query over them."""
-        return "list(item ORDER BY item)" if self.twins else "NULL"
+        return "list(item ORDER BY item)" if self.twins or self.sampled else "NULL"
 
     def clusters_of(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
-        """(items,): a number for each, which those that nearly repeat each other share; None: none do."""
-        if items is None or not self.twins:
+        """(items,): a number for each, which those that nearly repeat each other share, and answers to one
+        item; None: none do."""
+        if items is None or not (self.twins or len({*items}) < len(items)):
             return None
         places = {item: place for place, item in enumerate(items)}
         first = [self.twins[item].first if item in self.twins else item for item in items]
@@ -360,6 +367,9 @@ class RunReader(Reader):
 
     def notes(self) -> tuple[str, ...]:
         notes = super().notes()
+        if self.beyond_samples:
+            cut = ", ".join(f"{count:,} of {name}" for name, count in self.beyond_samples.items())
+            notes += (f"not counted: answers beyond the `samples` of the configuration ({cut})",)
         if self.orphans.responses or self.orphans.evaluations:
             notes += (
                 f"not counted: {numbered(self.orphans.responses, 'response')} without a good datapoint, "
@@ -394,6 +404,28 @@ class RunReader(Reader):
         )
         self.rows("DELETE FROM datapoint WHERE key IN (SELECT key FROM beyond)")
         return tuple(BeyondTotal(task, items) for task, items in cut)
+
+    def _cut_samples(self) -> dict[str, int]:
+        """Take the answers beyond a student's ``samples``, and what was made of them, out of all views; how
+        many these are, by student."""
+        planned = self.planned.samples if self.planned is not None else {}
+        cut: Counter[str] = Counter()
+        for student, samples in sorted(planned.items()):
+            beyond = "response WHERE student::VARCHAR = ? AND sample >= ?"
+            [(cut[student],)] = self.rows(f"SELECT count(*) FROM {beyond}", [student, samples])  # noqa: S608
+            if cut[student]:
+                self.rows(f"DELETE FROM {beyond}", [student, samples])  # noqa: S608
+        return dict(+cut)
+
+    @cached_property
+    def samples(self) -> Mapping[str, int]:
+        """The most answers that each student gave to an item, by student."""
+        return dict(self.rows("SELECT model, max(sample) + 1 FROM answers GROUP BY model ORDER BY model"))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a student gave several answers to an item."""
+        return max(self.samples.values(), default=1) > 1
 
     def _leave_out(self) -> tuple[LeftOut, ...]:
         if self.planned is None:

@@ -16,7 +16,7 @@ import numpy as np
 from coeval.analysis.planned_names import LeftOut
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.records import Datapoint, Evaluation, Kept, Response, by_id, is_good
+from coeval.core.records import SAMPLE, Datapoint, Evaluation, Kept, Response, answer_name, by_id, is_good
 from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import is_legacy, read_legacy
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
@@ -152,6 +152,16 @@ _SCORES = (
     "(SELECT no FROM viewed WHERE task = ? AND item = ?)"
 )
 
+_SCORES_OF_SAMPLES = f"""
+SELECT model || CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample + 1) ELSE '' END, coalesce(mean, matched)
+FROM answers LEFT JOIN (
+    SELECT answer, avg(value) AS mean FROM scores WHERE value IS NOT NULL GROUP BY answer
+) USING (answer) LEFT JOIN (
+    SELECT answer, avg(match::INTEGER) AS matched FROM labels GROUP BY answer
+) USING (answer)
+WHERE item = ?
+"""  # noqa: S608
+
 
 Rows: TypeAlias = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """A query over a reader's views, with its parameters."""
@@ -194,6 +204,8 @@ class RunItems:
                 judged[each.response_id].append(each)
         answers = [each for each in records if isinstance(each, Response)]
         scores: dict[str, float | None] = dict(self._rows(_SCORES, [task, item]))
+        if any(each.sample for each in answers):  # each has a score of its own
+            scores = dict(self._rows(_SCORES_OF_SAMPLES, [item]))
         return ItemDetail(
             item=item,
             task=task,
@@ -205,8 +217,10 @@ class RunItems:
             failed=not is_good(found),
             error=_failure(found),
             answers=[
-                self._answer(each, judged[each.id], scores.get(each.student_model_id))
-                for each in sorted(answers, key=lambda each: each.student_model_id)
+                self._answer(
+                    each, judged[each.id], scores.get(answer_name(each.student_model_id, each.sample))
+                )
+                for each in sorted(answers, key=lambda each: (each.student_model_id, each.sample))
             ],
         )
 
@@ -249,7 +263,7 @@ class RunItems:
         return ShownAnswer(
             answer=answer.id,
             student=answer.student_model_id,
-            sample=0,
+            sample=answer.sample,
             text=answer.response,
             reasoning=answer.reasoning,
             truncated=answer.truncated,

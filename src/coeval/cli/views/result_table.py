@@ -147,9 +147,14 @@ def _removed(results: Results) -> list[str]:
 def _less_scored(scores: Sequence[StudentScore], labels: Sequence[LabelAccuracy]) -> list[str]:
     """Students with clearly fewer scores or labels in a task than another one has; no score at all is told
     elsewhere."""
-    counts = [((s.task, ""), s.student, s.units) for s in scores if s.task and s.units and not s.removed]
-    counts += [((a.task, a.attribute), a.student, a.n) for a in labels if not a.removed]
-    most: dict[tuple[str, str], int] = {}
+    samples = {s.student: s.samples for s in scores}
+    counts = [
+        ((s.task, ""), s.student, s.units / s.samples) for s in scores if s.task and s.units and not s.removed
+    ]
+    counts += [
+        ((a.task, a.attribute), a.student, a.n / samples.get(a.student, 1)) for a in labels if not a.removed
+    ]
+    most: dict[tuple[str, str], float] = {}
     for place, _, count in counts:
         most[place] = max(most.get(place, 0), count)
     return sorted({student for place, student, count in counts if count < 0.9 * most[place]})

@@ -10,7 +10,7 @@ V-03  task names are unique
 V-04  names, those of variants too, and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_``
       at either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
 V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches; only students
-      have variants
+      have variants and samples
 V-06  the interface is known
 V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5; a task
       that a benchmark names is there
@@ -512,12 +512,15 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
 
 
 def _variants(draft: Draft) -> Iterator[Finding]:
-    """Variants of models that are no students; their templates (V-05, V-22, V-35)."""
+    """Variants and samples of models that are no students; templates of variants (V-05, V-22, V-35)."""
     for index in draft.entries("models"):
         variants, roles = draft.variants(index), draft.get("models", index, "roles")
-        if variants and roles and "student" not in roles:
-            message = "are prompts of a student; add student to the roles, or remove the key"
-            yield Finding(("models", index, "variants"), "V-05", message)
+        for key, what in (("variants", "prompts"), ("samples", "answers")):
+            if draft.raw("models", index, key, default=1) not in (1, {}) and "student" not in (
+                roles or "student"
+            ):
+                message = f"are {what} of a student; add student to the roles, or remove the key"
+                yield Finding(("models", index, key), "V-05", message)
         for name in variants:
             path: KeyPath = ("models", index, "variants", name, "prompt")
             template = draft.get(*path)

@@ -247,6 +247,15 @@ class ModelConfig(Section):
             json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
         ),
     ] = {}
+    samples: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1000,
+            description="Answers that the student (each of its variants) gives to an item, all judged: for "
+            "pass@k, and for how much answers vary.",
+        ),
+    ] = 1
     access_key: Annotated[
         str | None, Field(repr=False, description="Credential of this model alone; prefer a key file.")
     ] = None

@@ -20,7 +20,16 @@ import msgspec
 from coeval.analysis.run_results import EmptyAnswers
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.records import SEPARATOR, is_good, item_id, item_of, item_prefix, maker, valid_levels
+from coeval.core.records import (
+    SEPARATOR,
+    answer_name,
+    is_good,
+    item_id,
+    item_of,
+    item_prefix,
+    maker,
+    valid_levels,
+)
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
 from coeval.store.record_index import (
@@ -180,11 +189,11 @@ class RecordNotes:
 
     def responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
         indexes, items, older_items = self._indexes, self.contents.items, self.contents.older_items
-        rows, student = indexes.rows, None
+        rows, answered = indexes.rows, None
         for position, part in lines:
-            if part.student_model_id != student:
-                student = part.student_model_id
-                end = SEPARATOR + student
+            if (part.student_model_id, part.sample) != answered:
+                answered = (part.student_model_id, part.sample)
+                end = SEPARATOR + answer_name(*answered)
                 column, inputs = indexes.responses.columns[end], self.contents.judged[end]
             try:
                 if part.id != part.datapoint_id + end:
@@ -375,10 +384,12 @@ class Recorded(RecordIndexes):
 
     def empty_answers(self) -> list[EmptyAnswers]:
         """Of each student, how many of its good answers hold nothing."""
-        found = []
+        of_student: dict[str, Counter[Emptiness]] = {}
         for end, column in self.responses.columns.items():
-            good = [entry for entry in column.entries.values() if entry.good]
-            empty = Counter(entry.empty for entry in good if entry.empty)
+            good = Counter(entry.empty for entry in column.entries.values() if entry.good)
             if good:
-                found.append(EmptyAnswers(maker(end), empty.total(), empty["truncated"], len(good)))
-        return found
+                of_student.setdefault(maker(end), Counter()).update(good)
+        return [
+            EmptyAnswers(name, good.total() - good[""], good["truncated"], good.total())
+            for name, good in of_student.items()
+        ]

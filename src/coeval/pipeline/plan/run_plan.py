@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from coeval.core.records import id_fields, item_id, item_prefix
+from coeval.core.records import id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
@@ -182,7 +182,7 @@ class Grain:
         self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
 
     def _combination(self, fields: list[str]) -> tuple[str, ...]:
-        return tuple(fields[place] for place in self._places)
+        return tuple(student_of(fields[place]) for place in self._places)
 
     def leaves(self, key: str) -> bool:
         """Whether the record ``key``, present or not, belongs to a combination left as it is."""

@@ -35,6 +35,7 @@ def role_model(
         template=template,
         fields=fields,
         variant_of=model_of(model.name),
+        samples=model.samples if role == "student" else 1,
     )
 
 
@@ -120,4 +121,4 @@ class TaskSetup:
     @property
     def item_weight(self) -> int:
         """Records that one item may bring about, itself included."""
-        return 1 + len(self.students) * self.response_weight
+        return 1 + sum(student.samples for student in self.students) * self.response_weight

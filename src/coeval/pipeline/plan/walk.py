@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from coeval.core.records import EXACT_MATCH, SEPARATOR, evaluation_id, item_of
+from coeval.core.records import EXACT_MATCH, SEPARATOR, answer_name, evaluation_id, item_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.recipes import label_recipe
@@ -59,7 +59,8 @@ def spared_of(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[Spared
 
 
 class _Maker(NamedTuple):
-    """What one model makes: its name, how its records' ids end, where those that are recorded stand."""
+    """What one model makes (of a student, one of its samples): its name, how its records' ids end, where
+    those that are recorded stand."""
 
     name: str
     suffix: str
@@ -90,7 +91,11 @@ class Walk:
         """Answers that exist and are not there, by student; complete once `alike` was walked over."""
 
         def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_Maker]:
-            return [_Maker(p.name, SEPARATOR + p.name, plan.statuses(phase, setup, p), p) for p in parts]
+            return [
+                _Maker(p.name, SEPARATOR + answer_name(p.name, k), plan.statuses(phase, setup, p), each)
+                for p in parts
+                for k, each in enumerate(p.sampled())
+            ]
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
@@ -99,7 +104,7 @@ class Walk:
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
         self._verdicts = {
-            s.name: [self._recorded.evaluations.entry_getter(s.suffix + j.suffix) for j in self._judges]
+            s.suffix: [self._recorded.evaluations.entry_getter(s.suffix + j.suffix) for j in self._judges]
             for s in self._students
         }
         self._alike: dict[str, _Alike] = {}
@@ -209,9 +214,10 @@ class Walk:
         alike: _Alike | None = None,
     ) -> Iterator[Node]:
         """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
-        plan, teacher, row = self._plan, names[0], self._recorded.rows.get(item_of(response, 1), NO_ROW)
+        plan, teacher, item = self._plan, names[0], item_of(response, 1)
+        row = self._recorded.rows.get(item, NO_ROW)
         renewed = bool(plan.renewed) and response in plan.renewed
-        for place, get in enumerate(self._verdicts[names[1]]):
+        for place, get in enumerate(self._verdicts[response[len(item) :]]):
             name, suffix, statuses, part = self._judges[place]
             entry = get(row)
             stale = renewed and response + suffix not in plan.renewed

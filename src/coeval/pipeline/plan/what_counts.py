@@ -47,7 +47,8 @@ def planned_names(folder: RunDir) -> Planned | None:
     labels = {model.name: model.label for model in config.models if model.label is not None}
     labels |= {student.name: student.label for student in config.students if student.label is not None}
     known = _or_all(students, _of(inherited, "student"))
-    return Planned(known, named | others, families, simulated, labels)
+    samples = {student.name: student.samples for student in config.with_role("student")}
+    return Planned(known, named | others, families, simulated, labels, samples)
 
 
 def _family(parameters: Mapping[str, Any]) -> Any:

@@ -145,7 +145,9 @@ class Examiner:
         return None
 
     def _of_response(self, response: Response) -> Flaw | None:
-        if flaw := _named(response, response_id(response.datapoint_id, response.student_model_id)):
+        if flaw := _named(
+            response, response_id(response.datapoint_id, response.student_model_id, response.sample)
+        ):
             return flaw
         if flaw := _valued(response):
             return flaw
@@ -155,7 +157,7 @@ class Examiner:
         return None
 
     def _of_evaluation(self, evaluation: Evaluation) -> Flaw | None:
-        response = response_id(evaluation.datapoint_id, evaluation.student_model_id)
+        response = response_id(evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample)
         if evaluation.response_id != response:
             return Flaw("id", f"response_id is {evaluation.response_id!r}; it should be {response!r}")
         if flaw := _named(evaluation, evaluation_id(response, evaluation.judge_model_id)):
