@@ -132,11 +132,18 @@ def test_the_pages_for_maintainers_name_what_exists(name: str, least: int) -> No
 
 
 @pytest.mark.system
-def test_the_tutorial_leads_to_its_decision(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "file", "made"),
+    [
+        ("tutorial.md", "support.yaml", "report/report.html"),
+        ("two-prompts.md", "prompts.yaml", "runs/prompts/meta.json"),
+    ],
+)
+def test_the_page_leads_to_its_decision(tmp_path: Path, name: str, file: str, made: str) -> None:
     """All of its commands in one folder, in order; what it shows of their output is there."""
-    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    [config] = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "support.yaml").write_text(config, encoding="utf-8")
+    page = (DOCS / name).read_text(encoding="utf-8")
+    config = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / file).write_text(config, encoding="utf-8")
     (tmp_path / "coeval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coeval "$@"\n', encoding="utf-8")
     (tmp_path / "coeval").chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
@@ -150,4 +157,4 @@ def test_the_tutorial_leads_to_its_decision(tmp_path: Path) -> None:
             said = ended.stdout + ended.stderr
         else:
             assert set(block.splitlines()) <= {line.rstrip() for line in said.splitlines()}, block
-    assert (tmp_path / "report" / "report.html").exists()
+    assert (tmp_path / made).exists()
