@@ -15,12 +15,14 @@ from coeval.core.records import Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.hosts.address import dialect_of
-from coeval.pipeline.prompts import evaluation_schema
+from coeval.pipeline.plan.judge_form import JudgeForm
 
 __all__ = ["SAID", "TYPICAL", "DialectCost", "Typical", "costs"]
 
 SAID = '{"plot": "High", "style": "Medium", "length": "Low"}'
 _ROUNDS, _CALLS = 7, 4_000
+
+_FACTORS = ("plot", "style", "length")
 
 
 class Typical(NamedTuple):
@@ -151,7 +153,7 @@ def _cost(interface: str, typical: Typical) -> DialectCost:
     request = Request(
         (Message("system", "You are an impartial judge."), Message("user", "Score this answer. " * 100)),
         sampling=SamplingParameters(temperature=0.0, max_tokens=512),
-        schema=evaluation_schema(("plot", "style", "length")),
+        schema=JudgeForm(dict.fromkeys(_FACTORS, "")).of_all(_FACTORS).schema,
         purpose="evaluation",
     )
     answer, redactor = json.dumps(typical.answer).encode(), Redactor(["sk-abcdefghijklmnopqrstuvwxyz012345"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.core.errors import Unparsable
 from coeval.core.records import LEVELS, Completion, Level, TokenLogprob
+from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.judging.pairwise import (
     answer_logprobs,
     is_lost_in_reasoning,
@@ -19,6 +21,7 @@ from coeval.judging.pairwise import (
     shown,
 )
 from coeval.judging.verdict import (
+    Levels,
     criterion_hash,
     parse_criteria_met,
     parse_criterion_score,
@@ -28,6 +31,11 @@ from coeval.judging.verdict import (
 
 FACTORS = ("accuracy", "issue_resolution")
 BOTH: dict[str, Level] = {"accuracy": "High", "issue_resolution": "Low"}
+
+
+def levels_in(reply: str, factors: Iterable[str]) -> Levels:
+    """Read a reply about factors on the default scale."""
+    return parse_levels(reply, dict.fromkeys(factors, HIGH_MEDIUM_LOW))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +54,7 @@ BOTH: dict[str, Level] = {"accuracy": "High", "issue_resolution": "Low"}
     ],
 )
 def test_levels_are_read_in_every_common_shape(reply: str) -> None:
-    assert parse_levels(reply, FACTORS) == (BOTH, ())
+    assert levels_in(reply, FACTORS)[:2] == (BOTH, ())
 
 
 @pytest.mark.parametrize(
@@ -66,39 +74,39 @@ def test_levels_are_read_in_every_common_shape(reply: str) -> None:
     ],
 )
 def test_any_other_value_is_missing_never_a_default(value: object) -> None:
-    levels = parse_levels(json.dumps({"accuracy": value, "issue_resolution": "Low"}), FACTORS)
+    levels = levels_in(json.dumps({"accuracy": value, "issue_resolution": "Low"}), FACTORS)[:2]
     assert levels == ({"issue_resolution": "Low"}, ("accuracy",))
 
 
 def test_factors_that_are_not_mentioned_are_missing_in_the_order_asked() -> None:
-    assert parse_levels('{"b": "High", "z": "Low"}', ("c", "b", "a")) == ({"b": "High"}, ("c", "a"))
-    assert parse_levels('{"verdict": "High"}', ("c",)) == ({}, ("c",))
+    assert levels_in('{"b": "High", "z": "Low"}', ("c", "b", "a"))[:2] == ({"b": "High"}, ("c", "a"))
+    assert levels_in('{"verdict": "High"}', ("c",))[:2] == ({}, ("c",))
 
 
 def test_a_factor_named_like_a_container_is_still_a_factor() -> None:
-    assert parse_levels('{"scores": "Low"}', ("scores",)) == ({"scores": "Low"}, ())
+    assert levels_in('{"scores": "Low"}', ("scores",))[:2] == ({"scores": "Low"}, ())
 
 
 def test_factors_that_differ_in_spelling_only_need_their_exact_names() -> None:
     factors = ("tone", "Tone")
-    assert parse_levels('{"tone": "High", "Tone": "Low"}', factors).scores == {"tone": "High", "Tone": "Low"}
-    assert parse_levels('{"TONE": "High"}', factors).missing == factors
+    assert levels_in('{"tone": "High", "Tone": "Low"}', factors).scores == {"tone": "High", "Tone": "Low"}
+    assert levels_in('{"TONE": "High"}', factors).missing == factors
 
 
 def test_two_levels_under_spellings_of_one_factor_are_none() -> None:
-    assert parse_levels('{"Accuracy": "High", "ACCURACY": "Low"}', ("accuracy",)).missing == ("accuracy",)
+    assert levels_in('{"Accuracy": "High", "ACCURACY": "Low"}', ("accuracy",)).missing == ("accuracy",)
 
 
 @pytest.mark.parametrize("reply", ["", "High", "accuracy is High and issue_resolution is Low"])
 def test_a_reply_without_json_is_unparsable_and_kept(reply: str) -> None:
     with pytest.raises(Unparsable) as caught:
-        parse_levels(reply, FACTORS)
+        levels_in(reply, FACTORS)
     assert caught.value.raw == reply
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=12), st.sampled_from(LEVELS), max_size=6))
 def test_what_a_judge_writes_under_the_exact_names_is_what_is_read(scores: dict[str, Level]) -> None:
-    assert parse_levels("Scores: " + json.dumps(scores), tuple(scores)) == (scores, ())
+    assert levels_in("Scores: " + json.dumps(scores), tuple(scores))[:2] == (scores, ())
 
 
 @pytest.mark.parametrize(
@@ -120,7 +128,7 @@ def test_what_a_judge_writes_under_the_exact_names_is_what_is_read(scores: dict[
     ],
 )
 def test_one_level(reply: str) -> None:
-    assert parse_level(reply) == "High"
+    assert parse_level(reply).level == "High"
 
 
 @pytest.mark.parametrize(

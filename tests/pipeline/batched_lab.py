@@ -29,7 +29,7 @@ def batched(name: str, host: OpenAiBatchHost, *roles: str, **parameters: Any) ->
 def lab(folder: Path, host: OpenAiBatchHost, *, total: int = 6, **settings: Any) -> Lab:
     models = [model("ann", "teacher"), model("ben", "student"), batched("gpt", host, "judge")]
     usual = {"batch_poll_s": [0.01, 0.05], "probe_mode": "disable"}
-    return Lab(folder, models, [task(total=total)], usual | settings)
+    return Lab(folder, models, [task(total=total, rationale=False)], usual | settings)
 
 
 def sent(host: OpenAiBatchHost) -> Counter[str]:

@@ -25,16 +25,15 @@ from coeval.pipeline.phases.proposals import (
     parse_item,
     parse_rubric,
 )
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.prompts import (
     BENCHMARK_ITEM,
-    FACTOR_SCORE,
     NUANCED_ATTRIBUTES,
     RUBRIC,
     TARGET_ATTRIBUTES,
     TEMPLATE_IDS,
     VARIABLES,
     builtin,
-    evaluation_schema,
     find_template,
     render_attributes,
     render_rubric,
@@ -416,7 +415,6 @@ def test_builtin_templates_hold_each_value_once_filled(template_id: str) -> None
         ("map_nuanced_attrs", {"attributes"}),
         ("autorubric", {"factors"}),
         ("sample", {"prompt", "response"}),
-        ("evaluate_per_factor", {"score"}),
     ],
 )
 def test_the_form_shown_to_the_model_is_that_of_the_schema(template_id: str, keys: set[str]) -> None:
@@ -448,6 +446,9 @@ def test_attributes_are_rendered_as_pairs() -> None:
     assert render_attributes({}) == "none"
 
 
+FORM = JudgeForm({"accuracy": "It is right.", "self": "It is itself."})
+
+
 def _objects(body: Any) -> Iterator[dict[str, Any]]:
     if isinstance(body, dict):
         if body.get("type") == "object":
@@ -463,8 +464,8 @@ def _objects(body: Any) -> Iterator[dict[str, Any]]:
         (NUANCED_ATTRIBUTES, "nuanced_attributes"),
         (RUBRIC, "rubric"),
         (BENCHMARK_ITEM, "benchmark_item"),
-        (FACTOR_SCORE, "factor_score"),
-        (evaluation_schema(["accuracy", "self"]), "evaluation"),
+        (FORM.of_one("accuracy").schema, "factor_score"),
+        (FORM.of_all(("accuracy", "self")).schema, "evaluation"),
     ],
 )
 def test_schemas_are_what_strict_structured_output_admits(schema: Schema, name: str) -> None:
@@ -477,6 +478,7 @@ def test_schemas_are_what_strict_structured_output_admits(schema: Schema, name: 
 
 
 def test_the_evaluation_schema_asks_a_level_of_each_factor() -> None:
-    body = evaluation_schema(("accuracy", "tone of voice")).body
-    assert list(body["properties"]) == ["accuracy", "tone of voice"]
-    assert body["properties"]["accuracy"]["enum"] == ["High", "Medium", "Low"]
+    body = FORM.of_all(("accuracy", "self")).schema.body
+    assert list(body["properties"]) == ["accuracy", "self"]
+    assert list(body["properties"]["accuracy"]["properties"]) == ["reason", "score"]
+    assert body["properties"]["accuracy"]["properties"]["score"]["enum"] == ["High", "Medium", "Low"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
@@ -20,7 +20,14 @@ from coeval.api import arun
 from coeval.core.errors import AskError, ModelError, RateLimited, ReplyError, ServerFault, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Completion, Message, Request, Usage
-from coeval.judging.verdict import parse_criteria_met, parse_criterion_score, parse_level, parse_levels
+from coeval.core.scale import HIGH_MEDIUM_LOW
+from coeval.judging.verdict import (
+    Levels,
+    parse_criteria_met,
+    parse_criterion_score,
+    parse_level,
+    parse_levels,
+)
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosted import HostedModel
@@ -29,6 +36,12 @@ from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import Endpoint, Http
 from coeval.pipeline.phases.proposals import parse_attributes, parse_item, parse_rubric
+
+
+def levels_in(reply: str, factors: Iterable[str]) -> Levels:
+    """Read a reply about factors on the default scale."""
+    return parse_levels(reply, dict.fromkeys(factors, HIGH_MEDIUM_LOW))
+
 
 TWICE: dict[str, str] = {
     "a repeated key": '{"tone": "High", "plot": "Low", "tone": "Low"}',
@@ -67,24 +80,24 @@ TEACHERS: dict[str, str] = {
 
 @pytest.mark.parametrize("reply", TWICE.values(), ids=TWICE)
 def test_a_factor_scored_twice_and_differently_is_missing(reply: str) -> None:
-    assert parse_levels(reply, ["tone", "plot"]) == ({"plot": "Low"}, ("tone",))
+    assert levels_in(reply, ["tone", "plot"])[:2] == ({"plot": "Low"}, ("tone",))
 
 
 @pytest.mark.parametrize("reply", TWICE.values(), ids=TWICE)
 def test_a_factor_scored_twice_and_alike_is_scored(reply: str) -> None:
     alike = reply.replace("High", "Low").replace("HIGH", "low")
-    assert parse_levels(alike, ["tone", "plot"]).scores["tone"] == "Low"
+    assert levels_in(alike, ["tone", "plot"]).scores["tone"] == "Low"
 
 
 def test_factors_that_differ_in_case_alone_are_two() -> None:
     reply = '{"tone": "High", "Tone": "Low"}'
-    assert parse_levels(reply, ["tone", "Tone"]) == ({"tone": "High", "Tone": "Low"}, ())
-    assert parse_levels(reply[:-1] + ', "Tone": "High"}', ["tone", "Tone"]).missing == ("Tone",)
+    assert levels_in(reply, ["tone", "Tone"])[:2] == ({"tone": "High", "Tone": "Low"}, ())
+    assert levels_in(reply[:-1] + ', "Tone": "High"}', ["tone", "Tone"]).missing == ("Tone",)
 
 
 def test_what_is_said_about_a_factor_is_no_second_score() -> None:
     reply = '{"tone": {"score": "High", "why": "Low notes: style is Low", "value": 3}, "value": "Low"}'
-    assert parse_levels(reply, ["tone", "value"]).scores == {"tone": "High", "value": "Low"}
+    assert levels_in(reply, ["tone", "value"]).scores == {"tone": "High", "value": "Low"}
 
 
 @given(st.data())
@@ -93,7 +106,7 @@ def test_no_spelling_of_a_contradiction_is_a_score(data: st.DataObject) -> None:
     levels = data.draw(st.permutations(["High", "Medium", "Low"]))[:2]
     parts = [_spelt(level, random.Random(data.draw(st.integers(0, 2**32)))) for level in levels]
     reply = "{" + ", ".join([*parts, '"plot": "Medium"']) + "}"
-    assert "tone of voice" in parse_levels(reply, ["tone of voice", "plot"]).missing
+    assert "tone of voice" in levels_in(reply, ["tone of voice", "plot"]).missing
 
 
 def _spelt(level: str, draw: random.Random) -> str:
@@ -154,7 +167,7 @@ RUNS = ['"', "'", ":", " ", "{", "[", "tone ", "tone:", '{"tone":', ": {", ":{a=
 def test_a_mebibyte_of_anything_is_read_in_time_that_grows_with_its_length(part: str, end: str) -> None:
     """What takes its square runs into the limit that every test has."""
     reply = part * (MAX_ANSWER_BYTES // len(part)) + end
-    for parse in (parse_level, lambda text: parse_levels(text, ["tone", "tone of voice"])):
+    for parse in (parse_level, lambda text: levels_in(text, ["tone", "tone of voice"])):
         with suppress(ReplyError):
             parse(reply)
 

@@ -33,6 +33,9 @@ Purpose: TypeAlias = Literal[
 EXACT_MATCH = "exact_match"
 """Judge id of label comparisons; reserved, so no model may have it."""
 
+CHECK = "check"
+"""Judge id of checks; reserved likewise."""
+
 LABELS_KEY = "coeval_labels"
 """Entry of a body's ``metadata`` for a request's labels, as JSON, since it may hold texts only."""
 
@@ -310,8 +313,10 @@ class LabelScore(msgspec.Struct, frozen=True):
 class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
     """Phase 5: a judge's scores of a response, ``id`` = ``{response}__{judge}``.
 
-    ``missing`` names the factors that were asked for and did not come; ``criteria`` holds, per
-    factor, the hash of the criterion text it was scored by; ``raw`` is what the judge said.
+    ``scores`` are those of factors on the default scale, ``values`` (0 to 1) those of factors on any other
+    one and of checks; ``reasons`` says why, by factor. ``missing`` names the factors that were asked for and
+    did not come; ``criteria`` holds, per factor, the hash of the criterion text it was scored by; ``raw`` is
+    what the judge said.
     """
 
     response_id: str
@@ -326,11 +331,15 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
     label_scores: dict[str, LabelScore] | None = None
     missing: tuple[str, ...] = ()
     criteria: dict[str, str] | None = None
+    values: dict[str, float] | None = None
+    reasons: dict[str, str] | None = None
     raw: str | None = None
 
     @property
-    def value(self) -> dict[str, LabelScore] | dict[str, Level] | None:
-        return self.label_scores if self.label_scores is not None else self.scores or None
+    def value(self) -> dict[str, LabelScore] | dict[str, Level] | dict[str, float] | None:
+        if self.label_scores is not None:
+            return self.label_scores
+        return self.scores or valid_values(self.values) or None
 
 
 Record: TypeAlias = Datapoint | Response | Evaluation
@@ -433,8 +442,8 @@ def maker(key: str) -> str:
 #
 # Resumption, repair, results and benchmarks ask here. A record is good when its status is ``ok`` and it holds
 # the value that it was made for: an item its prompt, an answer its text (an empty one is a text), an
-# evaluation the labels that were compared, or a valid level for at least one factor. What is not good counts
-# as failed, whatever it says of itself: it is owed, and never a score.
+# evaluation the labels that were compared, or a valid level or value for at least one factor. What is not
+# good counts as failed, whatever it says of itself: it is owed, and never a score.
 #
 # The SQL beside the Python says the same of the columns of a line; random records hold the two to agree.
 
@@ -470,6 +479,15 @@ def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     return {factor: level for factor, level in found.items() if level is not None}
 
 
+def valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
+    """Keep the values that are numbers from 0 to 1, by factor; others count as missing."""
+    return {
+        factor: float(value)
+        for factor, value in (values or {}).items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    }
+
+
 def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     """Choose the line that counts for each id, by first appearance: a good one before others, else the last.
 
@@ -503,7 +521,11 @@ def _lower(word: str) -> str:
 _ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"
 PROMPT_SQL = "prompt IS NOT NULL"
 RESPONSE_SQL = "response IS NOT NULL"
-SCORES_SQL = f"(label_scores IS NOT NULL OR list_contains({_ARE_LEVELS}, true))"
+_ARE_VALUES = '[value BETWEEN 0 AND 1 FOR value IN map_values("values")]'
+SCORES_SQL = (
+    f"(label_scores IS NOT NULL OR coalesce(list_contains({_ARE_LEVELS}, true), false) "
+    f"OR coalesce(list_contains({_ARE_VALUES}, true), false))"
+)
 VALUE_SQL = "value IS NOT NULL"
 """SQL condition: the line holds the value of an item, answer, evaluation or benchmark judgment."""
 

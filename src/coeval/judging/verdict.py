@@ -7,13 +7,16 @@ stay missing. A default score would be invented.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from coeval.core.errors import Undecodable, Unparsable
 from coeval.core.foreign import decoder
-from coeval.core.records import LEVELS, Level
-from coeval.core.text import Pairs, digest, every_json, extract_json, fold_name
+from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
+from coeval.core.text import Pairs, canonical, digest, every_json, extract_json, fold_name
 
 # --- Contradictory statements in a reply
 #
@@ -23,39 +26,47 @@ from coeval.core.text import Pairs, digest, every_json, extract_json, fold_name
 FACTOR_KEYS = ("factor", "name", "criterion", "dimension")
 SCORE_KEYS = ("score", "level", "rating", "value")
 
-_LEVEL_OF: dict[str, Level] = {level.casefold(): level for level in LEVELS}
-# A level as the value of what stands before, or in an object there; its quotes may be wrong or missing.
-_LEVEL = r"""[:=]\s*(?:[{\[][^{}]{0,200}?[:=]\s*)?[\"'`*“‘]*(high|medium|low)\b"""
-_ANY_LEVEL = re.compile(_LEVEL, re.IGNORECASE)
 _PARTING = re.compile(r"[\s_-]+")
+# A reason is prose: what it says of levels is no verdict.
+_REASON = re.compile(r"""(["'])(?:reasons?|rationale|explanation|justification)\1\s*:\s*"(?:[^"\\]|\\.)*\"""")
+_REASON_KEYS = ("reason", "rationale", "explanation", "justification", "reasons")
 
 
-def as_level(value: Any) -> Level | None:
-    """Parse a JSON value as a level, ignoring case."""
-    return _LEVEL_OF.get(value.strip().casefold()) if isinstance(value, str) else None
+@cache
+def _any_level(scale: RubricScale) -> re.Pattern[str]:
+    return re.compile(_level_after(scale), re.IGNORECASE)
 
 
-def contradicted_factors(text: str, factors: Sequence[str], *, repaired: bool) -> set[str]:
+@cache
+def _level_after(scale: RubricScale) -> str:
+    """A level as the value of what stands before, or in an object there; quotes may be wrong or missing."""
+    words = "|".join(map(re.escape, sorted(scale.levels, key=len, reverse=True)))
+    return rf"""[:=]\s*(?:[{{\[][^{{}}]{{0,200}}?[:=]\s*)?[\"'`*“‘]*({words})(?!\w|\.\d)"""
+
+
+def _without_reasons(text: str) -> str:
+    return _REASON.sub("", text)
+
+
+def contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repaired: bool) -> set[str]:
     """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
 
     Parameters
     ----------
+    scales:
+        each factor's
     repaired:
         whether the reply's JSON is damaged: then it is read as text too.
     """
-    exact: dict[str, set[Level]] = {}
-    folded: dict[str, set[Level]] = {}
-    for value in every_json(text):
-        for name, level in _stated(value, {fold_name(factor) for factor in factors}):
-            exact.setdefault(name, set()).add(level)
-            folded.setdefault(fold_name(name), set()).add(level)
-    requested = [fold_name(factor) for factor in factors]
+    requested = [fold_name(factor) for factor in scales]
+    stated = [each for value in every_json(text) for each in _stated(value, set(requested))]
     found = set()
-    for factor, fold in zip(factors, requested, strict=True):
+    for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         alone = requested.count(fold) == 1
-        levels = set(folded.get(fold, ()) if alone else exact.get(factor, ()))
+        named = [given for name, given in stated if (fold_name(name) == fold if alone else name == factor)]
+        levels = {level for given in named if (level := scale.level(given)) is not None}
         if repaired:
-            levels.update(_levels_after(factor, text, any_case=alone))
+            levels.update(_levels_after(factor, _without_reasons(text), scale, any_case=alone))
         if len(levels) > 1:
             found.add(factor)
     return found
@@ -70,41 +81,45 @@ def is_contradicted(text: str, key: str) -> bool:
     return any(type(value) is not type(values[0]) or value != values[0] for value in values[1:])
 
 
-def levels_in(text: str) -> set[Level]:
+def levels_in(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
-    return {_LEVEL_OF[found.casefold()] for found in _ANY_LEVEL.findall(text)}
+    return _known(_any_level(scale).findall(_without_reasons(text)), scale)
 
 
-def _stated(value: Any, requested: set[str]) -> Iterator[tuple[str, Level]]:
-    """The names and levels that JSON pairs, wherever in it they stand."""
+def _stated(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
+    """The names and values that JSON pairs, wherever in it they stand; only some of them are levels."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
-        here = _levels_of(value)
-        yield from ((name, level) for level in here for name in names)
+        here = _scores_in(value)
+        yield from ((name, score) for score in here for name in names)
         for key, item in value:
-            if (level := as_level(item)) is not None:
-                yield key, level
+            if not isinstance(item, list | Pairs):
+                yield key, item
                 continue
-            levels = _levels_of(item) if isinstance(item, Pairs) else []
-            yield from ((key, level) for level in levels)
-            if not levels or fold_name(key) not in requested:
+            scores = _scores_in(item) if isinstance(item, Pairs) else []
+            yield from ((key, score) for score in scores)
+            if not scores or fold_name(key) not in requested:
                 yield from _stated(item, requested)
     elif isinstance(value, list):
         for item in value:
             yield from _stated(item, requested)
 
 
-def _levels_of(entry: Pairs) -> list[Level]:
-    return [level for key, item in entry if key in SCORE_KEYS and (level := as_level(item)) is not None]
+def _scores_in(entry: Pairs) -> list[Any]:
+    return [score for key, score in entry if key in SCORE_KEYS and not isinstance(score, list | Pairs)]
 
 
-def _levels_after(factor: str, text: str, *, any_case: bool) -> set[Level]:
+def _levels_after(factor: str, text: str, scale: RubricScale, *, any_case: bool) -> set[str]:
     """The levels that stand behind a factor's name in damaged JSON."""
     words = list(filter(None, _PARTING.split(factor))) if any_case else []
     name = r"[\s_-]+".join(map(re.escape, words or [factor]))
     case = "(?i:" if any_case else "(?:"
-    found = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_LEVEL})", text)
-    return {_LEVEL_OF[word.casefold()] for word in found}
+    found = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_level_after(scale)})", text)
+    return _known(found, scale)
+
+
+def _known(words: list[str], scale: RubricScale) -> set[str]:
+    return {level for word in words if (level := scale.level(word)) is not None}
 
 
 # --- Criterion verdict: ``{"score": 7, "reason": "…"}``
@@ -178,15 +193,25 @@ def parse_criteria_met(text: str) -> RubricItemVerdict:
 # --- Rubrics
 
 
-def criterion_hash(criterion: str) -> str:
-    """Hash a criterion to 8 hex digits; a score by another text no longer counts.
+def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
+    """Hash a criterion, and a scale that is not the default, to 8 hex digits; a score by another one no
+    longer counts.
 
     Line breaks do not matter, since judges see the text on one line.
     """
-    return digest(" ".join(criterion.split()))[:8]
+    text = " ".join(criterion.split())
+    return digest(text if scale == HIGH_MEDIUM_LOW else canonical([text, scale.levels, scale.values]))[:8]
 
 
-_plain = decoder(dict[str, Level])
+class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
+    """What is asked for of a factor where judges give reasons."""
+
+    reason: str
+    score: str | int | float
+
+
+_plain = decoder(dict[str, str | int | float])
+_reasoned = decoder(dict[str, _Reasoned])
 
 _AROUND_A_WORD = " \t\r\n\"'`*_.,;:!#>()[]{}“”‘’„«»"
 # One to three words, as in ``Final score: High``; more than that is prose.
@@ -194,83 +219,113 @@ _LABEL = re.compile(r"[\w-]+(?:[ \t]+[\w-]+){0,2}")
 
 
 class Levels(NamedTuple):
-    """Levels by factor, and the factors without one, in the order requested."""
+    """Levels by factor, the factors without one in the order requested, and reasons by factor."""
 
-    scores: dict[str, Level]
+    scores: dict[str, str]
     missing: tuple[str, ...]
+    reasons: dict[str, str]
 
 
-def parse_levels(text: str, factors: Sequence[str]) -> Levels:
-    """Parse the levels that a judge's JSON gives to ``factors``.
+def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
+    """Parse the levels that a judge's JSON gives to the factors of ``scales``, each on its own.
 
-    Accepted: ``{factor: level}``, ``{factor: {"score": level, …}}``, a list of ``{"factor": …, "score":
-    level}``, and each of these one level deeper. Names may differ in case and word separators. A factor with
-    two different levels, at any place, is missing.
+    Accepted: ``{factor: level}``, ``{factor: {"reason": …, "score": level, …}}``, a list of ``{"factor": …,
+    "score": level}``, and each of these one level deeper. Names may differ in case and word separators. A
+    factor with two different levels, at any place, is missing.
 
     Raises Unparsable: the reply holds no JSON.
     """
-    if (levels := _as_requested(text, factors)) is not None:
+    if (levels := _as_requested(text, scales)) is not None:
         return levels
     found = extract_json(text)
-    scores: dict[str, Level] = {}
+    scores: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for part in (found.value, *_containers_in(found.value)):
-        candidate = _scores_of(factors, list(_entries(part)))
+        entries = list(_entries(part))
+        candidate = _scores_of(scales, entries)
         if len(candidate) > len(scores):
-            scores = candidate
-    for factor in contradicted_factors(text, factors, repaired=found.repaired):
+            scores, reasons = candidate, _reasons_of(scales, entries)
+    for factor in contradicted_factors(text, scales, repaired=found.repaired):
         scores.pop(factor, None)
-    return Levels(scores, tuple(factor for factor in factors if factor not in scores))
+    return Levels(scores, tuple(factor for factor in scales if factor not in scores), reasons)
 
 
-def _as_requested(text: str, factors: Sequence[str]) -> Levels | None:
+def _as_requested(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
     """The levels of a reply that is just what was asked for, as nearly all are; None for any other."""
+    reasons: dict[str, str] = {}
     try:
-        scores = _plain(text)
+        if '"score"' in text:
+            replies = _reasoned(text)
+            given = {factor: reply.score for factor, reply in replies.items()}
+            reasons = {factor: reply.reason for factor, reply in replies.items() if reply.reason.strip()}
+            repeats = text.count('"score"') != len(scales)  # in a reason its quotes would be escaped
+        else:
+            given = _plain(text)
+            repeats = text.count('"') != 2 * (
+                len(given) + sum(isinstance(one, str) for one in given.values())
+            )
     except Undecodable:
         return None
-    if len(scores) != len(factors) or any(factor not in scores for factor in factors):
+    if repeats or given.keys() != scales.keys():  # a key that stands twice may contradict itself
         return None
-    if text.count('"') != 4 * len(scores):  # more than a pair for each key and level: a key stands twice
-        return None
-    return Levels({factor: scores[factor] for factor in factors}, ())
+    scores: dict[str, str] = {}
+    for factor, scale in scales.items():
+        level = scale.level(given[factor])
+        if level is None:
+            return None
+        scores[factor] = level
+    return Levels(scores, (), {factor: reasons[factor] for factor in scales if factor in reasons})
 
 
-def parse_level(text: str) -> Level:
-    """Parse a single level: the bare word, ``label: word``, or JSON with one value.
+class OneLevel(NamedTuple):
+    """A single level, and its reason: empty where there is none."""
+
+    level: str
+    reason: str
+
+
+def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> OneLevel:
+    """Parse a single level: the bare word, ``label: word``, or JSON with one value, or with one score.
 
     Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
     word too.
 
     Raises Unparsable: the reply is anything else.
     """
-    level = _bare_level(text)
+    level, reason = _bare_level(text, scale), ""
     if level is None and ("{" in text or "[" in text):
         try:
-            level = _only_level(extract_json(text).value)
+            level, reason = _only_level(extract_json(text).value, scale)
         except Unparsable:
             level = None
-        if len(levels_in(text)) > 1:
+        if len(levels_in(text, scale)) > 1:
             level = None
     if level is None:
-        raise Unparsable(f"the reply is not one of {', '.join(LEVELS)}; it begins {text[:80]!r}", raw=text)
-    return level
+        message = f"the reply is not one of {scale.spelled()}; it begins {text[:80]!r}"
+        raise Unparsable(message, raw=text)
+    return OneLevel(level, reason)
 
 
-def _bare_level(text: str) -> Level | None:
+def _bare_level(text: str, scale: RubricScale) -> str | None:
     body = text.strip(_AROUND_A_WORD)
     label, colon, value = body.rpartition(":")
     if colon and _LABEL.fullmatch(label.strip(_AROUND_A_WORD)):
-        if as_level(label.strip(_AROUND_A_WORD)) is not None:  # "High: Low" says two things
+        if scale.level(label.strip(_AROUND_A_WORD)) is not None:  # "High: Low" says two things
             return None
         body = value.strip(_AROUND_A_WORD)
-    return as_level(body)
+    return scale.level(body)
 
 
-def _only_level(value: Any) -> Level | None:
-    """The level in JSON that holds one value, however deep it stands in objects and lists of one."""
+def _only_level(value: Any, scale: RubricScale) -> OneLevel | tuple[None, str]:
+    """The level in JSON that holds one value, however deep it stands in objects and lists of one, or one
+    score beside its reason."""
     while isinstance(value, dict | list) and len(value) == 1:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
-    return as_level(value)
+    reason = ""
+    if isinstance(value, dict) and not {*value} - {*SCORE_KEYS, *FACTOR_KEYS, *_REASON_KEYS}:
+        value, reason = _stated_score(value), _reason_in(value)
+    level = scale.level(value)
+    return (None, "") if level is None else OneLevel(level, reason)
 
 
 def _containers_in(value: Any) -> Iterator[Any]:
@@ -278,8 +333,16 @@ def _containers_in(value: Any) -> Iterator[Any]:
         yield from (part for part in value.values() if isinstance(part, dict | list))
 
 
-def _entries(part: Any) -> Iterator[tuple[str, Level | None]]:
-    """The ``(name, level)`` pairs that an object or a list of objects states."""
+class _Stated(NamedTuple):
+    """What a reply says of a name: its score, which may be none of the scale, and why."""
+
+    name: str
+    score: Any
+    reason: str
+
+
+def _entries(part: Any) -> Iterator[_Stated]:
+    """What an object or a list of objects states."""
     if isinstance(part, list):
         for entry in part:
             if isinstance(entry, dict):
@@ -287,31 +350,44 @@ def _entries(part: Any) -> Iterator[tuple[str, Level | None]]:
                 if name is None:
                     yield from _entries(entry)
                 else:
-                    yield name, _stated_level(entry)
+                    yield _Stated(name, _stated_score(entry), _reason_in(entry))
     elif isinstance(part, dict):
         for name, value in part.items():
-            yield name, _stated_level(value) if isinstance(value, dict) else as_level(value)
+            if isinstance(value, dict):
+                yield _Stated(name, _stated_score(value), _reason_in(value))
+            else:
+                yield _Stated(name, value, "")
 
 
-def _stated_level(entry: dict[str, Any]) -> Level | None:
-    return as_level(next((entry[key] for key in SCORE_KEYS if key in entry), None))
+def _stated_score(entry: dict[str, Any]) -> Any:
+    return next((entry[key] for key in SCORE_KEYS if key in entry), None)
 
 
-def _scores_of(factors: Sequence[str], entries: list[tuple[str, Level | None]]) -> dict[str, Level]:
+def _reason_in(entry: dict[str, Any]) -> str:
+    found = next((entry[key] for key in _REASON_KEYS if isinstance(entry.get(key), str)), "")
+    return str(found).strip()
+
+
+def _scores_of(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dict[str, str]:
     """Each factor's level: under its exact name, or else under the one name that folds to the same."""
-    exact = dict(entries)
-    folded: dict[str, set[Level | None]] = {}
-    for name, level in entries:
-        folded.setdefault(fold_name(name), set()).add(level)
-    requested = [fold_name(factor) for factor in factors]
-    scores: dict[str, Level] = {}
-    for factor, fold in zip(factors, requested, strict=True):
+    exact = {entry.name: entry.score for entry in entries}
+    folded: dict[str, list[Any]] = {}
+    for entry in entries:
+        folded.setdefault(fold_name(entry.name), []).append(entry.score)
+    requested = [fold_name(factor) for factor in scales]
+    scores: dict[str, str] = {}
+    for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         if factor in exact:
-            level = exact[factor]
-        elif requested.count(fold) == 1 and len(folded.get(fold, ())) == 1:
-            (level,) = folded[fold]
+            level = scale.level(exact[factor])
+        elif requested.count(fold) == 1 and len({scale.level(score) for score in folded.get(fold, ())}) == 1:
+            level = scale.level(folded[fold][0])
         else:
             continue
         if level is not None:
             scores[factor] = level
     return scores
+
+
+def _reasons_of(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dict[str, str]:
+    by_name = {fold_name(entry.name): entry.reason for entry in entries if entry.reason}
+    return {factor: by_name[fold] for factor in scales if (fold := fold_name(factor)) in by_name}

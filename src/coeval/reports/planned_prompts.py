@@ -18,7 +18,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
+from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.samples import KnownNuance, Samples
 from coeval.reports.content import PassagePart
 
@@ -270,15 +270,17 @@ class _TaskPrompts:
         factors = tuple(setup.criteria)
         if setup.task.evaluation_mode == "per_factor":
             if self._known["rubric"] is None:
+                one = setup.form.of_one(factors[0])
                 proposed = {
                     key: mark(f"a {key} that the teachers propose") for key in ("factor", "criterion")
                 }
-                return proposed, FACTOR_SCORE, "judgment of one factor"
-            values = {"factor": factors[0], "criterion": setup.rubric[factors[0]]}
-            return values, FACTOR_SCORE, f"judgment of one factor: {factors[0]}"
+                return {**one.values, **proposed}, one.schema, "judgment of one factor"
+            one = setup.form.of_one(factors[0])
+            return one.values, one.schema, f"judgment of one factor: {factors[0]}"
+        requested = setup.form.of_all(factors)
         if self._known["rubric"] is None:
-            return {"rubric": mark("the factors that the teachers propose")}, FACTOR_SCORE, "judgment"
-        requested = setup.requested_about(factors)
+            proposed = {"rubric": mark("the factors that the teachers propose")}
+            return {**requested.values, **proposed}, requested.schema, "judgment"
         return requested.values, requested.schema, "judgment"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any
 
-from coeval.core.records import Level
+from coeval.core.records import LEVELS
 from coeval.simulation.prose import (
     REFUSAL,
     Fenced,
@@ -17,10 +19,6 @@ from coeval.simulation.prose import (
     sentences,
 )
 
-# The upper third of the scale from 0 to 1, …
-HIGH_FROM = 2 / 3
-# … and its middle third.
-MEDIUM_FROM = 1 / 3
 # Standard deviation of a factor's quality around the answer's.
 FACTOR_SPREAD = 0.05
 
@@ -29,15 +27,21 @@ _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0
 
 def evaluation(ask: SimulatedAsk) -> Reply:
     """Judge each factor that the schema, or else the prompt's rubric, names."""
-    factors = list(ask.properties()) or rubric_factors(ask.text)
-    seen = seen_quality(ask)
-    return {factor: _level(ask, seen, factor) for factor in factors}
+    seen, properties = seen_quality(ask), ask.properties()
+    if properties:
+        return {factor: _verdict(ask, seen, factor, body) for factor, body in properties.items()}
+    levels = _named_levels(ask.text)
+    return {factor: _unshaped(ask, seen, factor, levels) for factor in rubric_factors(ask.text)}
 
 
 def factor_score(ask: SimulatedAsk) -> Reply:
     """Judge one factor: as ``{"score": …}`` where a schema requires it, else as the bare word."""
-    level = _level(ask, seen_quality(ask), "score")
-    return dict.fromkeys(ask.properties(), level) or level
+    seen = seen_quality(ask)
+    if ask.schema is not None:
+        verdict = _verdict(ask, seen, "score", ask.schema.body)
+        return verdict if isinstance(verdict, dict) else str(verdict)
+    verdict = _unshaped(ask, seen, "score", _named_levels(ask.text))
+    return verdict if isinstance(verdict, dict) else str(verdict)
 
 
 def rubric_factors(text: str) -> list[str]:
@@ -78,11 +82,52 @@ def _unstated_quality(text: str) -> float:
     )
 
 
-def _level(ask: SimulatedAsk, seen: float, factor: str) -> Level:
+def _verdict(ask: SimulatedAsk, seen: float, factor: str, body: Any) -> Any:
+    """A level in the shape of a schema: by itself, or in an object beside a reason."""
+    schema: dict[str, Any] = body if isinstance(body, dict) else {}
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return _level(ask, seen, factor, _levels_of(schema))
+    return {
+        key: _reason_for(ask, factor) if key == "reason" else _verdict(ask, seen, factor, inner)
+        for key, inner in properties.items()
+    }
+
+
+def _unshaped(ask: SimulatedAsk, seen: float, factor: str, levels: Sequence[Any]) -> Any:
+    """A level where no schema says how, with a reason where the prompt asks for one."""
+    level = _level(ask, seen, factor, levels)
+    return {"reason": _reason_for(ask, factor), "score": level} if '"reason"' in ask.text else level
+
+
+def _levels_of(schema: dict[str, Any]) -> tuple[Any, ...]:
+    """The levels of a schema from worst to best; whole numbers up to 100 where it lists none."""
+    listed = schema.get("enum")
+    if not isinstance(listed, list) or not listed:
+        return tuple(range(101)) if schema.get("type") == "integer" else LEVELS[::-1]
+    return tuple(reversed(listed)) if tuple(listed) == LEVELS else tuple(listed)
+
+
+_WORST_TO_BEST = re.compile(r"from worst to best: ([^.\n]{1,400})\.")
+_WHOLE_NUMBERS = re.compile(r"a whole number from (-?\d{1,4}) to (-?\d{1,4})")
+
+
+def _named_levels(text: str) -> tuple[Any, ...]:
+    """The levels that a prompt names, from worst to best."""
+    if (numbers := _WHOLE_NUMBERS.search(text)) is not None:
+        return tuple(range(int(numbers[1]), int(numbers[2]) + 1)) or LEVELS[::-1]
+    words = _WORST_TO_BEST.search(text)
+    return tuple(words[1].split(", ")) if words is not None else LEVELS[::-1]
+
+
+def _level(ask: SimulatedAsk, seen: float, factor: str, levels: Sequence[Any]) -> Any:
+    """Cut the scale from 0 to 1 into as many equal parts as there are levels, from worst to best."""
     worth = seen + FACTOR_SPREAD * ask.draws.normal(f"factor {factor}")
-    if worth >= HIGH_FROM:
-        return "High"
-    return "Medium" if worth >= MEDIUM_FROM else "Low"
+    return levels[min(max(math.floor(worth * len(levels)), 0), len(levels) - 1)]
+
+
+def _reason_for(ask: SimulatedAsk, factor: str) -> str:
+    return sentences(ask.draws, f"reason {factor}", 1)
 
 
 # --- Judges of published benchmarks

@@ -48,11 +48,11 @@ class FormPart(NamedTuple):
 
 
 def _judges(text: str) -> bool:
-    """Whether the text names the three levels and holds something to judge, or the words of judging.
+    """Whether the text names levels and holds something to judge, or the words of judging.
 
     A task of labels High, Medium and Low names the levels too, hence the second half.
     """
-    named = all(level in text for level in LEVELS)
+    named = all(level in text for level in LEVELS) or "gets the worst level" in text
     return named and (ANSWER_MARK in text or REFUSAL in text or _JUDGING.search(text) is not None)
 
 

@@ -44,7 +44,7 @@ def spoil(reply: Reply, draws: Draws) -> str:
     if isinstance(reply, str):
         ways = _OF_A_LEVEL if reply in LEVELS else _OF_A_TEXT
         ways = _OF_A_VERDICT if "[[" in reply else ways
-    elif reply and all(value in LEVELS for value in reply.values()):
+    elif reply and all(_level_in(value) in LEVELS for value in reply.values()):
         ways = _OF_AN_OBJECT + _OF_LEVELS
     else:
         ways = _OF_AN_OBJECT
@@ -69,16 +69,25 @@ def _talked(_: Reply) -> str:
     return "There are good points and weak ones here, and much depends on what one looks for."
 
 
-def _lowered(reply: dict[str, str]) -> str:
-    return written({name: level.lower() for name, level in reply.items()})
+def _level_in(value: Any) -> Any:
+    return value.get("score") if isinstance(value, dict) else value
 
 
-def _numbered(reply: dict[str, str]) -> str:
+def _relevelled(value: Any, level: str) -> Any:
+    return {**value, "score": level} if isinstance(value, dict) else level
+
+
+def _lowered(reply: dict[str, Any]) -> str:
+    return written({name: _relevelled(each, _level_in(each).lower()) for name, each in reply.items()})
+
+
+def _numbered(reply: dict[str, Any]) -> str:
     """A grade out of ten in the place of the first level."""
-    return written({**reply, next(iter(reply)): "8/10"})
+    first = next(iter(reply))
+    return written({**reply, first: _relevelled(reply[first], "8/10")})
 
 
-def _shortened(reply: dict[str, str]) -> str:
+def _shortened(reply: dict[str, Any]) -> str:
     """The last factor is missing."""
     return written(dict(list(reply.items())[:-1]))
 

@@ -18,7 +18,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable
 from coeval.core.foreign import decode, decoder, lines_decoder
-from coeval.core.records import Kept, is_good, item_of, valid_levels
+from coeval.core.records import Kept, is_good, item_of, valid_levels, valid_values
 from coeval.store.jsonl import Lines, groups_of_lines, line_at
 
 # --- JSONL files with line positions
@@ -360,13 +360,18 @@ class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     task_id: str = ""
     scores: msgspec.Raw = _EMPTY
     criteria: msgspec.Raw = _EMPTY
+    values: msgspec.Raw = NONE
     label_scores: msgspec.Raw = NONE
     recipe: str = ""
     input_hash: str = ""
 
     @property
     def value(self) -> object:
-        return self.label_scores if self.label_scores != NONE else valid_levels(_mapping(self.scores)) or None
+        if self.label_scores != NONE:
+            return self.label_scores
+        return valid_levels(_mapping(self.scores)) or (
+            valid_values(_mapping(self.values)) if self.values != NONE else None
+        )
 
 
 _PART_OF: dict[str, type[RecordPart]] = {

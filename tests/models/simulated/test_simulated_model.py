@@ -15,6 +15,7 @@ from coeval.core.errors import ServerFault, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request, SamplingParameters
 from coeval.pipeline import prompts
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.simulation.prose import REFUSAL, Draws, read_answer
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import Traits, family_of, parse_model_option, traits_of
@@ -47,10 +48,11 @@ async def test_the_answer_to_one_question_is_the_same_in_every_process() -> None
 messages = st.lists(
     st.builds(Message, st.sampled_from(["system", "user", "assistant"]), st.text(max_size=60)), max_size=4
 ).map(tuple)
+_JUDGED = JudgeForm({"a": "", "b": ""}, rationale=False).of_all(("a", "b")).schema
 requests = st.builds(
     Request,
     messages,
-    schema=st.sampled_from([None, prompts.BENCHMARK_ITEM, prompts.evaluation_schema(["a", "b"])]),
+    schema=st.sampled_from([None, prompts.BENCHMARK_ITEM, _JUDGED]),
     seed=st.none() | st.integers(0, 2**63),
 )
 
@@ -92,7 +94,7 @@ async def test_seeds_and_models_differ() -> None:
 
 
 async def scores(judge: SimulatedModel, answers: list[str]) -> float:
-    schema = prompts.evaluation_schema(["a", "b"])
+    schema = _JUDGED
     total: list[float] = []
     for answer in answers:
         completion = await judge.complete(asking(f"Judge this answer: {answer}", schema=schema))
@@ -159,7 +161,7 @@ async def spoiled(request: Request) -> list[Completion]:
 
 
 async def test_an_evaluation_goes_wrong_in_many_ways() -> None:
-    schema = prompts.evaluation_schema(["a", "b"])
+    schema = _JUDGED
     prompt = JUDGE_PROMPT.format(model="sim-small", quality=0.9)
     texts = {completion.text for completion in await spoiled(asking(prompt, schema=schema))}
     assert REFUSAL in texts

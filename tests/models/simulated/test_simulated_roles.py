@@ -16,6 +16,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LEVELS, Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.text import fill
 from coeval.pipeline import prompts
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.simulation.prose import (
     REFUSAL,
     AnswerMark,
@@ -55,7 +56,10 @@ async def ask(
 
 
 def filled(template_id: str, **values: str) -> str:
-    return fill(prompts.builtin(template_id), {**TASK, "input": ITEM, "response": "", **values})
+    form = JudgeForm(RUBRIC)
+    asked = form.of_one("tone") if "per_factor" in template_id else form.of_all((*RUBRIC,))
+    shown = {**TASK, **asked.values, "input": ITEM, "response": ""}
+    return fill(prompts.builtin(template_id), {**shown, **values})
 
 
 @pytest.mark.parametrize(
@@ -132,23 +136,25 @@ async def test_verbosity_scales_answers() -> None:
 async def test_an_evaluation_scores_the_factors_asked_for(mark: str) -> None:
     prompt = filled("evaluate_single", response=f"- length: short\n- note: x\n{mark}")
     by_prompt = json.loads((await ask(prompt)).text)
-    by_schema = json.loads((await ask(prompt, prompts.evaluation_schema(RUBRIC))).text)
+    schema = JudgeForm(dict.fromkeys(RUBRIC, "")).of_all((*RUBRIC,)).schema
+    by_schema = json.loads((await ask(prompt, schema)).text)
     assert by_prompt == by_schema
     assert list(by_prompt) == list(RUBRIC)
-    assert set(by_prompt.values()) <= set(LEVELS)
+    assert {verdict["score"] for verdict in by_prompt.values()} <= set(LEVELS)
+    assert all(verdict["reason"] for verdict in by_prompt.values())
 
 
 async def test_one_factor_is_scored_by_a_word_or_by_the_schema() -> None:
     prompt = filled("evaluate_per_factor", response="[simulated answer of sim-large, quality 0.999] Good.")
     judge = simulated(noise=0)
-    assert (await ask(prompt, model=judge)).text == "High"
-    scored = await ask(prompt, prompts.FACTOR_SCORE, model=judge)
-    assert json.loads(scored.text) == {"score": "High"}
+    assert json.loads((await ask(prompt, model=judge)).text)["score"] == "High"
+    scored = await ask(prompt, JudgeForm({"tone": ""}).of_one("tone").schema, model=judge)
+    assert json.loads(scored.text)["score"] == "High"
 
 
 async def test_a_judge_gives_a_refusal_the_lowest_level() -> None:
     prompt = filled("evaluate_per_factor", response=REFUSAL)
-    assert (await ask(prompt, model=simulated(noise=0))).text == "Low"
+    assert json.loads((await ask(prompt, model=simulated(noise=0))).text)["score"] == "Low"
 
 
 async def labelled(

@@ -24,6 +24,7 @@ from coeval.cli.commands.simulate import simulate
 from coeval.core.errors import UsageError
 from coeval.core.records import Message, Request, Schema
 from coeval.pipeline import prompts
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
@@ -58,8 +59,8 @@ SCHEMAS = [
     prompts.TARGET_ATTRIBUTES,
     prompts.RUBRIC,
     prompts.BENCHMARK_ITEM,
-    prompts.evaluation_schema(["accuracy", "tone"]),
-    prompts.FACTOR_SCORE,
+    JudgeForm(dict.fromkeys(["accuracy", "tone"], "")).of_all(("accuracy", "tone")).schema,
+    JudgeForm({"tone": ""}).of_one("tone").schema,
 ]
 
 

@@ -56,9 +56,14 @@ from coeval.store.rundir import RunDir
 # millions: datapoints by their row, names as codes of the ENUM.
 
 _VALUE = level_sql("level", {level: f"{2 * value:.0f}" for level, value in LEVEL_VALUE.items()})
-_HALVES = f"[{_VALUE} FOR level IN map_values(scores)]"
+_HALVES = (
+    f"list_concat([{_VALUE} FOR level IN map_values(scores)], "
+    '[CASE WHEN value BETWEEN 0 AND 1 THEN 2 * value END FOR value IN map_values("values")])'
+)
 # Those that were asked for and did not come stand last, and have no level.
-_FACTORS = "list_concat(map_keys(scores), [factor FOR factor IN missing IF factor IS NOT NULL])"
+_FACTORS = (
+    'list_concat(map_keys(scores), map_keys("values"), [factor FOR factor IN missing IF factor IS NOT NULL])'
+)
 
 STAGES = (
     Stage(
@@ -108,6 +113,7 @@ STAGES = (
             "response_id": "VARCHAR",
             "judge_model_id": "VARCHAR",
             "scores": "MAP(VARCHAR, VARCHAR)",
+            "values": "MAP(VARCHAR, DOUBLE)",
             "label_scores": "MAP(VARCHAR, STRUCT(expected VARCHAR, predicted VARCHAR, match BOOLEAN))",
             "missing": "VARCHAR[]",
             "recipe": "VARCHAR",
@@ -119,7 +125,7 @@ STAGES = (
         "(label_scores IS NULL OR "
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
-            {_FACTORS} AS factors, {_HALVES}::TINYINT[] AS levels, label_scores, hash(recipe) AS method,
+            {_FACTORS} AS factors, {_HALVES}::FLOAT[] AS levels, label_scores, hash(recipe) AS method,
             CASE WHEN recipe <> '' AND input_hash <> '' THEN hash(recipe, input_hash, criteria) END
                 AS question,
             NOT {good_sql(SCORES_SQL)} AS failed""",

@@ -50,14 +50,15 @@ from coeval.core.records import (
 )
 from coeval.core.text import canonical, fill
 from coeval.judging.labels import score_labels
-from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import prepared_item
+from coeval.pipeline.plan.judge_form import JudgeForm, Verdict
 from coeval.pipeline.plan.recipes import task_fields
+from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.pipeline.prompts import FACTOR_SCORE, evaluation_schema, find_template, render_rubric
+from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, whole_lines
 from coeval.store.rundir import RunDir
@@ -171,6 +172,7 @@ class CoevalRun(Benchmark):
         planned = planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
         self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
+        self._forms = {task.name: judge_form(task, self._rubrics[task.name]) for task in self._config.tasks}
 
     @property
     def label(self) -> str:
@@ -210,14 +212,14 @@ class CoevalRun(Benchmark):
         return items
 
     def _rubric(self, task: TaskConfig) -> dict[str, str]:
-        """The factors that judges score: all but those that are labels, and those that were removed."""
-        rubric = task.rubric
+        """The factors that judges score: all but labels, checks, and those that were removed."""
+        rubric = task.declared_rubric
         with suppress(FileNotFoundError):
             rubric = read_json(self._run.rubric(task.name), dict[str, str])
         if not isinstance(rubric, dict):
             raise UsageError(f"{self._run.path} has no rubric for task {task.name}; finish its phase 2 first")
         factors = self._planned[task.name].factors
-        planned = ({*rubric} if factors is None else factors) - {*task.label_attributes}
+        planned = ({*rubric} if factors is None else factors) - {*task.label_attributes, *task.checks}
         return {name: text for name, text in rubric.items() if name in planned}
 
     def judge_sampling(self) -> SamplingParameters:
@@ -234,28 +236,22 @@ class CoevalRun(Benchmark):
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
         task, _, rubric, shown = posed_as(item)
-        values = {
-            **task_fields(task),
-            **shown,
-            "response": answer.response or "",
-            "rubric": render_rubric(rubric),
-        }
+        values = {**task_fields(task), **shown, "response": answer.response or ""}
         if not rubric:
             return ()
+        form = self._forms[task.name]
         if task.evaluation_mode == "single":
             factors = tuple(rubric)
-            request = partial(self._request, task, values, evaluation_schema(factors))
-            return (Ask(judgment_id(item.id, "rubric"), request, lambda reply: _levels(reply, factors)),)
-        return tuple(
-            Ask(
-                judgment_id(item.id, factor),
-                partial(
-                    self._request, task, {**values, "factor": factor, "criterion": criterion}, FACTOR_SCORE
-                ),
-                _one_level(factor),
-            )
-            for factor, criterion in rubric.items()
-        )
+            requested = form.of_all(factors)
+            request = partial(self._request, task, {**values, **requested.values}, requested.schema)
+            parse = partial(_levels, form, factors)
+            return (Ask(judgment_id(item.id, "rubric"), request, parse),)
+        asks = []
+        for factor in rubric:
+            requested = form.of_one(factor)
+            request = partial(self._request, task, {**values, **requested.values}, requested.schema)
+            asks.append(Ask(judgment_id(item.id, factor), request, _one_level(form, factor)))
+        return tuple(asks)
 
     def _request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
         return Request((Message("user", fill(self._template(task), values)),), schema=schema)
@@ -353,15 +349,20 @@ def _datapoints(run: RunDir) -> Iterator[Datapoint]:
                 ) from error
 
 
-def _levels(reply: Completion, factors: Sequence[str]) -> dict[str, Level]:
-    levels = parse_levels(reply.text, factors)
-    if levels.missing:
-        raise Unparsable(f"no score for {', '.join(levels.missing)}", raw=reply.text)
-    return levels.scores
+def _levels(form: JudgeForm, factors: Sequence[str], reply: Completion) -> dict[str, Level | float]:
+    verdict = form.read_all(reply.text, factors)
+    if verdict.missing:
+        raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=reply.text)
+    return _scored(form, verdict)
 
 
-def _one_level(factor: str) -> Callable[[Completion], dict[str, Any]]:
-    return lambda reply: {factor: parse_level(reply.text)}
+def _one_level(form: JudgeForm, factor: str) -> Callable[[Completion], dict[str, Any]]:
+    return lambda reply: _scored(form, form.read_one(reply.text, factor))
+
+
+def _scored(form: JudgeForm, verdict: Verdict) -> dict[str, Level | float]:
+    scored = form.scored(verdict.levels)
+    return {**scored.scores, **scored.values}
 
 
 def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
@@ -374,11 +375,11 @@ def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
 
 def _units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
     """Factor → value, of the factors that have a score."""
-    levels: dict[str, Level] = {}
+    given: dict[str, Level | float] = {}
     for key in _ask_ids(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):
-            levels |= judgment.value or {}
-    return {factor: LEVEL_VALUE[level] for factor, level in levels.items()}
+            given |= judgment.value or {}
+    return {factor: LEVEL_VALUE[one] if isinstance(one, str) else one for factor, one in given.items()}
 
 
 def _failures(

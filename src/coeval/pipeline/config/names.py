@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from coeval.core.plain import plain
-from coeval.core.records import EXACT_MATCH, VARIANT, Role, variant_name
+from coeval.core.records import CHECK, EXACT_MATCH, VARIANT, Role, variant_name
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
 from coeval.store.rundir import RunDir
@@ -90,9 +90,12 @@ def _labels(draft: Draft) -> Iterator[Finding]:
         taken.setdefault(label, f"the label of {section}[{index}]")
 
 
+_RESERVED = {EXACT_MATCH: "label scores", CHECK: "checks"}
+
+
 def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
-    if name == EXACT_MATCH and path[-1] == "name" and path[0] != "tasks":
-        yield Finding(path, "V-04", f"'{name}' is reserved for label scores; choose another name")
+    if name in _RESERVED and path[-1] == "name" and path[0] != "tasks":
+        yield Finding(path, "V-04", f"'{name}' is reserved for {_RESERVED[name]}; choose another name")
     elif (problem := name_problem(name)) is not None:
         yield Finding(path, "V-04", problem)
 

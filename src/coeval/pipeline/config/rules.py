@@ -8,7 +8,8 @@ V-01  models and tasks are present and not empty (after inheriting by resume_fro
 V-02  model names are unique, and so are labels
 V-03  task names are unique
 V-04  names, those of variants too, and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_``
-      at either end, not ``.`` or ``..``; no model is named ``exact_match``; short enough for files
+      at either end, not ``.`` or ``..``; no model is named ``exact_match`` or ``check``; short
+      enough for files
 V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches; only students
       have variants and samples
 V-06  the interface is known
@@ -46,6 +47,7 @@ V-34  a model is asked with an ``account`` of a key file or an ``access_key``, n
 V-35  a prompt template shows what changes from request to request: ``test`` the ``{input}``, ``sample`` the
       ``{target_attributes}`` if there are any, ``evaluate_…`` the ``{response}``, and ``{factor}`` or
       ``{criterion}``, or the ``{rubric}`` where teachers write it; unless ``prompts_may_omit`` says otherwise
+V-36  a scale has 2 to 101 levels, each once; ``weights`` are of factors of the rubric
 ====  ======================================================================================
 """
 
@@ -244,6 +246,7 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
             yield from misnamed or _blind(draft, index, key, template, teachers)
         yield from _seeds(draft, index)
         yield from _scored(draft, index)
+        yield from _weights(draft, index)
 
 
 def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
@@ -374,6 +377,22 @@ def _scored(draft: Draft, index: int) -> Iterator[Finding]:
     if draft.get(*path) == {} and not draft.raw(*labels) and draft.sound(*labels):
         message = "is empty, and there are no label_attributes: nothing would be scored; add a factor"
         yield Finding(path, "V-29", message)
+
+
+def _weights(draft: Draft, index: int) -> Iterator[Finding]:
+    rubric = draft.get("tasks", index, "rubric")
+    if not isinstance(rubric, dict):
+        return  # teachers write the factors
+    labels = draft.get("tasks", index, "label_attributes", default=[])
+    for factor in _mapping(draft.raw("tasks", index, "weights")):
+        if factor not in rubric or factor in labels:
+            path: KeyPath = ("tasks", index, "weights", factor)
+            yield Finding(
+                path,
+                "V-36",
+                f"the rubric has no factor '{factor}'",
+                WayOut(factor, tuple(rubric), "factors:"),
+            )
 
 
 _BATCHABLE = ", ".join(BATCH_INTERFACES)

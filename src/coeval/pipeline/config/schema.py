@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
+from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.values import (
@@ -27,8 +28,11 @@ from coeval.pipeline.config.values import (
     ParameterMap,
     PathText,
     Rubric,
+    RubricFactor,
+    ScaleLevels,
     TargetAttributes,
     TotalOrAll,
+    Weights,
 )
 from coeval.simulation.traits import RANGES, VARIED
 
@@ -391,8 +395,28 @@ class TaskConfig(Section):
     store_nuanced: Annotated[bool, Field(description="Keep each item's nuance in its record.")] = False
     rubric: Annotated[
         Rubric,
-        Field(description="Factor → criterion; `auto`: teachers write it; `extend`: they add to a run's."),
+        Field(
+            description="Factor → criterion, or `{criterion: …, scale: …}`, or a check; `auto`: teachers "
+            "write it; `extend`: they add to a run's."
+        ),
     ]
+    scale: Annotated[
+        ScaleLevels | None,
+        Field(
+            description="Levels of the rubric's factors: a range such as `1-5`, a list such as `[pass, "
+            "fail]`, or level → number. Default: High, Medium, Low."
+        ),
+    ] = None
+    weights: Annotated[
+        Weights, Field(description="Factor → its weight in an item's score. Default: 1 each.")
+    ] = {}
+    rationale: Annotated[
+        bool,
+        Field(
+            description="Whether judges give a reason in one sentence before each level. `false` saves its "
+            "tokens."
+        ),
+    ] = True
     label_attributes: Annotated[
         list[str],
         Field(description="Target attributes whose value is the right answer: scored without a judge."),
@@ -412,6 +436,37 @@ class TaskConfig(Section):
             "`[response]` for a judge that sees no answer (V-35)."
         ),
     ] = []
+
+    @property
+    def declared_rubric(self) -> dict[str, str] | Literal["auto", "extend"]:
+        """Factor → criterion, checks among them by what they check; a word where teachers write it."""
+        if isinstance(self.rubric, str):
+            return self.rubric
+        return {factor: _criterion(what) for factor, what in self.rubric.items()}
+
+    @property
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Factor → the options of its check."""
+        if isinstance(self.rubric, str):
+            return {}
+        return {factor: what for factor, what in self.rubric.items() if isinstance(what, dict)}
+
+    def scale_of(self, factor: str) -> RubricScale:
+        """The levels that judges choose from for a factor."""
+        what = self.rubric.get(factor) if isinstance(self.rubric, dict) else None
+        own = what.scale if isinstance(what, RubricFactor) else None
+        return own or self.scale or HIGH_MEDIUM_LOW
+
+
+def _criterion(what: str | RubricFactor | dict[str, Any]) -> str:
+    match what:
+        case str():
+            return what
+        case RubricFactor():
+            return what.criterion
+        case _:
+            options = ", ".join(f"{name} {value}" for name, value in what.items() if name != "check")
+            return f"check: {what['check']}" + (f" ({options})" if options else "")
 
 
 class Quota(Section):

@@ -12,17 +12,20 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
     GetCoreSchemaHandler,
+    PlainValidator,
     Tag,
     WithJsonSchema,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
+from coeval.core.scale import RubricScale, parse_scale
 from coeval.core.text import listed
 from coeval.pipeline.config.findings import written
 
@@ -90,10 +93,66 @@ TargetAttributes: TypeAlias = Annotated[
 NuancedAttributes: TypeAlias = Annotated[
     Annotated[Attributes, Tag(MAPPING)] | Annotated[Literal["auto"], Tag(WORD)], _AttributesOrWord
 ]
+
+
+def _as_scale(value: Any) -> RubricScale:
+    if isinstance(value, int | float) or not isinstance(value, str | list | dict):
+        raise PydanticCustomError(
+            "V-20",
+            'should be levels, such as [pass, fail] or "1-5"; found {found}',
+            {"found": written(value)},
+        )
+    try:
+        return parse_scale(value)
+    except ValueError as error:
+        raise PydanticCustomError("V-36", "{why}", {"why": str(error)}) from None
+
+
+ScaleLevels: TypeAlias = Annotated[
+    RubricScale,
+    PlainValidator(_as_scale),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^\s*-?\d+\s*(-|–|\.\.|to)\s*-?\d+\s*$"},
+                {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 2},
+                {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
+            ]
+        }
+    ),
+]
+"""Levels as people write them; see `parse_scale`."""
+
+
+class RubricFactor(BaseModel):
+    """A factor that judges score, with a scale of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    criterion: Annotated[FilledText, Field(description="What the best level means.")]
+    scale: Annotated[ScaleLevels | None, Field(description="Its levels. Default: those of the task.")] = None
+
+
+CHECK, FACTOR = "<check>", "<factor>"
+
+
+def _kind_of_factor(value: Any) -> str:
+    if not isinstance(value, dict):
+        return WORD
+    return CHECK if "check" in value else FACTOR
+
+
+Factor: TypeAlias = Annotated[
+    Annotated[FilledText, Tag(WORD)]
+    | Annotated[RubricFactor, Tag(FACTOR)]
+    | Annotated[dict[str, Any], Tag(CHECK)],
+    Discriminator(_kind_of_factor),
+]
 Rubric: TypeAlias = Annotated[
-    Annotated[dict[str, FilledText], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],
+    Annotated[dict[str, Factor], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],
     _AttributesOrWord,
 ]
+Weights: TypeAlias = dict[str, Annotated[float, Field(gt=0)]]
 
 
 def _as_pair(value: Any) -> Any:

@@ -292,7 +292,7 @@ def declared_part(task: TaskConfig, kind: Kind) -> Any:
         case "nuanced":
             return task.nuanced_attributes
         case "rubric":
-            return task.rubric
+            return task.declared_rubric
 
 
 def _seeds(task: TaskConfig, kind: Kind) -> Attributes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,6 @@ from coeval.core.records import (
     Completion,
     Datapoint,
     Evaluation,
-    Level,
     Request,
     Response,
     Schema,
@@ -25,11 +24,11 @@ from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, reason, spoken
 from coeval.engine.work import Tally
 from coeval.judging.labels import score_labels
-from coeval.judging.verdict import parse_level, parse_levels
 from coeval.pipeline.phases.proposals import parse_item
+from coeval.pipeline.plan.judge_form import Verdict
 from coeval.pipeline.plan.recipes import answer_input, item_content, item_recipe, judged_input, label_recipe
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
+from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.samples import Sample
 from coeval.store.rundir import now
 
@@ -151,7 +150,8 @@ class EvaluationWork(ModelWork[Evaluation]):
     key: str
     factors: tuple[str, ...]
     tried: int
-    scores: dict[str, Level] = field(default_factory=dict)
+    levels: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     said: dict[str, list[str]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
@@ -173,19 +173,23 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def question(self, _: int) -> Request:
         """One for all factors; what its answer leaves out is asked again by itself."""
-        return self._prompt(*self.judged.setup.requested_about(self._left()))
+        return self._prompt(*self.judged.setup.form.of_all(self._left()))
 
     def read(self, completion: Completion) -> dict[str, Any]:
-        levels = parse_levels(self._hear(completion), self._left())
-        self.scores |= levels.scores
-        if levels.missing:
-            raise Unparsable(f"no score for {', '.join(levels.missing)}", raw=completion.text)
+        verdict = self.judged.setup.form.read_all(self._hear(completion), self._left())
+        self._take(verdict)
+        if verdict.missing:
+            raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=completion.text)
         return {}
 
+    def _take(self, verdict: Verdict) -> None:
+        self.levels |= verdict.levels
+        self.reasons |= verdict.reasons
+
     def _left(self) -> tuple[str, ...]:
-        if not self.scores:
+        if not self.levels:
             return self.factors
-        return tuple(factor for factor in self.factors if factor not in self.scores)
+        return tuple(factor for factor in self.factors if factor not in self.levels)
 
     async def _ask_each(self) -> None:
         """One call per factor, all at once; a factor that fails does not take the others with it."""
@@ -197,18 +201,19 @@ class EvaluationWork(ModelWork[Evaluation]):
         for error in sorted(errors, key=lambda error: not isinstance(error, Pending)):
             if not isinstance(error, Gap):
                 raise error
-        if errors and not self.scores:
+        if errors and not self.levels:
             raise errors[0]
 
     async def _ask_one(self, factor: str, tally: Tally) -> None:
-        values = {"factor": factor, "criterion": self.judged.setup.rubric[factor]}
+        form = self.judged.setup.form
+        values, schema = form.of_one(factor)
 
         def read(completion: Completion) -> None:
-            self.scores[factor] = parse_level(self._hear(completion, factor))
+            self._take(form.read_one(self._hear(completion, factor), factor))
 
         key = judgment_id(self.key, factor)
-        varying = values if len(self.factors) > 1 else ()
-        await self.ask(key, lambda _: self._prompt(values, FACTOR_SCORE, varying), read, tally)
+        varying = ("factor", "criterion") if len(self.factors) > 1 else ()
+        await self.ask(key, lambda _: self._prompt(values, schema, varying), read, tally)
 
     def _prompt(self, values: Mapping[str, str], schema: Schema, varying: Collection[str] = ()) -> Request:
         judged = self.judged
@@ -220,30 +225,49 @@ class EvaluationWork(ModelWork[Evaluation]):
         self.said.setdefault(factor, []).append(f"{factor}: {said}" if factor else said)
         return spoken(completion, "the judge")
 
-    def _known(self) -> dict[str, Level]:
-        """All scores of the record: earlier ones that were not asked again, and those of this run."""
-        earlier = self.judged.earlier.scores if self.judged.earlier else {}
-        kept = {factor: level for factor, level in earlier.items() if factor not in self.factors}
-        return kept | self.scores
+    def _known(self) -> bool:
+        """Whether the record has a score: an earlier one that was not asked again, or one of this run."""
+        return bool(self.levels or any(self._kept(self.judged.earlier)))
+
+    def _kept(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
+        """The scores, values and reasons of an earlier record that were not asked for again."""
+        of = (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else (None,) * 3
+        for fields in of:
+            yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
 
     def _scored(self) -> dict[str, Any]:
-        now_requested, scores, earlier = self.judged.setup.criteria, self.scores, self.judged.earlier
+        setup, earlier = self.judged.setup, self.judged.earlier
+        now_requested, levels = setup.criteria, self.levels
         raw = cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES)
-        if earlier is None and len(scores) == len(now_requested):  # as nearly always
-            return {"scores": {f: scores[f] for f in now_requested}, "criteria": now_requested, "raw": raw}
-        known = self._known()
+        if earlier is None and len(levels) == len(now_requested):  # as nearly always
+            scored = setup.form.scored({f: levels[f] for f in now_requested})
+            return {
+                "scores": scored.scores,
+                "values": scored.values or None,
+                "reasons": self.reasons or None,
+                "criteria": now_requested,
+                "raw": raw,
+            }
+        fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
+        made: tuple[dict[str, Any], ...] = (*setup.form.scored(levels), self.reasons)
+        for name, kept, new in zip(fields, self._kept(earlier), made, strict=True):
+            both = {**kept, **new}
+            fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
+        known = {**fields["scores"], **fields["values"]}
         criteria = dict(earlier.criteria or {}) if earlier else {}
-        criteria |= {factor: now_requested[factor] for factor in scores}
-        fields = {
-            "scores": {f: known[f] for f in (*now_requested, *known) if f in known},
+        criteria |= {factor: now_requested[factor] for factor in levels}
+        completed: dict[str, Any] = {
+            "scores": fields["scores"],
+            "values": fields["values"] or None,
+            "reasons": fields["reasons"] or None,
             "missing": tuple(f for f in now_requested if f not in known),
             "criteria": {f: criteria[f] for f in known if f in criteria},
             "raw": raw,
         }
-        if earlier is not None and known.keys() - scores.keys():
+        if earlier is not None and known.keys() - levels.keys():
             # scores kept from it stay what they were: made by its recipe, of what it judged
-            fields |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
-        return fields
+            completed |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
+        return completed
 
     def _heard(self) -> list[str]:
         """All that the judge said, whatever came of it."""

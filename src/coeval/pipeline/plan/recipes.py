@@ -37,11 +37,12 @@ _FIELD_PATH = {
 
 def task_fields(task: TaskConfig) -> dict[str, str]:
     """The variables of a task that every template may use and that no item changes."""
+    rubric = task.declared_rubric
     return {
         "task_name": task.name,
         "task_description": task.description.strip(),
         "output_description": task.output_description.strip(),
-        "rubric": render_rubric(task.rubric) if isinstance(task.rubric, dict) else "",
+        "rubric": render_rubric(rubric) if isinstance(rubric, dict) else "",
     }
 
 

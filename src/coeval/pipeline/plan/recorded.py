@@ -29,6 +29,7 @@ from coeval.core.records import (
     item_prefix,
     maker,
     valid_levels,
+    valid_values,
 )
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
@@ -141,6 +142,14 @@ EntryT = TypeVar("EntryT", Entry, EvaluationEntry)
 _mapping = decoder(dict[str, Any])
 
 
+def _valued(part: EvaluationPart) -> tuple[str, ...] | None:
+    """The factors of a record that have a value; None where one of them is no value."""
+    if part.values is NONE:
+        return ()
+    values = _mapping(part.values)
+    return tuple(values) if len(valid_values(values)) == len(values) else None
+
+
 class _JudgedBy(NamedTuple):
     """One judge's evaluations of one student's answers; ``inputs`` are what these are made from now."""
 
@@ -241,9 +250,10 @@ class RecordNotes:
                     outdated = True
                 status = "outdated" if outdated else part.status
                 said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
-                alike = (said, part.recipe, part.task_id, status, part.attempts, fresh, labelled)
+                valued = _valued(part)
+                alike = (said, valued, part.recipe, part.task_id, status, part.attempts, fresh, labelled)
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
-                    entry = alike_before[alike] = self._evaluation_entry(part, outdated=outdated, fresh=fresh)
+                    entry = alike_before[alike] = self._evaluation_entry(part, valued, outdated, fresh)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.evaluations.files.damage(position)
@@ -265,16 +275,18 @@ class RecordNotes:
             indexes.responses.columns[answered].entries,
         )
 
-    def _evaluation_entry(self, part: EvaluationPart, *, outdated: bool, fresh: bool) -> EvaluationEntry:
+    def _evaluation_entry(
+        self, part: EvaluationPart, valued: tuple[str, ...] | None, outdated: bool, fresh: bool
+    ) -> EvaluationEntry:
         """Where a level is none of ours, all factors are scored anew: what repair takes out cannot be
         completed."""
         good = self._judge(part) and not outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
-        self._indexes.scored.update((part.task_id, factor) for factor in scores)
-        levels = valid_levels(scores)
-        if levels != scores:
-            levels, self._indexes.doubtful = {}, True
-        scored = tuple((factor, criteria.get(factor, "")) for factor in levels)
+        self._indexes.scored.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
+        factors = (*scores, *(valued or ()))
+        if valued is None or valid_levels(scores) != scores:
+            factors, self._indexes.doubtful = (), True
+        scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
         return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
 
     def _judge(self, part: RecordPart) -> bool:

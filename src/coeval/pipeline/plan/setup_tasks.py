@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from coeval.core.records import Role
@@ -11,6 +12,7 @@ from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.phases.blueprint import TaskBlueprint
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
 from coeval.pipeline.samples import ItemSpace
 
@@ -26,7 +28,10 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     labels = set(task.label_attributes)
     library = {**config.variant_prompts(), **task.prompt_library}
     settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
-    criteria = {f: criterion_hash(text) for f, text in blueprint.rubric.items() if f not in labels}
+    unjudged = labels | task.checks.keys()
+    judged = {factor: text for factor, text in blueprint.rubric.items() if factor not in unjudged}
+    form = judge_form(task, judged)
+    criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
     given = config.answered_by(task)
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
@@ -50,7 +55,14 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
         rubric=blueprint.rubric,
         space=_space(task, blueprint),
         criteria=criteria,
+        form=form,
     )
+
+
+def judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
+    """What judges of a task are asked about these factors."""
+    scales = {factor: task.scale_of(factor) for factor in criteria}
+    return JudgeForm(criteria, scales, rationale=task.rationale)
 
 
 def _space(task: TaskConfig, blueprint: TaskBlueprint) -> ItemSpace:

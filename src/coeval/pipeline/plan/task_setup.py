@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from coeval.core.records import Role, Schema, model_of
-from coeval.core.text import placeholders
+from coeval.core.records import Role, SamplingParameters, model_of
+from coeval.core.text import digest, placeholders
 from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
+from coeval.models.metering.answer_bound import answer_limits
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields, template_parts
-from coeval.pipeline.prompts import evaluation_schema, find_template, render_rubric
+from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
+
+# A reason of 25 words and its level take about 60 tokens: enough for 16 factors. It does not depend on their
+# number, so that another factor leaves the recipe as it is.
+_ROOM = 1024
 
 
 def role_model(
@@ -24,6 +29,9 @@ def role_model(
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
     fields = task_fields(task)
     shown = template_parts(task.name, template_id, template, fields, role)
+    if "answer_format" in placeholders(template):
+        shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
+        sampling = with_room_for_reasons(sampling) if task.rationale else sampling
     return RoleModel(
         name=model.name,
         model=spec.model,
@@ -39,11 +47,12 @@ def role_model(
     )
 
 
-class FactorsRequested(NamedTuple):
-    """What judges are shown of the rubric, and the shape of their answer."""
-
-    values: Mapping[str, str]
-    schema: Schema
+def with_room_for_reasons(sampling: SamplingParameters) -> SamplingParameters:
+    """Raise a smaller limit on a judge's answer to `_ROOM` tokens: a cut verdict cannot be read."""
+    limits = {path[0]: most for path, most in answer_limits(sampling.named()) if len(path) == 1}
+    return sampling | SamplingParameters.of(
+        {name: _ROOM for name, most in limits.items() if 0 < most < _ROOM}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,8 @@ class TaskSetup:
     ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
     items it uses as well. Students that are ``given`` are not asked: their answers exist.
     ``criteria`` maps each factor that judges score to the hash of
-    its criterion; factors named like a label attribute are compared, not judged, and a setup
-    without criteria has no judges.
+    its criterion and scale; factors named like a label attribute are compared, not judged, and a setup
+    without criteria has no judges. ``form`` is what judges are asked.
     """
 
     task: TaskConfig
@@ -65,20 +74,8 @@ class TaskSetup:
     rubric: Mapping[str, str]
     space: ItemSpace
     criteria: dict[str, str]
+    form: JudgeForm
     given: frozenset[str] = frozenset()
-    _requested_about: dict[tuple[str, ...], FactorsRequested] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-
-    def requested_about(self, factors: tuple[str, ...]) -> FactorsRequested:
-        """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
-        requested = self._requested_about.get(factors)
-        if requested is None:
-            shown = render_rubric({factor: self.rubric[factor] for factor in factors})
-            requested = self._requested_about[factors] = FactorsRequested(
-                {"rubric": shown}, evaluation_schema(factors)
-            )
-        return requested
 
     @property
     def recipes(self) -> list[Recipe]:

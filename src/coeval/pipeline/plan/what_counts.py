@@ -97,7 +97,7 @@ def _teachers(config: Config, task: TaskConfig) -> Names:
 def _factors(task: TaskConfig, folder: RunDir) -> Names:
     """The factors that the file declares; those of phase 2 where teachers write them. A declared rubric
     keeps there what the file has lost."""
-    rubric = task.rubric
+    rubric = task.declared_rubric
     if not isinstance(rubric, dict):
         try:
             rubric = read_json(folder.rubric(task.name), dict[str, str])

@@ -6,13 +6,13 @@ of the recipe of every record made with it, so a changed template is noticed on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.records import LEVELS, Schema, model_of
+from coeval.core.records import Schema, model_of
 
 _TASK = frozenset(
     {
@@ -25,14 +25,16 @@ _TASK = frozenset(
     }
 )
 
+_JUDGED = frozenset({"input", "response", "reference", "scale", "answer_format"})
+
 VARIABLES: dict[str, frozenset[str]] = {
     "map_target_attrs": frozenset({"task_description"}),
     "map_nuanced_attrs": frozenset({"task_description"}),
     "autorubric": frozenset({"task_description", "output_description"}),
     "sample": _TASK,
     "test": _TASK | {"input"},
-    "evaluate_single": _TASK | {"input", "response", "reference"},
-    "evaluate_per_factor": _TASK | {"input", "response", "reference", "factor", "criterion"},
+    "evaluate_single": _TASK | _JUDGED,
+    "evaluate_per_factor": _TASK | _JUDGED | {"factor", "criterion"},
 }
 """Template id → the variables that a template of this id may use."""
 
@@ -84,7 +86,7 @@ def render_attributes(attributes: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {value}" for name, value in attributes.items()) or "none"
 
 
-def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
     """An object with exactly these properties, which is all that strict structured output admits."""
     return {
         "type": "object",
@@ -95,24 +97,18 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 _STRING: dict[str, Any] = {"type": "string"}
-_LEVEL: dict[str, Any] = {"type": "string", "enum": list(LEVELS)}
 
 
 def _attribute_list() -> dict[str, Any]:
     """A list of named entries, because strict structured output admits no open keys."""
-    entry = _object(name=_STRING, values={"type": "array", "items": _STRING})
-    return _object(attributes={"type": "array", "items": entry})
+    entry = object_schema(name=_STRING, values={"type": "array", "items": _STRING})
+    return object_schema(attributes={"type": "array", "items": entry})
 
 
 TARGET_ATTRIBUTES = Schema("target_attributes", _attribute_list())
 NUANCED_ATTRIBUTES = Schema("nuanced_attributes", _attribute_list())
 RUBRIC = Schema(
-    "rubric", _object(factors={"type": "array", "items": _object(name=_STRING, criterion=_STRING)})
+    "rubric",
+    object_schema(factors={"type": "array", "items": object_schema(name=_STRING, criterion=_STRING)}),
 )
-BENCHMARK_ITEM = Schema("benchmark_item", _object(prompt=_STRING, response=_STRING))
-FACTOR_SCORE = Schema("factor_score", _object(score=_LEVEL))
-
-
-def evaluation_schema(factors: Iterable[str]) -> Schema:
-    """A level for each of ``factors``, by its name."""
-    return Schema("evaluation", _object(**dict.fromkeys(factors, _LEVEL)))
+BENCHMARK_ITEM = Schema("benchmark_item", object_schema(prompt=_STRING, response=_STRING))

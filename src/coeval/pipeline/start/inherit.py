@@ -47,6 +47,7 @@ class _Named(msgspec.Struct):
     student_model_id: str = ""
     judge_model_id: str = ""
     scores: msgspec.Raw = msgspec.Raw(b"null")
+    values: msgspec.Raw = msgspec.Raw(b"null")
     label_scores: msgspec.Raw = msgspec.Raw(b"null")
     missing: tuple[str | None, ...] = ()
 
@@ -119,7 +120,11 @@ def _named(record: _Named, phase: Phase) -> Iterator[tuple[NameKind, str]]:
         yield "student", record.student_model_id
     else:
         yield "judge", record.judge_model_id
-        for factor in (*_keys(bytes(record.scores)), *filter(None, record.missing)):
+        for factor in (
+            *_keys(bytes(record.scores)),
+            *_keys(bytes(record.values)),
+            *filter(None, record.missing),
+        ):
             yield "factor", factor
         for label in _keys(bytes(record.label_scores)):
             yield "label", label

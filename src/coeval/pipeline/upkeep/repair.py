@@ -165,7 +165,11 @@ class Examiner:
         if flaw := _valued(evaluation):
             return flaw
         factors = self._rubrics.get(evaluation.task_id)
-        unknown = [] if factors is None else [f for f in evaluation.scores if f not in factors]
+        unknown = (
+            []
+            if factors is None
+            else [f for f in (*evaluation.scores, *(evaluation.values or ())) if f not in factors]
+        )
         if unknown:
             return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
         if response not in self._responses:

@@ -52,6 +52,7 @@ from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS
 from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
+from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths
@@ -298,5 +299,6 @@ def _judgeable(setup: TaskSetup, preview: Preview) -> TaskSetup:
     """The task, with a rubric that stands in for the one that teachers are yet to propose."""
     if setup.task.name not in preview.unsettled or not setup.judges:
         return setup
-    criteria = {factor: criterion_hash(text) for factor, text in _STAND_IN.items()}
-    return replace(setup, rubric=_STAND_IN, criteria=criteria)
+    form = judge_form(setup.task, _STAND_IN)
+    criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in _STAND_IN.items()}
+    return replace(setup, rubric=_STAND_IN, criteria=criteria, form=form)

@@ -21,8 +21,9 @@ from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import BENCHMARK_ITEM, FACTOR_SCORE, render_attributes
+from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.samples import Samples
 from coeval.pricing.estimate import CallShape, Estimate, RequestedModel, estimate_of
 from coeval.pricing.lengths import (
@@ -50,6 +51,8 @@ _PROPOSAL: Mapping[Kind, float] = {"target": 420.0, "nuanced": 380.0, "rubric": 
 _JSON_OF_ITEM = 34
 # Characters of a factor that teachers are yet to propose: in a judge's prompt, and in its verdict.
 _FACTOR_LINE, _NEW_LEVEL = 95, 26
+# Characters of a judge's reason for one level: a sentence of at most 25 words.
+_REASON = 130.0
 # Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
 # most of what one proposes has been proposed before: two a third more, five twice as many.
 _NEW_FACTORS, MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
@@ -201,8 +204,11 @@ class _TaskShapes:
         setup, alone = self.setup, self.setup.task.evaluation_mode == "per_factor"
         size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
         new = each(lambda n: max(0.0, n - len(known)), factors)
-        verdict = OF_PROMPTS.about(_verdict_characters(("score",) if alone else known))
-        shape = self._shape("evaluation", judge, size, verdict if alone else verdict + new * _NEW_LEVEL)
+        reason = _REASON if setup.form.rationale else 0.0
+        verdict = OF_PROMPTS.about(_verdict_characters(("score",) if alone else known, reason))
+        shape = self._shape(
+            "evaluation", judge, size, verdict if alone else verdict + new * (_NEW_LEVEL + reason)
+        )
         if alone:
             shape = shape._replace(head=size.shared(self.shown), together=factors.central)
         else:
@@ -244,11 +250,12 @@ class _TaskShapes:
 
     def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
         setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
+        form = setup.form if factors[0] in setup.form.criteria else judge_form(setup.task, {_STAND_IN: ""})
         if setup.task.evaluation_mode == "per_factor":
             varying = ("factor", "criterion") if len(factors) > 1 else ()
-            criteria = [{"factor": factor, "criterion": setup.rubric.get(factor, "")} for factor in factors]
-            return [judge.prompt(values | criterion, FACTOR_SCORE, varying) for criterion in criteria]
-        shown = setup.requested_about(tuple(factors))
+            asked = [form.of_one(factor) for factor in factors]
+            return [judge.prompt({**values, **each.values}, each.schema, varying) for each in asked]
+        shown = form.of_all(tuple(factors))
         return [judge.prompt({**values, **shown.values}, shown.schema)]
 
     def _values(self) -> dict[str, str]:
@@ -270,6 +277,6 @@ def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
     return prompt_size([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
 
 
-def _verdict_characters(factors: Sequence[str]) -> int:
-    """How long a judge's JSON is that gives each factor a level."""
-    return 4 + sum(len(factor) + 14 for factor in factors)
+def _verdict_characters(factors: Sequence[str], reason: float) -> float:
+    """How long a judge's JSON is that gives each factor a level, and a reason of so many characters."""
+    return 4 + sum(len(factor) + 14 + reason for factor in factors)

@@ -38,6 +38,7 @@ class SeenRecord(msgspec.Struct):
     reference_response: str | None = None
     response: str | None = None
     scores: dict[str, str] = {}
+    values: dict[str, float] | None = None
     usage: Usage | None = None
     attempts: int = 1
     latency_s: float | None = None
@@ -89,10 +90,11 @@ def add_record(
     for kind, text in texts.items():
         lengths.add(kind, maker, len(text))
     role = next((each.role for each in cast_of(setup, phase) if each.name == maker.model), None)
-    if role is None or record.usage is None or (role == "judge" and not record.scores):
+    factors = len(record.scores) + len(record.values or ()) if role == "judge" else 0
+    if role is None or record.usage is None or (role == "judge" and not factors):
         return
     alone = role == "judge" and setup.task.evaluation_mode == "per_factor"
-    calls = max(1, record.attempts) * (len(record.scores) if alone else 1)
+    calls = max(1, record.attempts) * (factors if alone else 1)
     lengths.add_call(role, maker, record.usage, record.latency_s, calls)
     lengths.count(model_of(maker.model), source)
 

@@ -1,0 +1,150 @@
+"""The scale of a rubric's factor: its levels, and the value from 0 to 1 of each.
+
+High, Medium and Low are the default. A factor may have any other: ``[pass, fail]``, ``1-5``, ``[poor, fair,
+good, excellent]``, or levels with numbers of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+# Judges do not tell finer levels apart, and agreement is counted in tables of levels × levels.
+MOST_LEVELS = 101
+
+_RANGE = re.compile(r"(-?\d{1,4})\s*(?:-|–|\.\.|to)\s*(-?\d{1,4})")
+
+# A list that begins with one of these, or ends with one of the others, is written from best to worst.
+_BEST = re.compile(
+    r"pass(ed)?|yes|true|correct|right|good|great|excellent|best|high|strong|full|met|accept(able)?|safe|agree"
+    r"|always|complete|perfect"
+)
+_WORST = re.compile(
+    r"fail(ed)?|no|false|incorrect|wrong|bad|poor|worst|low|weak|none|unmet|reject|unacceptable|unsafe|disagree"
+    r"|never|incomplete"
+)
+
+
+class RubricScale(msgspec.Struct, frozen=True, dict=True):
+    """``levels`` from worst to best; ``values`` (as many), rising from 0 to 1."""
+
+    levels: tuple[str, ...]
+    values: tuple[float, ...]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the levels are whole numbers that follow each other."""
+        first = self.levels[0]
+        if not _is_whole(first):
+            return False
+        return self.levels == tuple(str(int(first) + step) for step in range(len(self.levels)))
+
+    @cached_property
+    def _by_word(self) -> dict[str, int]:
+        return {level.casefold(): place for place, level in enumerate(self.levels)}
+
+    def level(self, given: Any) -> str | None:
+        """Find the level that a JSON value is, in any letter case; numbers count as their digits.
+
+        ``7.0`` is 7; ``8/10``, true and null are no levels.
+        """
+        if isinstance(given, bool) or not isinstance(given, str | int | float):
+            return None
+        if isinstance(given, float):
+            if not given.is_integer():
+                return None
+            given = int(given)
+        place = self._by_word.get(str(given).strip().casefold())
+        return None if place is None else self.levels[place]
+
+    def value(self, level: str) -> float:
+        """Return the value of one of ``levels``."""
+        return self.values[self._by_word[level.casefold()]]
+
+    def nearest(self, value: float) -> str:
+        """Name the level of a value from 0 to 1."""
+        return min(zip(self.values, self.levels, strict=True), key=lambda each: abs(each[0] - value))[1]
+
+    def spelled(self) -> str:
+        """Write the levels from worst to best: ``1 to 5``, or ``poor, fair, good, excellent``."""
+        if self.is_numeric and len(self.levels) > 2:
+            return f"{self.levels[0]} to {self.levels[-1]}"
+        return ", ".join(self.levels)
+
+
+HIGH_MEDIUM_LOW = RubricScale(("Low", "Medium", "High"), (0.0, 0.5, 1.0))
+
+
+def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale:
+    """Read a scale as people write it.
+
+    A range of whole numbers (``1-5``), a list of levels, or a mapping of level to number. The levels of a
+    list are equal steps, from worst to best unless its words say otherwise (``[pass, fail]``). Numbers of a
+    mapping are mapped to 0–1, the smallest to 0.
+
+    Raises ValueError: it is no scale; the message says why.
+    """
+    if isinstance(written, str):
+        found = _RANGE.fullmatch(written.strip())
+        if found is None:
+            raise ValueError('write a range such as "1-5", or a list of levels such as [pass, fail]')
+        low, high = int(found[1]), int(found[2])
+        if low >= high:
+            raise ValueError(f"{written!r} is no rising range; write for example 1-5")
+        if high - low >= MOST_LEVELS:
+            raise ValueError(f"has {high - low + 1} levels; use at most {MOST_LEVELS}")
+        written = list(range(low, high + 1))
+    if isinstance(written, Mapping):
+        return _of_numbers({_word(level): number for level, number in written.items()})
+    levels = [_word(level) for level in written]
+    _refuse_levels(levels)
+    if _BEST.fullmatch(levels[0].casefold()) or _WORST.fullmatch(levels[-1].casefold()):
+        levels.reverse()
+    steps = len(levels) - 1
+    return _known(RubricScale(tuple(levels), tuple(place / steps for place in range(len(levels)))))
+
+
+def _of_numbers(numbers: Mapping[str, Any]) -> RubricScale:
+    _refuse_levels(list(numbers))
+    for level, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ValueError(f"gives {level} no number, but {number!r}")  # noqa: TRY004  as other findings
+    rising = sorted(numbers, key=lambda level: float(numbers[level]))
+    low, high = float(numbers[rising[0]]), float(numbers[rising[-1]])
+    if low == high:
+        raise ValueError("gives every level the same number")
+    values = tuple((float(numbers[level]) - low) / (high - low) for level in rising)
+    return _known(RubricScale(tuple(rising), values))
+
+
+def _known(scale: RubricScale) -> RubricScale:
+    """The default, where the scale is the default in other words."""
+    same = tuple(level.casefold() for level in scale.levels) == ("low", "medium", "high")
+    return HIGH_MEDIUM_LOW if same and scale.values == HIGH_MEDIUM_LOW.values else scale
+
+
+def _refuse_levels(levels: Sequence[str]) -> None:
+    if not 2 <= len(levels) <= MOST_LEVELS:
+        raise ValueError(f"has {len(levels)} levels; name 2 to {MOST_LEVELS}")
+    folded = [level.casefold() for level in levels]
+    if repeated := {level for level in folded if folded.count(level) > 1}:
+        raise ValueError(f"names {min(repeated)} more than once")
+    for level in levels:
+        if not level or len(level) > 60 or any(sign in level for sign in '\n\r\t"{}[]:'):
+            raise ValueError(f"has a level that is no word: {level!r}; use a few letters or digits")
+
+
+def _word(level: Any) -> str:
+    if isinstance(level, bool):
+        return "true" if level else "false"
+    if isinstance(level, float) and level.is_integer():
+        level = int(level)
+    return " ".join(str(level).split())
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
