@@ -13,7 +13,7 @@ import pytest
 from cli.invoked import Command
 
 from coeval.api import load_config
-from coeval.pipeline.config.schema import Items
+from coeval.pipeline.config.items_section import Items
 
 MOODS = "uid,text,mood\n1,Great!,good\n2,Awful.,bad\n3,It broke,bad\n"
 

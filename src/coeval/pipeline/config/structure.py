@@ -10,19 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
-from coeval.pipeline.config.schema import (
-    OPTIONS,
-    AnsweredStudent,
-    AnswerTable,
-    Config,
-    Experiment,
-    Items,
-    ModelConfig,
-    Quota,
-    Sampling,
-    TaskConfig,
-    Variant,
-)
+from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Items, Sampling
+from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
 from coeval.simulation.traits import SAMPLING
 

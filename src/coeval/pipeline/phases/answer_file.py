@@ -20,7 +20,8 @@ from coeval.core.plain import open_file
 from coeval.core.records import Response, is_good, item_prefix, response_id
 from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import Recipe
-from coeval.pipeline.config.schema import AnswerTable, Config, TaskConfig
+from coeval.pipeline.config.items_section import AnswerTable
+from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.plan.recipes import answer_input
 from coeval.store.jsonl import store_error

@@ -17,7 +17,8 @@ from coeval.core.plain import open_file
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.judging.label_values import normalise
 from coeval.pipeline.config.draft import ItemSource
-from coeval.pipeline.config.schema import Items, TaskConfig
+from coeval.pipeline.config.items_section import Items
+from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
 from coeval.tables.item_map import ItemMap, MappedItem
 from coeval.tables.origin import ItemOrigin

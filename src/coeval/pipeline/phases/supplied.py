@@ -16,7 +16,8 @@ from coeval.core.plain import file_bytes
 from coeval.core.records import item_prefix
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files, item_writers
-from coeval.pipeline.config.schema import Config, Items, TaskConfig
+from coeval.pipeline.config.items_section import Items
+from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
 from coeval.pipeline.phases.item_file import (
     ITEM_FORM,

@@ -13,9 +13,10 @@ from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.text import listed
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
+from coeval.pipeline.config.items_section import AnswerTable, Items
 from coeval.pipeline.config.names import is_name
 from coeval.pipeline.config.roles import Teachers
-from coeval.pipeline.config.schema import PHASES, AnswerTable, Config, Items, Phase
+from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.answer_file import answer_map, answer_source
 from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.run_options import RunOptions

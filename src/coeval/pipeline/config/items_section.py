@@ -1,0 +1,157 @@
+"""The sections of a task's items: their number, their table, the answers that exist."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coeval.pipeline.config.values import (
+    NAME_PATTERN,
+    Conditions,
+    Pair,
+    PairOrAll,
+    PathText,
+    TotalOrAll,
+)
+
+Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
+
+
+class Section(BaseModel):
+    """A mapping of the file: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Sampling(Section):
+    """How many items, and how many attributes each of them samples."""
+
+    target: Annotated[
+        PairOrAll,
+        Field(description="Target attributes per item: [lo, hi], or `all` to walk the full cross product."),
+    ] = (1, 1)
+    nuance: Annotated[Pair, Field(description="Nuanced attributes per item: [lo, hi].")] = (0, 0)
+    total: Annotated[
+        TotalOrAll,
+        Field(
+            description="Items per task and teacher, at most 10,000,000; `all` uses every row of `items`, "
+            "and is what such a task has where nothing is said."
+        ),
+    ]
+    seed: Annotated[int, Field(description="Seed of the sampling plan.")] = 0
+
+    @property
+    def most(self) -> int | None:
+        """``total``, or None where all items that are there are used."""
+        return None if self.total == "all" else self.total
+
+
+class Items(Section):
+    """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
+    their values as `choices[0]`, several in a text as `{title}: {options.A}`."""
+
+    path: Annotated[
+        PathText,
+        Field(
+            description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
+        ),
+    ]
+    prompt: Annotated[str, Field(min_length=1, description="Column of the prompt for students.")]
+    reference: Annotated[
+        str | None, Field(min_length=1, description="Column of what judges hold answers against.")
+    ] = None
+    label: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Column of the right answer, compared without a judge: an attribute and a label "
+            "attribute of that name. Its values need not be declared.",
+        ),
+    ] = None
+    attributes: Annotated[dict[str, str], Field(description="Attribute → column of its value.")] = {}
+    id: Annotated[
+        str | None, Field(min_length=1, description="Column of ids; without one rows are numbered.")
+    ] = None
+    choices: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Column of choices, put below the prompt as A, B, C …; `reference` then names the "
+            "right one, and an attribute or label of the same column is its letter.",
+        ),
+    ] = None
+    where: Annotated[
+        Conditions,
+        Field(description="Rows to keep: `column = value`, or with !=, <, <=, >, >=; several in a list."),
+    ] = ()
+    limit: Annotated[int | None, Field(ge=1, description="The first so many items only.")] = None
+    sample: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="So many items, drawn at random among all rows; with `limit`, no more than that.",
+        ),
+    ] = None
+    seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
+    split: Annotated[str | None, Field(description="Of a folder with several splits: which one.")] = None
+    responses: Annotated[
+        dict[Name, Annotated[str, Field(min_length=1)]],
+        Field(
+            description="Student → column of its answers, where the table holds answers that exist: nobody "
+            "is asked for them."
+        ),
+    ] = {}
+    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
+    delimiter: Annotated[
+        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
+    ] = None
+    skip_bad: Annotated[
+        bool, Field(description="Skip rows that make no item; else they are reported, and nothing starts.")
+    ] = False
+    license: Annotated[str | None, Field(description="Licence of the table, kept with where it is from.")] = (
+        None
+    )
+
+    @property
+    def all_attributes(self) -> dict[str, str]:
+        """With the label."""
+        return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
+
+
+class AnswerTable(Section):
+    """A table of answers that exist; a row belongs to the item of its id, or else of its prompt."""
+
+    path: Annotated[
+        PathText,
+        Field(
+            description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
+        ),
+    ]
+    response: Annotated[str, Field(min_length=1, description="Column of the answer; an empty cell is none.")]
+    prompt: Annotated[
+        str | None, Field(min_length=1, description="Column of the item's prompt; blanks do not matter.")
+    ] = None
+    id: Annotated[
+        str | None, Field(min_length=1, description="Column of the item's id, used in place of its prompt.")
+    ] = None
+    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
+    delimiter: Annotated[
+        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
+    ] = None
+
+
+class AnsweredStudent(Section):
+    """A student whose answers exist: nobody is asked for them."""
+
+    name: Annotated[Name, Field(description="Unique among models and students; used in reports.")]
+    responses: Annotated[AnswerTable, Field(description="The table of its answers.")]
+    tasks: Annotated[
+        list[str] | None, Field(min_length=1, description="The tasks that it answers. Default: all.")
+    ] = None
+    label: Annotated[
+        str | None,
+        Field(min_length=1, max_length=30, description="What pictures of a report call it, as of a model."),
+    ] = None
