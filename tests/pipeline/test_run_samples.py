@@ -8,18 +8,21 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from cli.invoked import Command
 from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, quiz, task
 
-import coeval
 from coeval.analysis.intervals import wilson
-from coeval.api import load_config
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError
+from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.items.item_rows import make_item_tables
 
 TEA, JOE = model("tea", "teacher"), model("joe", "judge")
 
@@ -161,7 +164,7 @@ def test_mode_model_leaves_a_student_with_any_sample(lab: Lab, monkeypatch: pyte
 
 def test_repair_finds_nothing_in_a_run_with_samples_and_a_renamed_one_is_damage(lab: Lab) -> None:
     lab.run()
-    run = coeval.open_run(lab.path)
+    run = open_run(lab.path)
     assert not run.results().notes
     path = lab.path / FOLDERS["response_collection"] / "story.ann.responses.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -171,7 +174,7 @@ def test_repair_finds_nothing_in_a_run_with_samples_and_a_renamed_one_is_damage(
         if line["id"].endswith("#3"):
             line["sample"] = 1 << 40
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    results = coeval.open_run(lab.path).results()
+    results = open_run(lab.path).results()
     assert any("4 lines" in note for note in results.notes)
     [score] = [score for score in results.students if score.task and score.student == "ann"]
     assert score.answers == 2
@@ -181,3 +184,26 @@ def test_only_students_have_samples(lab: Lab) -> None:
     lab.models[-1]["samples"] = 2
     with pytest.raises(ConfigError, match=r"models\[3\]\.samples  V-05  are answers of a student"):
         load_config(lab.file)
+
+
+def test_samples_at_temperature_0_are_doubted(lab: Lab) -> None:
+    lab.models[1]["parameters"]["temperature"] = 0
+    [doubt] = doubts(load_config(lab.file))
+    assert "ann gives 3 samples at temperature 0" in doubt
+
+
+def test_an_item_page_and_show_tell_samples_apart(lab: Lab, coeval: Command) -> None:
+    lab.run()
+    with RunReader(lab.path) as reader:
+        make_item_tables(reader)
+        detail = reader.items().detail("story__tea__00001", "story")
+    assert detail is not None
+    found = {(answer.student, answer.sample): answer for answer in detail.answers}
+    assert list(found) == [("ann", 0), ("ann", 1), ("ann", 2), ("ben", 0)]
+    value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
+    for (name, sample), answer in found.items():
+        key = f"story__tea__00001__{name}{f'#{sample + 1}' if sample else ''}__joe"
+        scores = lab.records("evaluation")[key]["scores"].values()
+        assert answer.score == pytest.approx(fmean(value[level] for level in scores))
+    shown = coeval("show", "--run", lab.path, "--id", "story__tea__00001__ann#2")
+    assert "answer of ann (sample 2)" in shown.out

@@ -76,9 +76,9 @@ class AnswerView:
             self._line(Text("not answered", style="yellow"))
             return
         self._console.print()
-        self._line(
-            Text(plain(f"answer of {answer.student_model_id}"), style="bold") + _figures(judged, answer)
-        )
+        sample = f" (sample {answer.sample + 1})" if answer.sample else ""
+        name = plain(f"answer of {answer.student_model_id}{sample}")
+        self._line(Text(name, style="bold") + _figures(judged, answer))
         self._line(Text(plain(answer.id), style="dim"))
         self._failure(answer)
         self._texts("reasoning", answer.reasoning)

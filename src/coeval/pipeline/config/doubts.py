@@ -28,6 +28,7 @@ def doubts(config: Config) -> Iterator[str]:
 def _doubts(config: Config) -> Iterator[str]:
     yield from _parameters(config)
     yield from _unlimited(config)
+    yield from _samples(config)
     yield from _quotas(config)
     yield from _idle_benchmarks(config)
 
@@ -72,6 +73,16 @@ def _unlimited(config: Config) -> Iterator[str]:
                         f"models.{model.name}.{section}.{'.'.join(path)} is {limit}: the host may refuse it, "
                         "or set no limit on how long an answer gets"
                     )
+
+
+def _samples(config: Config) -> Iterator[str]:
+    """Samples that cannot differ."""
+    for student in config.with_role("student"):
+        if student.samples > 1 and student.sampling("student").temperature == 0:
+            yield (
+                f"models.{student.name} gives {student.samples} samples at temperature 0: they may all be "
+                "the same, at the price of each; set a temperature"
+            )
 
 
 def _quotas(config: Config) -> Iterator[str]:

@@ -151,14 +151,15 @@ CREATE TYPE item_name AS ENUM (SELECT name FROM item_names)
 _CELLS = """
 CREATE TABLE cell AS
     SELECT v.no, s.model::item_name AS student, s.judge::item_name AS judge, s.metric::item_name AS factor,
-           s.value, coalesce(s.metric = h.metric, {shown_unless_reported}) AS shown
+           s.value, coalesce(s.metric = h.metric, {shown_unless_reported}) AS shown,
+           s.sample::INTEGER AS sample
     FROM scores s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
 """
 
 _LABELS = f"""
 INSERT INTO cell
     SELECT v.no, l.model::item_name, '{EXACT_MATCH}'::item_name, l.attribute::item_name,
-           l.match::INTEGER::DOUBLE, t.task IS NULL
+           l.match::INTEGER::DOUBLE, t.task IS NULL, l.sample
     FROM labels l JOIN viewed v USING (task, item)
         LEFT JOIN (SELECT DISTINCT task FROM scores WHERE value IS NOT NULL) t ON t.task = l.task
 """  # noqa: S608
@@ -167,7 +168,7 @@ SPREAD = (
     "CASE WHEN min(judge) FILTER (value IS NOT NULL) <> max(judge) FILTER (value IS NOT NULL) "
     "THEN max(value) - min(value) END"
 )
-"""Of scores in one factor: how far judges are apart; NULL with fewer than two."""
+"""Of scores of an answer in one factor: how far judges are apart; NULL with fewer than two."""
 
 _ANSWERED = f"""
 CREATE TABLE failures AS
@@ -188,7 +189,7 @@ CREATE TABLE answered AS
         SELECT no, student, avg(high - low) AS disagreement FROM (
             SELECT no, student, factor, max(value) AS high, min(value) AS low
             FROM cell WHERE shown AND value IS NOT NULL
-            GROUP BY no, student, factor HAVING count(DISTINCT judge) > 1
+            GROUP BY no, student, factor, sample HAVING count(DISTINCT judge) > 1
         )
         GROUP BY no, student
     ) d USING (no, student);
@@ -201,7 +202,7 @@ CREATE TABLE by_factor AS
     SELECT no, student, factor, sum(value) AS total, count(value)::INTEGER AS n,
            (count(*) - count(value))::INTEGER AS failed,
            {SPREAD} AS spread
-    FROM cell GROUP BY no, student, factor;
+    FROM cell GROUP BY no, student, factor, sample;
 CREATE TABLE flagged (no INTEGER, flag VARCHAR);
 CREATE TABLE marked (no INTEGER);
 CREATE TABLE scale AS SELECT coalesce(bool_and(value BETWEEN 0 AND 1), true) AS shares FROM cell WHERE shown
@@ -386,7 +387,7 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
         one = (
             "SELECT no, student, factor, sum(value) AS total, count(value) AS n, "  # noqa: S608
             f"count(*) - count(value) AS failed, {SPREAD} AS spread "
-            f"FROM cell WHERE {found.where} GROUP BY no, student, factor"
+            f"FROM cell WHERE {found.where} GROUP BY no, student, factor, sample"
         )
         sql = f"SELECT {reported}, avg(spread) AS disagreement FROM ({one}) GROUP BY no, student"  # noqa: S608
         return sql, found.values
