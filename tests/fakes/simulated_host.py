@@ -10,17 +10,19 @@ from threading import Thread
 from aiohttp.test_utils import TestServer
 
 from coeval.simulation.server import make_app
+from coeval.simulation.server.batches import AT_ONCE, BatchFates
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
 
 @contextmanager
-def simulated_host(*models: str) -> Iterator[str]:
+def simulated_host(*models: str, batches: BatchFates = AT_ONCE) -> Iterator[str]:
     """The base URL of a server of ``models``, each as ``coeval simulate --model`` takes it."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever)
     thread.start()
-    server = TestServer(make_app([SimulatedModel(parse_model_option(text, {})) for text in models]))
+    served = [SimulatedModel(parse_model_option(text, {})) for text in models]
+    server = TestServer(make_app(served, batches=batches))
     asyncio.run_coroutine_threadsafe(server.start_server(), loop).result(10)
     yield f"http://127.0.0.1:{server.port}/v1"
     asyncio.run_coroutine_threadsafe(server.close(), loop).result(10)

@@ -46,17 +46,38 @@ def simulate(
         int | None,
         typer.Option(min=2, help="Answer each Nth request with 429 once. Example: --rate-limit-every 100"),
     ] = None,
+    batch_delay: Annotated[
+        float, typer.Option(min=0, help="Seconds that a batch job takes. Example: --batch-delay 30")
+    ] = 2.0,
+    batch_fail_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Refuse each Nth batch job whole. Example: --batch-fail-every 2"),
+    ] = None,
+    batch_expire_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Let each Nth batch job expire, half of its requests done. Example: --batch-expire-every 2",
+        ),
+    ] = None,
+    batch_line_fail_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Let each Nth request of batch jobs fail. Example: --batch-line-fail-every 10"
+        ),
+    ] = None,
 ) -> None:
     """Serve simulated models on this machine.
 
-    They stand behind an OpenAI-compatible server, for any client, until it is interrupted.
+    They stand behind an OpenAI-compatible server, for any client, until it is interrupted: chats,
+    completions, files and batch jobs.
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """
     # Here, because `coeval --help` must not pay for them.
     import asyncio
 
-    from coeval.simulation.server import make_app, serve
+    from coeval.simulation.server import BatchFates, make_app, serve
     from coeval.simulation.simulated_model import SimulatedModel
     from coeval.simulation.traits import parse_model_option
 
@@ -72,7 +93,12 @@ def simulate(
         shown = f"[{address}]" if ":" in address else address
         print(f"simulated models at http://{shown}:{actual_port}/v1: {', '.join(models)}", flush=True)
 
-    app = make_app(models.values(), api_key=api_key, rate_limit_every=rate_limit_every)
+    app = make_app(
+        models.values(),
+        api_key=api_key,
+        rate_limit_every=rate_limit_every,
+        batches=BatchFates(batch_delay, batch_fail_every, batch_expire_every, batch_line_fail_every),
+    )
     try:
         asyncio.run(serve(app, address, port, announce))
     except OSError as error:

@@ -1,5 +1,6 @@
 """HTTP server of simulated models with OpenAI's interface."""
 
 from coeval.simulation.server.app import make_app, serve
+from coeval.simulation.server.batches import BatchFates
 
-__all__ = ["make_app", "serve"]
+__all__ = ["BatchFates", "make_app", "serve"]

@@ -7,16 +7,18 @@ import hmac
 import logging
 import re
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
+from coeval.simulation.server.batches import AT_ONCE, Batches, BatchFates
 from coeval.simulation.server.chat import chat_body, chat_events, read_chat, seeded
 from coeval.simulation.server.completions import (
     completions_body,
@@ -40,16 +42,25 @@ T = TypeVar("T")
 
 
 def make_app(
-    models: Iterable[SimulatedModel], *, api_key: str | None = None, rate_limit_every: int | None = None
+    models: Iterable[SimulatedModel],
+    *,
+    api_key: str | None = None,
+    rate_limit_every: int | None = None,
+    batches: BatchFates = AT_ONCE,
 ) -> web.Application:
     """Make an application that serves the models under their ids.
 
     With ``api_key``, requests without ``Authorization: Bearer KEY`` get 401. With
     ``rate_limit_every=N``, each Nth request for an answer gets 429 with ``Retry-After: 1``. A request
-    with the header ``x-simulate-status: 4xx or 5xx`` gets that status.
+    with the header ``x-simulate-status: 4xx or 5xx`` gets that status. ``batches`` is what becomes of
+    batch jobs.
     """
-    handlers = _Handlers({model.model: model for model in models}, api_key, rate_limit_every)
-    app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=[_in_their_shape])
+    handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
+    jobs = Batches(handlers.batched, batches)
+    middlewares = [_in_their_shape, *([_keyed(api_key)] if api_key is not None else [])]
+    app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
+    app.cleanup_ctx.append(jobs.opened)
+    app.router.add_routes(jobs.routes())
     app.router.add_post("/v1/chat/completions", handlers.chat)
     app.router.add_post("/v1/completions", handlers.completions)
     app.router.add_get("/v1/models", handlers.models)
@@ -87,9 +98,7 @@ def _is_our_fault(record: logging.LogRecord) -> bool:
 
 
 @web.middleware
-async def _in_their_shape(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+async def _in_their_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every error as OpenAI writes them, those of the router included."""
     if not _is_here(request.host):
         reason = "simulated models are served under the names of this machine only"
@@ -113,6 +122,24 @@ async def _in_their_shape(
         ).response
 
 
+def _keyed(api_key: str) -> Middleware:
+    """Refuse requests without the key, all but those for the server's health."""
+    expected = f"Bearer {api_key}".encode()
+
+    @web.middleware
+    async def keyed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if request.path != "/health" and not hmac.compare_digest(given, expected):
+            raise Refusal(
+                "wrong or missing API key; send the one that `coeval simulate` was given",
+                status=401,
+                code="invalid_api_key",
+            )
+        return await handler(request)
+
+    return keyed
+
+
 def _is_here(host: str) -> bool:
     """Whether a Host header names this machine: another name is a page that was led here (DNS rebinding)."""
     found = _HOST.fullmatch(host)
@@ -125,25 +152,20 @@ def _is_here(host: str) -> bool:
 
 
 class _Handlers:
-    """Who takes the requests: knows the models, the key, and how many have come."""
+    """Who takes the requests: knows the models, and how many have come."""
 
-    def __init__(
-        self, models: dict[str, SimulatedModel], api_key: str | None, rate_limit_every: int | None
-    ) -> None:
+    def __init__(self, models: dict[str, SimulatedModel], rate_limit_every: int | None) -> None:
         self._models = models
-        self._api_key = api_key
         self._rate_limit_every = rate_limit_every
         self._taken = 0
 
     async def health(self, _: web.Request) -> web.Response:
         return json_response({"status": "ok"})
 
-    async def models(self, request: web.Request) -> web.Response:
-        self._authorise(request)
+    async def models(self, _: web.Request) -> web.Response:
         return json_response({"object": "list", "data": [_model_row(name) for name in self._models]})
 
     async def model(self, request: web.Request) -> web.Response:
-        self._authorise(request)
         return json_response(_model_row(self._served(request.match_info["id"]).model))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
@@ -154,6 +176,14 @@ class _Handlers:
             return await stream(request, chat_events(body, answers), model.traits.tokens_per_s, done=_DONE)
         await _last_token(model, answers)
         return json_response(chat_body(body, answers))
+
+    async def batched(self, content: bytes) -> dict[str, Any]:
+        """The answer to one request of a batch job, at once.
+
+        Raises Refusal.
+        """
+        body = _read(content, read_chat)
+        return chat_body(body, await _answers(self._served(body.model), seeded(body.request(), body.n or 1)))
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request, read_completions)
@@ -168,13 +198,9 @@ class _Handlers:
 
     async def _body(self, request: web.Request, read: Callable[[bytes], T]) -> T:
         """The body of a request for an answer, once it is clear that it gets one."""
-        self._authorise(request)
         _heed_orders(request)
         self._limit()
-        try:
-            return read(await request.read())
-        except Undecodable as error:
-            raise Refusal(f"the request body is wrong: {error}", param=_field(str(error))) from None
+        return _read(await request.read(), read)
 
     def _served(self, name: str) -> SimulatedModel:
         model = self._models.get(name)
@@ -187,15 +213,6 @@ class _Handlers:
             )
         return model
 
-    def _authorise(self, request: web.Request) -> None:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if self._api_key is not None and not hmac.compare_digest(given, f"Bearer {self._api_key}".encode()):
-            raise Refusal(
-                "wrong or missing API key; send the one that `coeval simulate` was given",
-                status=401,
-                code="invalid_api_key",
-            )
-
     def _limit(self) -> None:
         self._taken += 1
         if self._rate_limit_every and self._taken % self._rate_limit_every == 0:
@@ -205,7 +222,15 @@ class _Handlers:
 async def _first_tokens(model: SimulatedModel, requests: list[Request]) -> list[Completion]:
     """The answers, at the moment at which the first token of each would be there."""
     try:
-        answers = []
+        return await _answers(model, requests)
+    finally:
+        await asyncio.sleep(model.traits.latency_s)
+
+
+async def _answers(model: SimulatedModel, requests: list[Request]) -> list[Completion]:
+    """Raises Refusal: the model fails, or cannot answer."""
+    answers = []
+    try:
         for request in requests:
             if sum(len(message.content) for message in request.messages) < _LONG:
                 answers.append(model.answer(request))
@@ -220,8 +245,6 @@ async def _first_tokens(model: SimulatedModel, requests: list[Request]) -> list[
         ) from None
     except ModelError as error:
         raise Refusal(f"{error}", param="response_format") from None
-    finally:
-        await asyncio.sleep(model.traits.latency_s)
     return answers
 
 
@@ -253,6 +276,14 @@ def _rate_limited() -> Refusal:
         code="rate_limit_exceeded",
         headers={"Retry-After": "1"},
     )
+
+
+def _read(content: bytes, read: Callable[[bytes], T]) -> T:
+    """Raises Refusal: the body cannot be read."""
+    try:
+        return read(content)
+    except Undecodable as error:
+        raise Refusal(f"the request body is wrong: {error}", param=_field(str(error))) from None
 
 
 def _field(reason: str) -> str | None:

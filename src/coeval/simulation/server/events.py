@@ -82,13 +82,15 @@ class Refusal(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self._status = status
+        self.status = status
+        self.body: dict[str, Any] = {
+            "error": {"message": message, "type": kind, "param": param, "code": code}
+        }
         self._headers = headers
-        self._error = {"message": message, "type": kind, "param": param, "code": code}
 
     @property
     def response(self) -> web.Response:
-        return json_response({"error": self._error}, self._status, self._headers)
+        return json_response(self.body, self.status, self._headers)
 
 
 def json_response(
