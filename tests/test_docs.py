@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -131,6 +133,13 @@ def test_the_pages_for_maintainers_name_what_exists(name: str, least: int) -> No
     assert page.count("\n") <= 200
 
 
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
 @pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "file", "made"),
@@ -140,21 +149,33 @@ def test_the_pages_for_maintainers_name_what_exists(name: str, least: int) -> No
     ],
 )
 def test_the_page_leads_to_its_decision(tmp_path: Path, name: str, file: str, made: str) -> None:
-    """All of its commands in one folder, in order; what it shows of their output is there."""
-    page = (DOCS / name).read_text(encoding="utf-8")
-    config = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0]
-    (tmp_path / file).write_text(config, encoding="utf-8")
+    """All of its commands in one folder, in order; what it shows of their output is there. A server runs in a
+    second terminal; a later block of YAML that begins with a list's entry goes to the models."""
+    page = (DOCS / name).read_text(encoding="utf-8").replace("8000", str(_free_port()))
+    config = tmp_path / file
     (tmp_path / "coeval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coeval "$@"\n', encoding="utf-8")
     (tmp_path / "coeval").chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
-    said = ""
-    for language, block in re.findall(r"^```(bash|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        if language == "bash":
-            ended = subprocess.run(
-                ["bash", "-euc", block], cwd=tmp_path, env=environment, capture_output=True, text=True
-            )
-            assert ended.returncode == 0, (block, ended.stderr)
-            said = ended.stdout + ended.stderr
-        else:
-            assert set(block.splitlines()) <= {line.rstrip() for line in said.splitlines()}, block
+    said, blocks = "", re.findall(r"^```(yaml|bash|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    with ExitStack() as second_terminal:
+        for language, block in blocks:
+            words = ["bash", "-euc", block]
+            if language == "yaml" and not config.exists():
+                config.write_text(block, encoding="utf-8")
+            elif language == "yaml" and block.startswith("  - "):
+                before = config.read_text(encoding="utf-8")
+                config.write_text(before.replace("models:\n", f"models:\n{block}", 1), encoding="utf-8")
+            elif block.startswith("coeval simulate"):
+                words[-1] = f"exec {block}"
+                server = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+                second_terminal.enter_context(server)
+                second_terminal.callback(server.terminate)
+                assert server.stdout is not None
+                assert b"simulated models at" in server.stdout.readline()
+            elif language == "bash":
+                ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+                assert ended.returncode == (3 if "--no-wait" in block else 0), (block, ended.stderr)
+                said = ended.stdout + ended.stderr
+            elif language == "text":
+                assert {*map(str.strip, block.splitlines())} <= {*map(str.strip, said.splitlines())}, block
     assert (tmp_path / made).exists()

@@ -23,7 +23,7 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.core.model import ModelSpec
 from coeval.models.batch.openai_files import OpenAiBatches
-from coeval.simulation.server import BatchFates, batches, make_app
+from coeval.simulation.server import BatchFates, make_app, served_batches
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
@@ -140,7 +140,7 @@ async def test_each_second_job_expires_half_done_and_each_third_fails_whole() ->
 
 async def test_a_cancelled_job_keeps_what_it_had_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(batches, "time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(served_batches, "time", SimpleNamespace(time=lambda: now))
     async with served(100.0) as url, client_at(url) as client:
         job = await submitted(client, lines())
         now += 35
@@ -202,7 +202,7 @@ async def test_a_file_that_is_wrong_fails_whole_and_names_the_line(
 
 
 async def test_no_more_is_stored_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_MOST_STORED_BYTES", len(lines()) + 3_000)
+    monkeypatch.setattr(served_batches, "_MOST_STORED_BYTES", len(lines()) + 3_000)
     async with served() as url, client_at(url) as client:
         job = await client.batches.retrieve((await submitted(client, lines())).id)
         assert (job.status, job.output_file_id) == ("failed", None)
@@ -211,7 +211,7 @@ async def test_no_more_is_stored_than_there_is_room_for(monkeypatch: pytest.Monk
         with pytest.raises(openai.APIStatusError, match="stores no more"):
             await client.files.create(file=("a.jsonl", b"x" * 3_001), purpose="batch")
         await client.files.create(file=("a.jsonl", b"x" * 3_000), purpose="batch")  # what was cut off is gone
-        monkeypatch.setattr(batches, "_LARGEST_FILE_BYTES", 10)
+        monkeypatch.setattr(served_batches, "_LARGEST_FILE_BYTES", 10)
         with pytest.raises(openai.APIStatusError, match="may have 10 bytes"):
             await client.files.create(file=("a.jsonl", b"x" * 11), purpose="batch")
 

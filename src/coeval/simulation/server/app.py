@@ -18,7 +18,6 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
-from coeval.simulation.server.batches import AT_ONCE, Batches, BatchFates
 from coeval.simulation.server.chat import chat_body, chat_events, read_chat, seeded
 from coeval.simulation.server.completions import (
     completions_body,
@@ -26,6 +25,7 @@ from coeval.simulation.server.completions import (
     read_completions,
 )
 from coeval.simulation.server.events import Refusal, json_response, stream
+from coeval.simulation.server.served_batches import AT_ONCE, BatchFates, ServedBatches
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"
@@ -56,7 +56,7 @@ def make_app(
     batch jobs.
     """
     handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
-    jobs = Batches(handlers.batched, batches)
+    jobs = ServedBatches(handlers.batched, batches)
     middlewares = [_in_their_shape, *([_keyed(api_key)] if api_key is not None else [])]
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
     app.cleanup_ctx.append(jobs.opened)

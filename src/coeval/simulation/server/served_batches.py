@@ -79,7 +79,7 @@ class _Line(msgspec.Struct):
 _read_batch, _read_line = decoder(_NewBatch), decoder(_Line)
 
 
-class _File(NamedTuple):
+class _FileHere(NamedTuple):
     id: str
     filename: str
     purpose: str
@@ -104,7 +104,7 @@ class _Job:
     total: int = 0
     trouble: dict[str, Any] | None = None
     cancelled: float | None = None
-    results: tuple[_File | None, _File | None] = (None, None)
+    results: tuple[_FileHere | None, _FileHere | None] = (None, None)
     counts: tuple[int, int] | None = None
 
     def end(self) -> str | None:
@@ -152,13 +152,13 @@ class _Job:
 _WITH_RESULTS = ("completed", "expired", "cancelled")
 
 
-class Batches:
+class ServedBatches:
     """The files and jobs of one server, on disk until it ends."""
 
     def __init__(self, answer: AnswerLine, fates: BatchFates) -> None:
         self._answer = answer
         self._fates = fates
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _FileHere] = {}
         self._jobs: dict[str, _Job] = {}
         self._job_numbers, self._line_numbers = count(1), count(1)
         self._folder = Path()
@@ -239,9 +239,9 @@ class Batches:
         self._stored -= path.stat().st_size
         path.unlink()
 
-    def _keep(self, path: Path, filename: str, purpose: str) -> _File:
+    def _keep(self, path: Path, filename: str, purpose: str) -> _FileHere:
         name = filename[:200].encode("utf-8", "replace").decode()
-        file = _File(path.name, name, purpose, path.stat().st_size, int(time.time()))
+        file = _FileHere(path.name, name, purpose, path.stat().st_size, int(time.time()))
         self._files[file.id] = file
         return file
 
@@ -252,7 +252,7 @@ class Batches:
         path = self._folder / self._found_file(request.match_info["id"]).id
         return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
 
-    def _found_file(self, name: str) -> _File:
+    def _found_file(self, name: str) -> _FileHere:
         if (file := self._files.get(name)) is None:
             raise Refusal(f"No such File object: {name[:200]}", status=404, param="id")
         return file
