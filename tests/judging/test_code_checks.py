@@ -93,7 +93,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def runner() -> AsyncIterator[CheckRunner]:
     runner = CheckRunner()
     yield runner
-    await runner.close()
+    await runner.aclose()
 
 
 def python(function: str, **options: Any) -> PythonCheck:
@@ -135,7 +135,7 @@ async def test_a_hostile_function_costs_its_item_alone(folder: Path, runner: Che
     assert reported in str(failure.value)
     assert len(str(failure.value)) <= 600
     assert (await runner.score(check, FINE)).value == 1.0
-    await runner.close()
+    await runner.aclose()
     assert running() <= before
 
 

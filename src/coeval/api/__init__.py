@@ -62,6 +62,7 @@ def run(
     changed: Changed = "refuse",
     phase_barriers: bool = False,
     wait: bool = True,
+    allow_unsandboxed: bool = False,
     keys: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -92,6 +93,8 @@ def run(
         finish each phase before the next begins, rather than letting them overlap.
     wait:
         wait for batch jobs; False: end when they are submitted, for ``continue_run`` to collect.
+    allow_unsandboxed:
+        run the programs of checks with the rights of this account where there is no sandbox for them.
     keys:
         a key file, read before the places where keys are looked for.
     progress:
@@ -123,6 +126,7 @@ def run(
             changed=changed,
             phase_barriers=phase_barriers,
             wait=wait,
+            allow_unsandboxed=allow_unsandboxed,
             keys=keys,
             progress=progress,
             watcher=watcher,
@@ -141,6 +145,7 @@ async def arun(
     changed: Changed = "refuse",
     phase_barriers: bool = False,
     wait: bool = True,
+    allow_unsandboxed: bool = False,
     keys: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -157,7 +162,9 @@ async def arun(
         raise UsageError(f'changed="{changed}" is unknown; use {", ".join(known)}')
     batches = BatchMode.WAIT if wait else BatchMode.SUBMIT
     stance, names = Stance(changed), tuple(only_models)
-    options = RunOptions(continue_run, overwrite, names, stance, phase_barriers, batches)
+    options = RunOptions(
+        continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
+    )
     if isinstance(config, Config):
         check_start(config, options)
     else:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from coeval.core.errors import Draining
@@ -14,6 +14,7 @@ from coeval.core.options import OVERWRITE
 from coeval.core.records import Purpose, is_good, model_of
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
+from coeval.judging.checks.check_runner import CheckRunner
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubts import doubts
@@ -202,11 +203,15 @@ async def _flow(
         works[phase, model_of(name)] += count.owed
     for (phase, model), owed in works.items():
         running.session.foresee(phase, model, owed)
-    await _round(running, RunFlow(plan, found.open, running.folder, running.asking, phases), renewed)
-    while await running.session.another_round():
-        plan.read_again(running.folder, renewed or set())
-        slots = count_plan(plan).open
-        await _round(running, RunFlow(plan, slots, running.folder, running.asking, phases), renewed)
+    async with aclosing(CheckRunner(sandboxed=not running.options.allow_unsandboxed)) as checks:
+
+        def run_flow(slots: Sequence[int]) -> RunFlow:
+            return RunFlow(plan, slots, running.folder, running.asking, checks, phases)
+
+        await _round(running, run_flow(found.open), renewed)
+        while await running.session.another_round():
+            plan.read_again(running.folder, renewed or set())
+            await _round(running, run_flow(count_plan(plan).open), renewed)
 
 
 async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | None) -> None:

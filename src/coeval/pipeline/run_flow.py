@@ -12,10 +12,21 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from functools import partial
 from pathlib import Path
 
-from coeval.core.records import Datapoint, Evaluation, Kept, Response, is_good, item_number, parent_id
+from coeval.core.records import (
+    EXACT_MATCH,
+    Datapoint,
+    Evaluation,
+    Kept,
+    Response,
+    is_good,
+    item_number,
+    parent_id,
+)
 from coeval.engine.model_work import Asking
 from coeval.engine.work import Work
+from coeval.judging.checks.check_runner import CheckRunner
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.phases.check_work import CheckWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -92,6 +103,7 @@ class RunFlow:
         open: Sequence[int],  # noqa: A002  what `PlanCount` calls it
         folder: RunDir,
         asking: Asking,
+        checks: CheckRunner,
         phases: tuple[Phase, ...] = FLOWING,
     ) -> None:
         self._plan = plan
@@ -102,6 +114,7 @@ class RunFlow:
         self.builds_on_records = bool(recorded.responses or recorded.evaluations or plan.renewed)
         """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
         self._asking = asking
+        self._checks = checks
         self._phases = frozenset(phases)
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
         self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
@@ -167,7 +180,7 @@ class RunFlow:
                     key in recorded.evaluations and origin.anew("evaluation", key) for key in followers
                 )
                 return rejudged or work.prepared.item.id in renewed
-            case EvaluationWork() | LabelWork():
+            case EvaluationWork() | LabelWork() | CheckWork():
                 return work.judged.response.id in renewed
             case _:
                 return False
@@ -213,12 +226,15 @@ class RunFlow:
                 yield ResponseWork(self._asking, setup, maker, key, origin.item, tried)
                 continue
             judged = origin.judged(parent_id(key))
-            if maker is None:
+            if maker is None and node.name == EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
             if node.entry is not None and self._plan.completes(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
                 judged = Judged(setup, judged.prepared, judged.response, earlier)
+            if maker is None:
+                yield CheckWork(judged, key, node.status.factors, self._checks)
+                continue
             tried = tried_before(recorded.evaluations, key) if self.builds_on_records else 0
             yield EvaluationWork(self._asking, judged, maker, key, node.status.factors, tried)
 

@@ -35,6 +35,7 @@ class RunOptions:
     stance: Stance = Stance.REFUSE
     phase_barriers: bool = False
     batches: BatchMode = BatchMode.WAIT
+    allow_unsandboxed: bool = False
 
     def __post_init__(self) -> None:
         if self.continue_run and self.overwrite:

@@ -55,6 +55,13 @@ def run(
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="End when batch jobs are submitted; --continue collects them.")
     ] = False,
+    allow_unsandboxed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unsandboxed",
+            help="Run the programs of checks without a sandbox (docs/checks.md).",
+        ),
+    ] = False,
     estimate_only: Annotated[
         bool, typer.Option("--estimate-only", help="Tell what it would cost, as coeval plan does, and end.")
     ] = False,
@@ -94,7 +101,9 @@ def run(
 
     stance, names = stance_of(redo_changed, keep_changed), only_named(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
-    options = RunOptions(continue_run, overwrite, names, stance, phase_barriers, batches)
+    options = RunOptions(
+        continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
+    )
     settled = started_file(config, options, resume).with_settings(
         log_level=log_level,
         probe_mode=probe,

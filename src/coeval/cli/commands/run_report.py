@@ -25,6 +25,7 @@ from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.start.checks import code_of_checks
 from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.price_book import PriceBook
@@ -47,6 +48,8 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     results.print()
     _show_tasks(config, foreseen, results)
     results.print()
+    for sentence in code_of_checks(config):
+        say(results, sentence)
     say(results, f"{foreseen.total} calls, without probes and retries. Nothing was asked or written.")
     return 0
 
@@ -141,7 +144,8 @@ def _way_on(file: Path, options: RunOptions) -> str:
     stance = options.stance
     changed = f" --{stance.value}-changed" if stance in (Stance.REDO, Stance.KEEP) else ""
     only = f" --only-models {quote(','.join(options.only_models))}" if options.only_models else ""
-    return f"coeval run --config {quote(str(file))} --continue{changed}{only}"
+    free = " --allow-unsandboxed" if options.allow_unsandboxed else ""
+    return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
 
 
 def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:

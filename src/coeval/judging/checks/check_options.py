@@ -41,10 +41,11 @@ KINDS: Mapping[str, type[RubricCheck]] = {str(kind.__struct_config__.tag): kind 
 
 
 class CheckProblem(NamedTuple):
-    """A mistake in the options of a check: the key, what is wrong, and the known words it may stand for."""
+    """A mistake in the options of a check: its key, what is wrong, what ``word`` may have been meant for."""
 
     key: str
     what: str
+    word: str = ""
     known: tuple[str, ...] = ()
 
 
@@ -52,7 +53,7 @@ def check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
     """Return every mistake in a check's options; the file that a function is in is not opened."""
     kind = options.get(CHECK_KEY)
     if not isinstance(kind, str) or kind not in KINDS:
-        return [CheckProblem(CHECK_KEY, f"'{kind}' is no kind of check", tuple(KINDS))]
+        return [CheckProblem(CHECK_KEY, f"'{kind}' is no kind of check", str(kind), tuple(KINDS))]
     problems = list(_problems_of_keys(KINDS[kind], options))
     if problems:
         return problems
@@ -63,19 +64,29 @@ def check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
     return []
 
 
+def code_of(options: Mapping[str, Any]) -> str:
+    """Return the code that a check runs, as the file names it; empty where it runs none."""
+    match options:
+        case {"check": "python", "function": str(function)}:
+            return function
+        case {"check": "command", "argv": list(argv)}:
+            return " ".join(map(str, argv))
+    return ""
+
+
 def _problems_of_keys(kind: type[RubricCheck], options: Mapping[str, Any]) -> Iterator[CheckProblem]:
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for key, value in options.items():
         if key == CHECK_KEY:
             continue
         if key not in fields:
-            yield CheckProblem(key, f"the key '{key}' is unknown", tuple(fields))
+            yield CheckProblem(key, f"the key '{key}' is unknown", key, tuple(fields))
             continue
         try:
             convert(value, fields[key].type)
         except Misshapen:
             schema = msgspec.json.schema(fields[key].type)
-            yield CheckProblem(key, f"is not {_needed(schema)}", tuple(map(str, schema.get("enum", ()))))
+            yield CheckProblem(key, f"is not {_needed(schema)}", str(value), tuple(schema.get("enum", ())))
     for name, field in fields.items():
         if field.required and name not in options:
             yield CheckProblem(name, f"the required key '{name}' is missing")

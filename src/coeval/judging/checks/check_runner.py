@@ -49,7 +49,7 @@ _read_reply = decoder(Reply)
 
 
 class CheckRunner:
-    """Runs the checks of one run; ends its workers with `close`."""
+    """Runs the checks of one run; ends its workers with `aclose`."""
 
     def __init__(self, *, sandboxed: bool = True) -> None:
         self._sandboxed = sandboxed
@@ -68,7 +68,7 @@ class CheckRunner:
             pool = self._pools[id(check)] = _WorkerPool(check)
         return await pool.score(answer)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all workers."""
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +70,15 @@ class Draft:
         """Whether the names of a whole section are known, so that a missing one is truly missing."""
         items = self.data.get(section)
         return isinstance(items, list) and len(self.names(section)) == len(items) > 0
+
+
+def declared_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The factors of a task that are checks, with their options; not those that are labels."""
+    rubric = draft.get("tasks", index, "rubric")
+    labels = draft.get("tasks", index, "label_attributes", default=[])
+    for factor, what in rubric.items() if isinstance(rubric, dict) else ():
+        if isinstance(what, dict) and "check" in what and factor not in labels:
+            yield factor, what
 
 
 def resume_folder(storage_folder: str, resume_from: str) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers, declared_checks
 from coeval.pipeline.config.findings import Finding, WayOut
 from coeval.pipeline.config.schema import PHASES
 from coeval.store.rundir import RunDir
@@ -156,10 +156,11 @@ def _stands(draft: Draft, phase: str) -> bool:
 
 
 def _is_judged(draft: Draft) -> bool:
-    """Whether any task has a factor that is not compared as a label."""
+    """Whether any task has a factor that is neither compared as a label nor a check."""
     for index in draft.entries("tasks"):
         rubric = draft.get("tasks", index, "rubric")
         labels = draft.get("tasks", index, "label_attributes", default=[])
-        if not isinstance(rubric, dict) or rubric.keys() - set(labels):
+        checks = {factor for factor, _ in declared_checks(draft, index)}
+        if not isinstance(rubric, dict) or rubric.keys() - checks - set(labels):
             return True
     return not draft.entries("tasks")

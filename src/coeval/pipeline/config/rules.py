@@ -48,6 +48,9 @@ V-35  a prompt template shows what changes from request to request: ``test`` the
       ``{target_attributes}`` if there are any, ``evaluate_…`` the ``{response}``, and ``{factor}`` or
       ``{criterion}``, or the ``{rubric}`` where teachers write it; unless ``prompts_may_omit`` says otherwise
 V-36  a scale has 2 to 101 levels, each once; ``weights`` are of factors of the rubric
+V-37  a check is of a known kind, and its options are right (docs/checks.md)
+V-38  what a check runs can be run: its function is in its file, a command has a sandbox (or
+      ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
 ====  ======================================================================================
 """
 
@@ -71,6 +74,7 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_fol
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles
+from coeval.pipeline.config.rubric_rules import rubric_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 from coeval.pipeline.prompts import NEEDS, VARIABLES
@@ -245,8 +249,7 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
             misnamed = [*_misnamed(index, key, template, models)]
             yield from misnamed or _blind(draft, index, key, template, teachers)
         yield from _seeds(draft, index)
-        yield from _scored(draft, index)
-        yield from _weights(draft, index)
+        yield from rubric_rules(draft, index)
 
 
 def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
@@ -370,29 +373,6 @@ def _seeds(draft: Draft, index: int) -> Iterator[Finding]:
                 f"set {attributes} to {words}, or move these there"
             )
             yield Finding(("tasks", index, seed), "V-28", message)
-
-
-def _scored(draft: Draft, index: int) -> Iterator[Finding]:
-    path, labels = ("tasks", index, "rubric"), ("tasks", index, "label_attributes")
-    if draft.get(*path) == {} and not draft.raw(*labels) and draft.sound(*labels):
-        message = "is empty, and there are no label_attributes: nothing would be scored; add a factor"
-        yield Finding(path, "V-29", message)
-
-
-def _weights(draft: Draft, index: int) -> Iterator[Finding]:
-    rubric = draft.get("tasks", index, "rubric")
-    if not isinstance(rubric, dict):
-        return  # teachers write the factors
-    labels = draft.get("tasks", index, "label_attributes", default=[])
-    for factor in _mapping(draft.raw("tasks", index, "weights")):
-        if factor not in rubric or factor in labels:
-            path: KeyPath = ("tasks", index, "weights", factor)
-            yield Finding(
-                path,
-                "V-36",
-                f"the rubric has no factor '{factor}'",
-                WayOut(factor, tuple(rubric), "factors:"),
-            )
 
 
 _BATCHABLE = ", ".join(BATCH_INTERFACES)

@@ -61,6 +61,10 @@ def label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
     return f"labels-2.{digest(canonical(labels))[:6]}"
 
 
+CHECK_RECIPE = "checks-1"
+"""Of checks as a whole: their version, which changes when any kind scores otherwise."""
+
+
 def answer_input(prompt: str) -> str:
     """``input_hash`` of a response: what the student was given."""
     return digest(prompt)

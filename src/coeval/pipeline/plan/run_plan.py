@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from coeval.core.records import id_fields, item_id, item_prefix, student_of
+from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
+from coeval.pipeline.plan.recipes import CHECK_RECIPE, label_recipe
 from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import Stance
@@ -101,6 +102,39 @@ class EvaluationStatuses(RecordStatuses):
         return RecordStatus(bool(owed), changed, owed)
 
 
+class ComputedStatuses(dict[EvaluationEntry | None, RecordStatus]):
+    """Those of records that are computed without a model, by the judge ``name``.
+
+    ``criteria`` are the factors of checks with their hashes; labels have none, and their ``recipe``
+    alone tells. Computing costs nothing: with ``redo``, what no longer stands is computed again unasked.
+    """
+
+    def __init__(self, name: str, recipe: str, criteria: Mapping[str, str], *, redo: bool) -> None:
+        super().__init__()
+        self.name = name
+        self._recipe = recipe
+        self._criteria = criteria
+        self._redo = redo
+
+    def __missing__(self, entry: EvaluationEntry | None) -> RecordStatus:
+        status = self[entry] = self._stand(entry)
+        return status
+
+    def settles(self, entry: EvaluationEntry | None) -> bool:
+        return self[entry] is SETTLED
+
+    def _stand(self, entry: EvaluationEntry | None) -> RecordStatus:
+        if entry is None or not entry.good:
+            return RecordStatus(owed=True, factors=tuple(self._criteria))
+        changed, scored = self._redo and bool(entry.change(self._recipe)), dict(entry.scored)
+        owed = tuple(
+            factor
+            for factor, current in self._criteria.items()
+            if changed or factor not in scored or (self._redo and scored[factor] != current)
+        )
+        return RecordStatus(owed=True, factors=owed) if owed or changed else SETTLED
+
+
 def rows_that_stand(
     rows: Iterable[int], columns: Iterable[tuple[Mapping[int, Entry], Callable[[Any], bool]]]
 ) -> set[int]:
@@ -140,7 +174,7 @@ class Node(NamedTuple):
     """A planned record, or (``key`` is empty) so many ``records`` that are alike.
 
     ``name`` is its model's, and ``maker`` that model in its role; None where nobody is asked: for items as
-    they lie, and comparisons of labels. ``calls`` are those of each owed record. ``waits``: it is made from
+    they lie, labels and checks. ``calls`` are those of each owed record. ``waits``: it is made from
     a record that is itself owed. ``entry``: the evaluation on record that it is held against.
     """
 
@@ -278,21 +312,21 @@ class Plan:
         """Whether an earlier phase of this run has made the item anew, and not its response."""
         return item in self.renewed and response not in self.renewed
 
-    def completes(self, entry: EvaluationEntry | None, judge: RoleModel) -> bool:
-        """Whether what the judge gave before stays, so that only what it lacks is asked for."""
+    def completes(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
+        """Whether what the judge gave before stays, so that only what it lacks is due; None: a check."""
         if entry is None or not entry.good or not entry.scored:
             return False
-        return self.stance is not Stance.REDO or not entry.change(judge.recipe.hash)
+        recipe = CHECK_RECIPE if judge is None else judge.recipe.hash
+        return self.stance is not Stance.REDO or not entry.change(recipe)
 
-    def owes_labels(self, entry: EvaluationEntry | None, recipe: str) -> bool:
-        """Whether labels are to be compared, by the ``recipe`` of now."""
-        if entry is None or not entry.good:
-            return True
-        if self.stance is Stance.TELL:
-            return False
-        # comparing costs nothing: what no longer stands is compared again without being asked
-        redone = self.stance is Stance.REDO or not self._accepts("evaluation")
-        return redone and bool(entry.change(recipe))
+    def computed(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
+        """Those of a task's labels and of its checks, where it has any."""
+        accepted = self.stance is Stance.TELL or self._accepts("evaluation")
+        redo = self.stance is Stance.REDO or not accepted
+        if setup.task.label_attributes:
+            yield ComputedStatuses(EXACT_MATCH, label_recipe(setup.labels), {}, redo=redo)
+        if setup.checks:
+            yield ComputedStatuses(CHECK, CHECK_RECIPE, setup.check_hashes, redo=redo)
 
     def statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
         """Those of what ``part`` makes in a phase of a task; `requested_for` is apart from them."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from coeval.core.records import Role
 from coeval.engine.model_work import RoleModel
+from coeval.judging.checks.check_options import read_check
 from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
@@ -34,6 +35,7 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
     given = config.answered_by(task)
+    checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
@@ -56,6 +58,8 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
         space=_space(task, blueprint),
         criteria=criteria,
         form=form,
+        checks=checks,
+        check_hashes={factor: check.fingerprint() for factor, check in checks.items()},
     )
 
 

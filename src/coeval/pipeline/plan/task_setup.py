@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coeval.core.records import Role, SamplingParameters, model_of
 from coeval.core.text import digest, placeholders
 from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
+from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.models.metering.answer_bound import answer_limits
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.judge_form import JudgeForm
@@ -64,6 +65,7 @@ class TaskSetup:
     ``criteria`` maps each factor that judges score to the hash of
     its criterion and scale; factors named like a label attribute are compared, not judged, and a setup
     without criteria has no judges. ``form`` is what judges are asked.
+    ``checks`` are the factors that are computed, ``check_hashes`` what their scores follow from.
     """
 
     task: TaskConfig
@@ -76,6 +78,8 @@ class TaskSetup:
     criteria: dict[str, str]
     form: JudgeForm
     given: frozenset[str] = frozenset()
+    checks: Mapping[str, RubricCheck] = field(default_factory=dict)
+    check_hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -113,7 +117,7 @@ class TaskSetup:
     @property
     def response_weight(self) -> int:
         """Records that one response may bring about, itself included."""
-        return 1 + len(self.judges) + bool(self.task.label_attributes)
+        return 1 + len(self.judges) + bool(self.task.label_attributes) + bool(self.checks)
 
     @property
     def item_weight(self) -> int:

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from coeval.core.records import EXACT_MATCH, SEPARATOR, answer_name, evaluation_id, item_of
+from coeval.core.records import SEPARATOR, answer_name, item_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.recipes import label_recipe
-from coeval.pipeline.plan.recorded import Entry, EvaluationEntry
+from coeval.pipeline.plan.recorded import Entry
 from coeval.pipeline.plan.run_plan import (
     SETTLED,
+    ComputedStatuses,
     Node,
     Plan,
     RecordStatus,
@@ -44,9 +44,6 @@ def never(_: Phase, __: str) -> bool:
     return False
 
 
-_OWED = RecordStatus(owed=True)
-
-
 def spared_of(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[Spared]:
     """What of the nodes that were to follow need not be made, since what they follow from is the same."""
     owed = {node.key: node.calls for node in real if node.owed}
@@ -68,13 +65,21 @@ class _Maker(NamedTuple):
     part: RoleModel
 
 
+class _Computed(NamedTuple):
+    """What is computed of each answer without a model: comparisons of labels, or checks."""
+
+    name: str
+    suffix: str
+    statuses: ComputedStatuses
+
+
 class _Alike:
     """Of a teacher's items and what follows from them: how many records stand, and how many are made anew;
     ``whole``: the items that stand with all that follows from them."""
 
-    def __init__(self, students: int, judges: int) -> None:
-        self.whole = self.items = self.labels = self.fresh_items = self.fresh_answers = 0
-        self.answers, self.verdicts = [0] * students, [0] * judges
+    def __init__(self, students: int, judges: int, computed: int) -> None:
+        self.whole = self.items = self.fresh_items = self.fresh_answers = 0
+        self.answers, self.verdicts, self.computed = [0] * students, [0] * judges, [0] * computed
 
 
 class Walk:
@@ -84,7 +89,7 @@ class Walk:
         self._plan = plan
         self._recorded = plan.recorded
         self._per_factor = setup.task.evaluation_mode == "per_factor"
-        self._label_recipe = label_recipe(setup.labels) if setup.task.label_attributes else ""
+        self._computed = [_Computed(s.name, SEPARATOR + s.name, s) for s in plan.computed(setup)]
         self._gathers = not each and not plan.selective
         self._given = setup.given
         self.unanswered: Counter[str] = Counter()
@@ -127,7 +132,8 @@ class Walk:
             return  # left as it is, or another model's work: nothing follows from it
         alike = self._alike.get(teacher)
         if alike is None:
-            alike = self._alike[teacher] = _Alike(len(self._students), len(self._judges))
+            counts = len(self._students), len(self._judges), len(self._computed)
+            alike = self._alike[teacher] = _Alike(*counts)
         if owed or status is not SETTLED:
             yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, int(owed))
         elif row in self._whole:
@@ -153,11 +159,8 @@ class Walk:
             yield answers[student.suffix].entries, student.statuses.settles
             for judge in self._judges:
                 yield verdicts[student.suffix + judge.suffix].entries, judge.statuses.settles
-            if self._label_recipe:
-                yield verdicts[evaluation_id(student.suffix)].entries, self._has_labels
-
-    def _has_labels(self, entry: EvaluationEntry | None) -> bool:
-        return not self._plan.owes_labels(entry, self._label_recipe)
+            for computed in self._computed:
+                yield verdicts[student.suffix + computed.suffix].entries, computed.statuses.settles
 
     # --- responses and evaluations -----------------------------------------------------------
 
@@ -233,25 +236,26 @@ class Walk:
             if owed or (entry is not None and entry.good):
                 calls = (len(status.factors) if self._per_factor else 1) if owed else 0
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
-        if self._label_recipe:
-            key = evaluation_id(response)
+        for place, (name, suffix, computed) in enumerate(self._computed):
+            key = response + suffix
             entry = known = self._recorded.evaluations.get(key)
             stale = renewed and key not in plan.renewed
             if known is not None and (stale or anew("evaluation", key)):
                 entry = None
-            owed = not self._has_labels(entry)
-            if owed and self._left("evaluation", key, *names, EXACT_MATCH):
-                yield Node("evaluation", key, teacher, EXACT_MATCH, None, _OWED, owed, waits=waits)
+            status = computed[entry]
+            if status.owed and self._left("evaluation", key, *names, name):
+                yield Node("evaluation", key, teacher, name, None, status, True, 0, waits, 1, entry)
             elif alike is not None and known is not None:
-                alike.labels += 1
+                alike.computed[place] += 1
 
     def responses_to(self, item: str) -> list[str]:
         """The ids of the answers to an item."""
         return [item + student.suffix for student in self._students]
 
     def judgments_of(self, response: str) -> list[str]:
-        """The ids of the judgments of an answer, the comparison of its labels among them."""
-        return [*(response + judge.suffix for judge in self._judges), evaluation_id(response)]
+        """The ids of the judgments of an answer, its labels and checks among them."""
+        suffixes = (*(judge.suffix for judge in self._judges), *(each.suffix for each in self._computed))
+        return [response + suffix for suffix in suffixes]
 
     def _left(self, phase: Phase, key: str, *models: str) -> bool:
         """Whether names and modes leave the record to this run."""
@@ -274,13 +278,13 @@ class Walk:
     def _counted(self) -> Iterator[Node]:
         for teacher, counts in self._alike.items():
             answers = counts.whole * len(self._students)
-            labels = counts.labels + (answers if self._label_recipe else 0)
             yield self._all("data_generation", teacher, None, SETTLED, counts.items + counts.whole)
             for student, count in zip(self._students, counts.answers, strict=True):
                 yield self._all("response_collection", teacher, student, SETTLED, count + counts.whole)
             for judge, count in zip(self._judges, counts.verdicts, strict=True):
                 yield self._all("evaluation", teacher, judge, SETTLED, count + answers)
-            yield self._all("evaluation", teacher, None, SETTLED, labels, EXACT_MATCH)
+            for computed, count in zip(self._computed, counts.computed, strict=True):
+                yield self._all("evaluation", teacher, computed, SETTLED, count + answers)
             yield from self._fresh(teacher, counts.fresh_items, counts.fresh_answers)
 
     def _fresh(self, teacher: str, items: int, answers: int) -> Iterator[Node]:
@@ -291,22 +295,22 @@ class Walk:
         answers += items * len(self._asked)
         for judge in self._judges:
             yield self._all("evaluation", teacher, judge, judge.statuses[None], answers)
-        if self._label_recipe:
-            yield self._all("evaluation", teacher, None, _OWED, answers, EXACT_MATCH)
+        for computed in self._computed:
+            yield self._all("evaluation", teacher, computed, computed.statuses[None], answers)
 
     def _all(
         self,
         phase: Phase,
         teacher: str,
-        maker: _Maker | None,
+        maker: _Maker | _Computed | None,
         status: RecordStatus,
         records: int,
-        name: str = "",
     ) -> Node:
-        name, part = (maker.name, maker.part) if maker is not None else (name or teacher, None)
-        calls = 0
-        if status.owed and maker is not None:
-            calls = self._calls(status) if phase == "evaluation" else 1
+        name, part, calls = teacher if maker is None else maker.name, None, 0
+        if isinstance(maker, _Maker):
+            part = maker.part
+            if status.owed:
+                calls = self._calls(status) if phase == "evaluation" else 1
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
     def _spare(self, response: str, names: tuple[str, str], student: _Maker) -> None:

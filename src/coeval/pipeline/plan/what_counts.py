@@ -8,7 +8,7 @@ from typing import Any
 
 from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
-from coeval.core.records import EXACT_MATCH, Role
+from coeval.core.records import CHECK, EXACT_MATCH, Role
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.findings import MOST_SHOWN
@@ -70,7 +70,7 @@ def _planned_task(
     stays = config.experiment.mode("data_generation") in ("Keep", "Model")
     return PlannedTask(
         teachers=teachers,
-        judges=_or_all(judges, _of(mine, "judge") | {EXACT_MATCH}),
+        judges=_or_all(judges, _of(mine, "judge") | {CHECK, EXACT_MATCH}),
         factors=factors,
         labels=frozenset(task.label_attributes) | _of(mine, "label"),
         total=None if teachers is None or stays else task.sampling.most,

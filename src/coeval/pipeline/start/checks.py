@@ -1,17 +1,21 @@
 """Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models,
-V-31 over a run that is there, V-33 with tables of one's own.
+V-31 over a run that is there, V-33 with tables of one's own, V-38 with checks that run code.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
-from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
+from coeval.core.options import ALLOW_UNSANDBOXED, CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.text import listed
-from coeval.pipeline.config.draft import OWN_ITEMS, Draft
+from coeval.judging.checks.check_options import check_problems, code_of, read_check
+from coeval.judging.checks.check_runner import sandbox_problem
+from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
+from coeval.pipeline.config.draft import OWN_ITEMS, Draft, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
 from coeval.pipeline.config.items_section import AnswerTable, Items
 from coeval.pipeline.config.names import is_name
@@ -91,6 +95,30 @@ def _place(items: Items, path: KeyPath, key: tuple[str, ...]) -> KeyPath:
     return (*path, *key)
 
 
+# --- Code that checks run can be run (V-38)
+
+
+def _code_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
+    sandbox = cache(sandbox_problem)
+    for index in draft.names("tasks"):
+        for factor, options in declared_checks(draft, index):
+            path: KeyPath = ("tasks", index, "rubric", factor)
+            check = read_check(options) if not check_problems(options) else None
+            if isinstance(check, PythonCheck) and (problem := check.problem()) is not None:
+                yield Finding((*path, "function"), "V-38", problem)
+            elif isinstance(check, CommandCheck) and not start.allow_unsandboxed and sandbox() is not None:
+                way = f"{sandbox()}; or use {ALLOW_UNSANDBOXED} to run it with the rights of your account"
+                yield Finding((*path, "argv"), "V-38", f"would run without a sandbox: {way}")
+
+
+def code_of_checks(config: Config) -> Iterator[str]:
+    """What a run of this configuration executes besides asking models, a sentence for each check."""
+    for task in config.tasks:
+        for factor, options in task.checks.items():
+            if code := code_of(options):
+                yield f"Runs code: {code} ({task.name}, {factor})"
+
+
 _RESCUE = (
     "put meta.json back from a copy, or take the records over: another id, resume_from: {}, and the modes "
     "Extend for data_generation, response_collection and evaluation"
@@ -137,6 +165,7 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
         yield from _occupied(run, draft)
     yield from table_findings(draft, run)
     yield from answer_findings(draft, run)
+    yield from _code_findings(draft, start)
 
 
 def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:

@@ -1,0 +1,83 @@
+"""Phase 5 without a judge: the checks of a response, computed as one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coeval.core.errors import CheckFailed
+from coeval.core.records import CHECK, Evaluation, Failure
+from coeval.engine.model_work import reason
+from coeval.judging.checks.check_runner import CheckRunner
+from coeval.judging.checks.rubric_check import CheckedAnswer
+from coeval.pipeline.phases.evaluations import Judged
+from coeval.pipeline.plan.recipes import CHECK_RECIPE
+
+
+@dataclass(slots=True)
+class CheckWork:
+    """Compute ``factors`` of one response: no model, no cost. What cannot be computed is missing."""
+
+    judged: Judged
+    key: str
+    factors: tuple[str, ...]
+    runner: CheckRunner
+
+    phase = "evaluation"
+    weight = 1
+    calls = 0
+    model = CHECK
+
+    async def do(self) -> Evaluation:
+        answer, checks = _checked(self.judged), self.judged.setup.checks
+        values: dict[str, float] = {}
+        reasons: dict[str, str] = {}
+        for factor in self.factors:
+            try:
+                value, why = await self.runner.score(checks[factor], answer)
+            except CheckFailed as failure:
+                reasons[factor] = str(failure)
+                continue
+            values[factor] = value
+            if why:
+                reasons[factor] = why
+        return self._record(values, reasons)
+
+    def failed(self, error: Exception) -> Evaluation:
+        identity = self.judged.identity(CHECK, CHECK_RECIPE)
+        return Evaluation(**identity, status="failed", error=reason(error), missing=self.factors)
+
+    def _record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
+        """The record: with what an earlier one holds, unless all is computed again."""
+        hashes, identity = self.judged.setup.check_hashes, self.judged.identity(CHECK, CHECK_RECIPE)
+        criteria = {factor: hashes[factor] for factor in values}
+        earlier = self.judged.earlier
+        if earlier is not None and set(self.factors) < hashes.keys():
+            kept = {f: value for f, value in (earlier.values or {}).items() if f not in self.factors}
+            values, reasons = kept | values, _of(kept, earlier.reasons) | reasons
+            criteria = _of(kept, earlier.criteria) | criteria
+            identity |= {"input_hash": earlier.input_hash}  # what it keeps was computed from that
+        missing = tuple(factor for factor in hashes if factor not in values)
+        found: dict[str, Any] = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
+        if not values:
+            why = f"{missing[0]}: {reasons[missing[0]]}"
+            return Evaluation(**identity, **found, status="failed", error=Failure(CheckFailed.kind, why))
+        found["values"] = {factor: values[factor] for factor in (*hashes, *values) if factor in values}
+        return Evaluation(**identity, **found)
+
+
+def _of(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
+    return {factor: text for factor, text in (texts or {}).items() if factor in factors}
+
+
+def _checked(judged: Judged) -> CheckedAnswer:
+    """What checks may look at: time and cost are those of the answer's record."""
+    item, response = judged.prepared.item, judged.response
+    return CheckedAnswer(
+        prompt=item.prompt or "",
+        response=response.response or "",
+        reference=item.reference_response,
+        attributes=item.sampled_target_attributes,
+        latency_s=response.latency_s,
+        cost_usd=response.usage.cost_usd if response.usage is not None else None,
+    )
