@@ -38,6 +38,7 @@ def test_a_scale_is_read_as_people_write_it(
 ) -> None:
     scale = parse_scale(written)
     assert (scale.levels, scale.values) == (levels, values)
+    assert parse_scale(scale.written()) == scale
 
 
 def test_the_default_in_other_words_is_the_default() -> None:

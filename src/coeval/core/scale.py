@@ -69,6 +69,13 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
         """Name the level of a value from 0 to 1."""
         return min(zip(self.values, self.levels, strict=True), key=lambda each: abs(each[0] - value))[1]
 
+    def written(self) -> str | dict[str, float]:
+        """Write the scale as `parse_scale` reads it back: a range, or level → value."""
+        equal = tuple(place / (len(self.levels) - 1) for place in range(len(self.levels)))
+        if self.is_numeric and self.values == equal:
+            return f"{self.levels[0]}-{self.levels[-1]}"
+        return dict(zip(self.levels, self.values, strict=True))
+
     def spelled(self) -> str:
         """Write the levels from worst to best: ``1 to 5``, or ``poor, fair, good, excellent``."""
         if self.is_numeric and len(self.levels) > 2:

@@ -34,7 +34,8 @@ class ItemFailure(msgspec.Struct, frozen=True):
 
 
 class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a judge said to an answer. ``scores``: by factor, None where it was asked for and did not come.
+    """What a judge said to an answer. ``scores``: by factor, None where it was asked for and did not come;
+    ``reasons`` by factor.
 
     Of ``eval-framework``, ``what`` is judged (a criterion, or the order in which a pair was shown), and
     ``verdict`` holds what was read of the reply, by name.
@@ -42,6 +43,7 @@ class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
 
     judge: str
     scores: dict[str, str | None] = {}
+    reasons: dict[str, str] = {}
     words: str | None = None
     failed: bool = False
     error: ItemFailure | None = None
@@ -291,6 +293,7 @@ class RunItems:
                 for factor, level in scores.items()
                 if (judgment.task_id, factor) not in self._factors
             },
+            reasons=judgment.reasons or {},
             words=judgment.raw,
             failed=not is_good(judgment),
             error=_failure(judgment),

@@ -93,7 +93,9 @@ class AnswerView:
         head = Text(plain(f"{judgment.judge_model_id}: "), style="cyan")
         self._line(head + Text(", ").join(_scores(judgment)))
         self._failure(judgment)
-        if judgment.raw and not _only_scores(judgment):
+        for factor, reason in (judgment.reasons or {}).items():
+            self._text(f"{factor}: {reason}", style="dim")
+        if judgment.raw and not _is_read(judgment):
             self._text(judgment.raw, style="dim")
 
     def _failure(self, record: Kept) -> None:
@@ -109,7 +111,7 @@ class AnswerView:
     def _text(self, text: str, style: str = "") -> None:
         shown = text if self._whole or len(text) <= _LONG else text[:_LONG]
         for line in plain_lines(shown).split("\n"):
-            self._line(Text(line, style=style), 2)
+            self._line(Text(line.rstrip(), style=style), 2)
         if left := len(text) - len(shown):
             self._line(Text(f"… {left:,} more characters (--full shows them)", style="yellow"), 2)
 
@@ -132,13 +134,14 @@ def _figures(judged: JudgedAnswer, answer: Response) -> Text:
     return Text(f"  {', '.join(parts)}" if parts else "")
 
 
-def _only_scores(judgment: Evaluation) -> bool:
-    """Whether what the judge said is its scores and nothing else."""
+def _is_read(judgment: Evaluation) -> bool:
+    """Whether what the judge said is its scores and reasons and nothing else."""
     try:
         said = decode(judgment.raw or "")
     except Undecodable:
         return False
-    return bool(said == judgment.scores)
+    scored = judgment.scores.keys() | (judgment.values or {}).keys()
+    return isinstance(said, dict) and said.keys() == scored
 
 
 def _scores(judgment: Evaluation) -> Iterator[Text]:

@@ -18,6 +18,7 @@ from pydantic import (
     Discriminator,
     Field,
     GetCoreSchemaHandler,
+    PlainSerializer,
     PlainValidator,
     Tag,
     WithJsonSchema,
@@ -111,6 +112,7 @@ def _as_scale(value: Any) -> RubricScale:
 ScaleLevels: TypeAlias = Annotated[
     RubricScale,
     PlainValidator(_as_scale),
+    PlainSerializer(RubricScale.written),
     WithJsonSchema(
         {
             "anyOf": [
@@ -137,6 +139,8 @@ CHECK, FACTOR = "<check>", "<factor>"
 
 
 def _kind_of_factor(value: Any) -> str:
+    if isinstance(value, RubricFactor):
+        return FACTOR
     if not isinstance(value, dict):
         return WORD
     return CHECK if "check" in value else FACTOR

@@ -167,7 +167,8 @@
   }
 
   function judgmentWords(one) {
-    const told = Object.entries(one.verdict ?? {}).filter(([name]) => name !== "repaired");
+    const reasons = Object.entries(one.reasons ?? {});
+    const told = [...Object.entries(one.verdict ?? {}).filter(([name]) => name !== "repaired"), ...reasons];
     const head = [one.what ? `${one.what} · ` : "", one.judge];
     const said = [
       told.length ? make("dl", { class: "told" }, told.map(([name, of]) => [make("dt", {}, name), make("dd", {}, value(of))])) : null,
@@ -178,12 +179,12 @@
     return make("div", { class: "judgment" }, make("h5", {}, head.join("")), said, reply);
   }
 
-  // Whether what a judge said is its scores and nothing else.
+  // Whether what a judge said is its scores and reasons and nothing else.
   function onlyScores(one) {
     try {
       const said = JSON.parse(one.words);
       const names = Object.keys(said ?? {});
-      return names.length > 0 && names.length === Object.keys(one.scores ?? {}).length && names.every((name) => said[name] === one.scores[name]);
+      return names.length > 0 && names.length === Object.keys(one.scores ?? {}).length && names.every((name) => name in one.scores);
     } catch {
       return false; // words, then
     }

@@ -103,7 +103,8 @@ def _shortened_answer(answer: ShownAnswer) -> ShownAnswer:
 
 
 def _shortened_judgment(judgment: ShownJudgment) -> ShownJudgment:
-    return msgspec.structs.replace(judgment, words=_cut(judgment.words))
+    reasons = {factor: _cut(reason) or "" for factor, reason in judgment.reasons.items()}
+    return msgspec.structs.replace(judgment, reasons=reasons, words=_cut(judgment.words))
 
 
 def _cut(text: str | None) -> str | None:

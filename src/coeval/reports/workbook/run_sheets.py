@@ -46,6 +46,22 @@ _ANSWERS = Stage(
     f"coalesce(truncated, false) AS truncated, NOT {good_sql(RESPONSE_SQL)} AS failed",
     {},
 )
+_REASONS = Stage(
+    "evaluation",
+    "sheet_reasons",
+    {
+        "id": "VARCHAR",
+        "response_id": "VARCHAR",
+        "judge_model_id": "VARCHAR",
+        "reasons": "MAP(VARCHAR, VARCHAR)",
+        "status": "VARCHAR",
+    },
+    "reasons IS NOT NULL",
+    f"{_KEY}, md5_number(response_id) AS answer, judge_model_id AS judge, "
+    "array_to_string([one.key || ': ' || one.value FOR one IN map_entries(reasons)], chr(10)) AS text, "
+    "coalesce(status, 'ok') = 'failed' AS failed",
+    {},
+)
 # What failed, the reader's table of it, its files, whose failure it is.
 _FAILED = (
     ("item", "datapoint", "data_generation", "teacher_model_id"),
@@ -145,9 +161,11 @@ def _answers(reader: RunReader) -> SheetTable:
         ReportColumn("truncated", "Cut off", meaning="It ended at max_tokens"),
         ReportColumn("length", "Characters", "count"),
         ReportColumn("answer", "Answer"),
+        ReportColumn("reasons", "Reasons", meaning="Why its judges scored it so, by factor"),
     )
     reader.rows(f"CREATE OR REPLACE TABLE sheet_answered AS {_ANSWERED} LIMIT {MOST_RECORDS:d}")
     reader.record_table(_ANSWERS, "md5_number(id) IN (SELECT key FROM sheet_answered)")
+    reader.record_table(_REASONS, "md5_number(response_id) IN (SELECT key FROM sheet_answered)")
     rows = (row for page in record_pages(reader, _WITH_TEXTS) for row in page)
     [(total,)] = reader.rows("SELECT count(*) FROM answered")
     return SheetTable("Answers", columns, rows, total=total, whole=_WHOLE)
@@ -160,7 +178,10 @@ FROM answered a JOIN viewed v USING (no)
 ORDER BY v.no, a.student::VARCHAR
 """
 _WITH_TEXTS = """
-SELECT a.item, a.task, a.student, a.score, a.disagreement, a.failed, t.truncated, t.length, t.text
+SELECT a.item, a.task, a.student, a.score, a.disagreement, a.failed, t.truncated, t.length, t.text, (
+        SELECT string_agg(judge || chr(10) || text, chr(10) || chr(10) ORDER BY judge)
+        FROM sheet_reasons r WHERE r.answer = a.key AND NOT r.failed
+    ) AS reasons
 FROM sheet_answered a LEFT JOIN sheet_answers t USING (key)
 ORDER BY a.no, a.student
 """
