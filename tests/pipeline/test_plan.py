@@ -401,8 +401,8 @@ def test_every_request_of_a_run_is_known_by_what_it_is_about(
 
 
 # Random experiments, started in every way: as many calls as a dry run and a plan said, or all refuse.
-# Labels, calls per factor, proposed attributes and rubrics, `--continue`, `--only-models`, `resume_from`
-# and lost records are among them: 220 starts.
+# Labels, calls per factor, proposed attributes and rubrics, checks, scales, reasons, samples, variants,
+# `--continue`, `--only-models`, `resume_from` and lost records are among them: 400 starts.
 
 
 def any_task(draw: random.Random, name: str) -> dict[str, Any]:
@@ -414,19 +414,57 @@ def any_task(draw: random.Random, name: str) -> dict[str, Any]:
     if kind is task:
         changes["target_attributes"] = draw.choice([{"mood": ["glad", "sad"]}, "auto", "complete"])
         changes["nuanced_attributes"] = draw.choice([{}, "auto"])
-        changes["rubric"] = draw.choice([{"plot": "Things happen for a reason."}, "auto"])
+        changes["rubric"] = draw.choice([{"plot": "Things happen for a reason."}, any_rubric(draw), "auto"])
+        changes["rationale"] = draw.random() < 0.5
     return kind(name, total=draw.randint(1, 3), **changes)
 
 
+CHECKS: tuple[dict[str, Any], ...] = (
+    {"check": "length", "most": 90, "unit": "words"},
+    {"check": "contains", "values": ["review", "team"], "require": "any"},
+    {"check": "not_contains", "value": "quality 0.1"},
+)
+SCALES: tuple[Any, ...] = ("1-5", ["pass", "fail"], {"thin": 0, "fair": 20, "full": 100})
+
+
+def any_rubric(draw: random.Random) -> dict[str, Any]:
+    """Judged factors on scales of their own, checks, or both."""
+    factors: list[Any] = [{"criterion": "It reads well.", "scale": draw.choice(SCALES)}, *CHECKS]
+    return {f"f{number}": factor for number, factor in enumerate(draw.sample(factors, draw.randint(1, 3)))}
+
+
 def any_model(draw: random.Random, name: str) -> dict[str, Any]:
-    return model(name, *draw.sample(ROLES, draw.randint(1, 3)))
+    made = model(name, *draw.sample(ROLES, draw.randint(1, 3)))
+    if "student" in made["roles"] and draw.random() < 0.5:
+        made["samples"] = draw.randint(1, 3)
+    if "student" in made["roles"] and draw.random() < 0.4:
+        made["variants"] = {"base": {}, "brief": {"system_prompt": "Be brief."}}
+    return made
+
+
+def vary(draw: random.Random, lab: Lab, name: str) -> None:
+    """Add a check, a scale, reasons, a sample or a variant."""
+    students = [one for one in lab.models if "student" in one["roles"]]
+    rubrics = [one for one in lab.tasks if isinstance(one["rubric"], dict)]
+    match draw.randrange(4):
+        case 0 if rubrics:
+            draw.choice(rubrics)["rubric"][f"check-{name}"] = draw.choice(CHECKS)
+        case 1 if rubrics:
+            scaled = {"criterion": "It holds.", "scale": draw.choice(SCALES)}
+            draw.choice(rubrics)["rubric"][f"scaled-{name}"] = scaled
+        case 2 if students:
+            one = draw.choice(students)
+            one["samples"] = one.get("samples", 1) + draw.choice([-1, 1, 2]) or 1
+        case _ if students:
+            one = draw.choice(students)
+            one["variants"] = one.get("variants", {"base": {}}) | {name: {"system_prompt": f"Be {name}."}}
 
 
 def meddle(draw: random.Random, lab: Lab, step: int) -> None:
     """Change the file, or lose records."""
     for number in range(draw.randint(0, 3)):
         name, one = f"x{step}{number}", draw.choice(lab.tasks)
-        match draw.randrange(6):
+        match draw.randrange(8):
             case 0 if len(lab.models) < 4:
                 lab.models.append(any_model(draw, name))
             case 1:
@@ -437,6 +475,8 @@ def meddle(draw: random.Random, lab: Lab, step: int) -> None:
                 one["rubric"] = one["rubric"] | {draw.choice([name, "plot"]): "Another criterion."}
             case 4 if len(lab.models) > 2:
                 lab.models.pop()
+            case 5 | 6:
+                vary(draw, lab, name)
             case _:
                 for phase in PHASES:
                     keys = list(lab.records(phase))
@@ -493,7 +533,7 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("seed", range(55))
+@pytest.mark.parametrize("seed", range(100))
 def test_a_run_makes_as_many_calls_as_were_foretold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
