@@ -22,7 +22,8 @@ class PlannedTask(msgspec.Struct, frozen=True):
     """Whose items and judgments of a task count, by which factors, and what is compared as a label.
 
     Of each teacher ``total`` items are planned (None: all there are): by the number that ends the ids
-    of what a model wrote, or, of those who ``supply`` items, the first ones on record.
+    of what a model wrote, or, of those who ``supply`` items, the first ones on record. ``binary`` factors are
+    passed or not: checks, and scales of two levels.
     """
 
     teachers: Names
@@ -31,6 +32,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     labels: Names
     total: int | None = None
     supply: frozenset[str] = frozenset()
+    binary: frozenset[str] = frozenset()
 
     def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
         match kind:

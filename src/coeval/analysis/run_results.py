@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
+from coeval.analysis.sampled_scores import SampledScore
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
@@ -303,6 +304,7 @@ class Results(msgspec.Struct, frozen=True):
     not there, one sentence each.
     ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
+    ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
     """
 
     students: tuple[StudentScore, ...]
@@ -314,6 +316,7 @@ class Results(msgspec.Struct, frozen=True):
     metrics: tuple[MetricScore, ...] = ()
     missing: tuple[str, ...] = ()
     costs: tuple[ModelCost, ...] = ()
+    sampled: tuple[SampledScore, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:

@@ -45,6 +45,7 @@ from coeval.analysis.run_results import (
     label_tasks_sentence,
     model_costs,
 )
+from coeval.analysis.sampled_answers import sampled_scores
 from coeval.core.errors import StoreError
 
 
@@ -69,6 +70,7 @@ def _(reader: RunReader) -> Results:
     return Results(
         students=_by_shared_scores(reader, student_scores(reader)),
         labels=label_accuracies(reader),
+        sampled=sampled_scores(reader),
         simulated=reader.simulated,
         notes=(*label_task_notes(reader), *reader.notes()),
         left_out=reader.left_out,

@@ -39,9 +39,7 @@ from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
-if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
-
+    from coeval.analysis.sampled_scores import SampledScore
 
 # --- Notes beside a table of scores
 
@@ -78,6 +76,13 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             f"datapoints or judges: {listed(map(plain, fewer))}."
         )
     notes += _of_labels(results, scored)
+    if results.sampled:
+        notes.append(
+            "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
+            "it; sd in item: how far answers to one item lie apart."
+        )
+    if any(each.passes for each in results.sampled):
+        notes.append("pass@N, pass^N: how often one of N answers passes, and all of them; by k in --json.")
     if cut := cut_off_sentence(_cut_off(results.students), "of"):
         notes.append(cut)
     notes += _removed(results)
@@ -194,6 +199,9 @@ def render(results: Results, console: Console) -> None:
     if results.labels:
         for table in _label_tables(results.labels, console.width):
             _print(table, console)
+    if results.sampled:
+        shown = [each for each in results.sampled if each.factor is None or each.passes]
+        _print(_sampled_table(shown, console.width), console)
     if results.metrics:
         print_metrics(results.metrics, console)
     if not scored and not results.labels and not results.metrics:
@@ -299,6 +307,28 @@ def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
     if any(label.failed for label in labels):
         columns.append(("failed", [str(label.failed) for label in labels]))
     return columns
+
+
+def _sampled_table(sampled: Sequence[SampledScore], width: int) -> Table:
+    """Of several answers to an item: the mean over all of them, and how often one or all of them pass."""
+    leading = [
+        ("task", [plain(each.task) for each in sampled]),
+        ("factor", ["(answer)" if each.factor is None else plain(each.factor) for each in sampled]),
+    ]
+    passes = [each.passes[-1] if each.passes else None for each in sampled]
+    columns = [
+        ("mean@N", [bracketed(each.mean, each.low, each.high) for each in sampled]),
+        ("item s.e.", [_points(each.item_se) for each in sampled]),
+        ("sd in item", [_points(each.sample_sd) for each in sampled]),
+    ]
+    if any(passes):
+        columns += [
+            ("pass@N", [bracketed(p.one, p.one_low, p.one_high) if p else NOTHING for p in passes]),
+            ("pass^N", [bracketed(p.all, p.all_low, p.all_high) if p else NOTHING for p in passes]),
+        ]
+    columns.append(("N", [str(each.samples) for each in sampled]))
+    rows = [Row(plain(each.student), False) for each in sampled]
+    return _table("Several answers to an item", rows, columns, width, leading)
 
 
 def _table(

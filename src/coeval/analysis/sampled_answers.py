@@ -1,0 +1,129 @@
+"""What several samples of an answer show: how much a student's answers vary, how often one of k passes, and
+how often all of k do.
+
+Samples of an item are pooled within it; items are what is random. Figures are of students that gave more than
+one answer to an item.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats, Interval, clustered_error, mean_over_strata
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.sampled_scores import PassRate, SampledScore
+
+
+def sampled_scores(reader: RunReader) -> tuple[SampledScore, ...]:
+    """By task, factor and student, whole answers first; nothing where nobody gave several answers."""
+    often = [student for student, samples in reader.samples.items() if samples > 1]
+    if not often:
+        return ()
+    return tuple(_scores(reader, often))
+
+
+class _ItemSums(NamedTuple):
+    """By item: how many answers there are, how many pass, the sum of their scores, and of the squares."""
+
+    n: Floats
+    passed: Floats
+    total: Floats
+    squares: Floats
+    clusters: NDArray[np.int64] | None
+
+    def mean(self, values: Floats, some: NDArray[np.bool_] | None = None) -> Interval:
+        """Average over items, or over some."""
+        clusters = np.arange(len(self.n)) if self.clusters is None else self.clusters
+        if some is not None:
+            values, clusters = values[some], clusters[some]
+        return mean_over_strata([values], clusters=None if self.clusters is None else [clusters])
+
+
+def _scores(reader: RunReader, often: Sequence[str]) -> Iterator[SampledScore]:
+    for task, student, factor, is_label, sharp, names, *found in reader.rows(
+        _BY_ITEM.format(names=reader.names_sql), [often] * 3
+    ):
+        n, passed, total, squares = (np.array(each, np.float64) for each in found)
+        items = _ItemSums(n, passed, total, squares, reader.clusters_of(names))
+        means = items.total / items.n
+        several = items.n > 1
+        within = (items.squares - items.total * means)[several] / (items.n[several] - 1)
+        mean = items.mean(means)
+        place = np.arange(len(means)) if items.clusters is None else items.clusters
+        samples = reader.samples[student]
+        passes = is_label or (sharp and factor is not None and _is_binary(reader, task, factor))
+        yield SampledScore(
+            student=student,
+            task=task,
+            factor=factor,
+            samples=samples,
+            n=len(means),
+            mean=mean.mean,
+            low=mean.low,
+            high=mean.high,
+            item_se=clustered_error(means, place),
+            sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
+            passes=tuple(_pass_rates(items, samples)) if passes else (),
+        )
+
+
+def _is_binary(reader: RunReader, task: str, factor: str) -> bool:
+    plan = reader.planned.tasks.get(task) if reader.planned is not None else None
+    return plan is not None and factor in plan.binary
+
+
+def _pass_rates(items: _ItemSums, samples: int) -> Iterator[PassRate]:
+    """For k = 1, 2, 4, … and all samples."""
+    doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
+    for k in (*doubled, samples):
+        enough = items.n >= k
+        if enough.any():
+            one, every = pass_at(items.n, items.passed, k), pass_all(items.n, items.passed, k)
+            yield PassRate(
+                k, int(enough.sum()), *_bounded(items.mean(one, enough)), *_bounded(items.mean(every, enough))
+            )
+
+
+def _bounded(share: Interval) -> tuple[float, float, float]:
+    return share.mean or 0.0, share.low or 0.0, share.high or 0.0
+
+
+def pass_at(n: Floats, passed: Floats, k: int) -> Floats:
+    """Estimate without bias how often one of k answers passes, item by item: ``1 − C(n − c, k) / C(n, k)``;
+    meaningless where n < k."""
+    return 1 - pass_all(n, n - passed, k)
+
+
+def pass_all(n: Floats, passed: Floats, k: int) -> Floats:
+    """Estimate without bias how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``."""
+    drawn = np.arange(k)[:, None]  # factor by factor: binomials of 1,000 are beyond floats
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.prod(np.maximum(passed - drawn, 0) / (n - drawn), axis=0), np.float64)
+
+
+# Several judges of an answer decide by majority: above a half it passes.
+_BY_ITEM = """
+WITH answer AS (
+    SELECT task, model, metric AS factor, false AS is_label, item, sample, avg(value) AS value,
+           bool_and(value IN (0, 1)) AS sharp
+    FROM scores WHERE value IS NOT NULL AND list_contains(?::VARCHAR[], model) GROUP BY ALL
+    UNION ALL
+    SELECT task, model, NULL, false, item, sample, sum(value * weight) / sum(weight), false
+    FROM scores WHERE value IS NOT NULL AND list_contains(?::VARCHAR[], model) GROUP BY ALL
+    UNION ALL
+    SELECT task, model, attribute, true, item, sample, match::INTEGER::DOUBLE, true
+    FROM labels WHERE list_contains(?::VARCHAR[], model)
+), of_item AS (
+    SELECT task, model, factor, is_label, item, bool_and(sharp) AS sharp, count(*) AS n,
+           count(*) FILTER (value > 0.5) AS passed, sum(value) AS total, sum(value * value) AS squares
+    FROM answer GROUP BY task, model, factor, is_label, item
+)
+SELECT task, model, factor, is_label, bool_and(sharp), {names}, list(n ORDER BY item),
+       list(passed ORDER BY item), list(total ORDER BY item), list(squares ORDER BY item)
+FROM of_item GROUP BY task, model, factor, is_label ORDER BY task, factor NULLS FIRST, model
+"""

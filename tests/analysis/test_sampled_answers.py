@@ -1,0 +1,120 @@
+"""Several answers to an item: pass@k and pass^k by enumeration, standard errors by their formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, stdev, variance
+
+import numpy as np
+import pytest
+from cli.invoked import Command
+from hypothesis import given
+from hypothesis import strategies as st
+from pipeline.experiments import Lab, model, quiz, task
+
+from coeval.analysis.sampled_answers import pass_all, pass_at
+from coeval.analysis.sampled_scores import SampledScore
+
+VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=9), st.data())
+def test_pass_rates_are_the_shares_of_all_draws(answers: Sequence[bool], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(answers)))
+    draws = list(combinations(answers, k))
+    n, passed = np.array([float(len(answers))]), np.array([float(sum(answers))])
+    assert pass_at(n, passed, k)[0] == pytest.approx(
+        float(Fraction(sum(map(any, draws)), len(draws))), abs=1e-12
+    )
+    assert pass_all(n, passed, k)[0] == pytest.approx(
+        float(Fraction(sum(map(all, draws)), len(draws))), abs=1e-12
+    )
+
+
+def test_a_thousand_samples_are_no_overflow() -> None:
+    n, passed = np.array([1000.0, 1000.0]), np.array([500.0, 999.0])
+    assert pass_at(n, passed, 1000).tolist() == [1.0, 1.0]
+    assert pass_all(n, passed, 2).tolist() == pytest.approx([500 * 499 / 999e3, 0.998])
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """5 answers of ann and 1 of ben to each of 12 items of three tasks: graded, passed or not, labelled."""
+    models = [
+        model("tea", "teacher"),
+        model("ann", "student", skill=0.5) | {"samples": 5},
+        model("ben", "student"),
+        model("joe", "judge"),
+        model("jim", "judge", severity=0.1),
+    ]
+    passed = task("passed", total=12, scale=["fail", "pass"])
+    lab = Lab(tmp_path, models, [task(total=12), passed, quiz(total=12)])
+    assert lab.run().exit_code == 0
+    return lab
+
+
+def by_item(lab: Lab, name: str) -> dict[str, dict[int, list[float]]]:
+    """The scores of ann's answers to the items of a task, by item and sample."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for record in lab.records("evaluation").values():
+        if record["task_id"] == name and record["student_model_id"] == "ann":
+            scores = [VALUE[level] for level in record["scores"].values()] + list(
+                record.get("values", {}).values()
+            )
+            scores += [float(label["match"]) for label in record.get("label_scores", {}).values()]
+            found.setdefault(record["datapoint_id"], {}).setdefault(record.get("sample", 0), []).extend(
+                scores
+            )
+    return found
+
+
+def sampled(lab: Lab) -> dict[tuple[str, str | None], SampledScore]:
+    return {(each.task, each.factor): each for each in lab.run(continue_run=True).results().sampled}
+
+
+def test_the_mean_and_its_errors_are_those_of_the_items(lab: Lab) -> None:
+    found = sampled(lab)
+    assert {each.student for each in found.values()} == {"ann"}, "ben gave one answer to each"
+    items = by_item(lab, "story")
+    means = [fmean(fmean(scores) for scores in samples.values()) for samples in items.values()]
+    within = [variance([fmean(scores) for scores in samples.values()]) for samples in items.values()]
+    whole = found["story", None]
+    assert (whole.samples, whole.n) == (5, 12)
+    assert whole.mean == pytest.approx(fmean(means))
+    assert whole.item_se == pytest.approx(stdev(means) / 12**0.5)
+    assert whole.sample_sd == pytest.approx(fmean(within) ** 0.5)
+    assert not whole.passes
+    assert not found["story", "plot"].passes, "High, Medium and Low are no pass and fail"
+
+
+@pytest.mark.parametrize(("name", "factor"), [("quiz", "colour"), ("passed", "plot")])
+def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
+    score = sampled(lab)[name, factor]
+    assert [rate.k for rate in score.passes] == [1, 2, 4, 5]
+    passing = [
+        [fmean(scores) > 0.5 for scores in samples.values()]
+        for samples in by_item(lab, name).values()
+    ]  # fmt: skip
+    if name == "passed":  # of two factors, whose scores stand in order
+        passing = [
+            [fmean(scores[::2]) > 0.5 for scores in samples.values()]
+            for samples in by_item(lab, name).values()
+        ]  # fmt: skip
+    for rate in score.passes:
+        draws = [list(combinations(answers, rate.k)) for answers in passing]
+        assert rate.one == pytest.approx(fmean(fmean(map(any, drawn)) for drawn in draws))
+        assert rate.all == pytest.approx(fmean(fmean(map(all, drawn)) for drawn in draws))
+        assert rate.n == 12
+        assert rate.one_low <= rate.one <= rate.one_high
+
+
+def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -> None:
+    shown = coeval("results", "--run", lab.path)
+    assert "Several answers to an item" in shown.out
+    assert "pass^N" in shown.out
+    lab.models[1]["samples"] = 1
+    lab.run(continue_run=True)
+    assert "Several answers" not in coeval("results", "--run", lab.path).out
