@@ -265,6 +265,16 @@ def line_at(path: Path, offset: int) -> bytes:
         raise store_error("read", path, error) from error
 
 
+def block_at(path: Path, offset: int, size: int) -> bytes:
+    """Read so many bytes from an offset on, fewer at the end of the file."""
+    try:
+        with open_file(path) as file:
+            file.seek(offset)
+            return file.read(size)
+    except OSError as error:
+        raise store_error("read", path, error) from error
+
+
 def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     """Move the lines at these offsets, and a torn last line, to another JSONL file.
 

@@ -7,6 +7,7 @@ half: their ids begin with an item's, so it numbers the items and keeps a column
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import accumulate, chain
@@ -19,7 +20,7 @@ import msgspec
 from coeval.core.errors import Misshapen, StoreError, Undecodable
 from coeval.core.foreign import decode, decoder, lines_decoder
 from coeval.core.records import Kept, is_good, item_of, valid_levels, valid_values
-from coeval.store.jsonl import Lines, groups_of_lines, line_at
+from coeval.store.jsonl import Lines, block_at, groups_of_lines, line_at
 
 # --- JSONL files with line positions
 
@@ -34,6 +35,8 @@ _AT_ONCE = 4_096
 # A position is one signed 64-bit number: files up to 16 TiB, and half a million of them.
 OFFSET_BITS = 44
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
+# Bytes read at once of a file whose records are read again: some hundred of them, of each of a hundred files.
+_BLOCK = 1 << 16
 
 
 class RecordFiles:
@@ -46,6 +49,8 @@ class RecordFiles:
         self.damaged: list[tuple[Path, int]] = []
         self._paths: list[Path] = []
         self._instead: Mapping[Path, list[bytes]] = NO_LINES
+        self._blocks: dict[Path, tuple[int, bytes]] = {}
+        self._starts: dict[Path, array[int]] = {}
 
     def lines(
         self,
@@ -61,6 +66,7 @@ class RecordFiles:
         Raises StoreError: a file cannot be read.
         """
         self._instead = {**self._instead, **instead}
+        self._starts.clear()
         read = lines_decoder(part)
         groups = self._groups(paths, without, instead)
         return chain.from_iterable(self._decoded(part, read, *group) for group in groups)
@@ -114,12 +120,24 @@ class RecordFiles:
         """Read the line at a position again."""
         path, offset = self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK
         if path not in self._instead:
-            return line_at(path, offset)
-        for text in self._instead[path]:  # what is loaded of them are the first few
-            if not offset:
-                return text
-            offset -= len(text)
+            return self._line_of_block(path, offset)
+        texts = self._instead[path]
+        if (starts := self._starts.get(path)) is None:
+            starts = self._starts[path] = array("Q", accumulate(map(len, texts[:-1]), initial=0))
+        place = bisect_left(starts, offset)
+        if place < len(starts) and starts[place] == offset:
+            return texts[place]
         raise StoreError(f"{path}: no line begins at {position & _OFFSET_MASK}")
+
+    def _line_of_block(self, path: Path, offset: int) -> bytes:
+        """Records are mostly read in their order: a block is read once, and not opened for each."""
+        start, block = self._blocks.get(path, (0, b""))
+        end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
+        if end < 0:
+            block = block_at(path, offset, _BLOCK)
+            self._blocks[path] = start, block = offset, block
+            end = block.find(b"\n")
+        return block[offset - start : end + 1] if end >= 0 else line_at(path, offset)
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record ``key`` again."""

@@ -1,0 +1,48 @@
+"""Records that are read again: by position, in any order, of files and of lines that stand in their place."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from coeval.store.record_index import ItemPart, RecordFiles
+
+
+def item(n: int, size: int = 10) -> bytes:
+    return f'{{"id":"t__a__{n}","task_id":"t","teacher_model_id":"a","prompt":"{"x" * size}"}}\n'.encode()
+
+
+def positions(files: RecordFiles, path: Path, instead: dict[Path, list[bytes]] | None = None) -> list[int]:
+    return [position for position, _ in files.lines([path], ItemPart, instead=instead or {})]
+
+
+def test_lines_of_a_file_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    lines = [item(n, 200_000 if n == 7 else n) for n in range(2_000)]
+    path.write_bytes(b"".join(lines))
+    files = RecordFiles()
+    places = list(zip(positions(files, path), lines, strict=True))
+    assert all(files.line(position) == line for position, line in places)
+    random.Random(1).shuffle(places)
+    assert all(files.line(position) == line for position, line in places)
+
+
+def test_a_line_that_was_written_since_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(item(1) + item(2)[:-5])
+    files = RecordFiles()
+    (first,) = positions(files, path)
+    assert files.line(first) == item(1)
+    path.write_bytes(item(1) + item(2) + item(3))
+    assert [files.line(first + len(item(1)) * n) for n in range(3)] == [item(1), item(2), item(3)]
+
+
+def test_lines_in_the_place_of_a_file_are_not_searched_for(tmp_path: Path) -> None:
+    """A run begins with all of its items so: each is read once, whatever their number."""
+    path, lines = tmp_path / "items.jsonl", [item(n) for n in range(30_000)]
+    files = RecordFiles()
+    places = positions(files, path, {path: lines})
+    began = time.process_time()
+    assert all(files.line(position) == line for position, line in zip(places, lines, strict=True))
+    assert time.process_time() - began < 5.0, "it took 30 s, when each was looked for from the first on"
