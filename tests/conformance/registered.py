@@ -266,4 +266,4 @@ REGISTERED: tuple[Interface, ...] = (
     BedrockInterface(),
 )
 
-NOT_ASKED_OVER_HTTP = frozenset({"simulated", "benchmark", "huggingface"})
+NOT_ASKED_OVER_HTTP = frozenset({"simulated", "benchmark", "huggingface", "python", "command"})

@@ -13,7 +13,7 @@ from yarl import URL
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.hosts.address import ModelAddress, address_of, dialect_of
 from coeval.models.keys import Keys
 from coeval.pipeline.config.schema import BATCH_INTERFACES
@@ -230,7 +230,7 @@ def test_what_a_model_sets_goes_before_what_its_host_has() -> None:
 INTERFACES = (
     *("openai", "anthropic", "gemini", "huggingface", "azure_openai", "azure_ai", "bedrock", "vertex"),
     *("openrouter", "groq", "deepseek", "mistral", "deepinfra", "cerebras", "cohere", "huggingface_api"),
-    *("ollama", "benchmark", "vllm", "simulated"),
+    *("ollama", "benchmark", "python", "command", "vllm", "simulated"),
 )
 
 
@@ -253,7 +253,8 @@ def test_a_host_that_can_be_asked_over_http_has_an_address() -> None:
 
 def test_only_hosts_without_a_key_of_their_own_need_none() -> None:
     keyless = {name for name, host in HOSTS.items() if not host.needs_key}
-    assert keyless == {"huggingface", "ollama", "vertex", "vllm", "simulated", "benchmark"}
+    here = {"huggingface", "ollama", "vllm", "simulated", "benchmark", "python", "command"}
+    assert keyless == here | {"vertex"}
 
 
 def test_the_engines_seed_goes_to_servers_that_repeat_themselves() -> None:
@@ -261,6 +262,8 @@ def test_the_engines_seed_goes_to_servers_that_repeat_themselves() -> None:
         "vllm",
         "simulated",
         "huggingface",
+        "python",
+        "command",
     }
 
 
@@ -291,7 +294,7 @@ def test_every_dialect_that_hosts_speak_is_measured_on_an_answer_that_it_reads()
     requested_over_http = {
         type(dialect_of(host)).__name__
         for host in HOSTS.values()
-        if host.dialect not in ("simulated", "benchmark", "local")
+        if host.dialect not in ("simulated", "benchmark", "local", OWN_CODE)
     }
     measured = {type(dialect_of(HOSTS[interface])).__name__ for interface in TYPICAL}
     assert measured == requested_over_http, "add what a host of it answers to perf/dialects.py"

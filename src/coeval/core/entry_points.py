@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from coeval.core.errors import CoevalError, UsageError, named
 
-__all__ = ["Registry", "loaded"]
+__all__ = ["Registry", "guarded", "loaded"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Registry(Mapping[str, T]):
 
     def _load(self, point: EntryPoint) -> T:
         way_out = "reinstall or remove that package"
-        found: T = _guarded(point.load, self._about(point), way_out)
+        found: T = guarded(point.load, self._about(point), way_out)
         if not self._accepts(point.name, found):
             raise UsageError(f"{self._about(point)} is not {self._needed} with that name; {way_out}")
         return found
@@ -80,12 +80,12 @@ def loaded(place: str, needed_by: str) -> Any:
     module, colon, name = place.partition(":")
     if not colon:
         raise UsageError(f"{needed_by}: {place} is not known here; a place in a package is `module:name`")
-    return _guarded(
+    return guarded(
         lambda: getattr(import_module(module), name), f"{needed_by}: {place}", "reinstall its package"
     )
 
 
-def _guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
+def guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
     """What ``load`` gives. Whatever another package's code raises meanwhile, an exit or an interruption too,
     becomes a UsageError that names it; the user's Ctrl-C and the machine's trouble stay what they are."""
     with _ctrl_c_noted() as came:

@@ -12,7 +12,7 @@ from coeval.core.errors import ModelError, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.shown_url import shown_url
 from coeval.engine.terms import offer_of, tariff_of
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
@@ -28,7 +28,7 @@ from coeval.pricing.tariff import Rates, Tariff
 __all__ = ["HostReport", "OfferedModel", "at_hosts", "everywhere", "survey"]
 
 # Dialects of models that no host serves.
-_IN_PROCESS = frozenset({"local", "simulated", "benchmark"})
+_IN_PROCESS = frozenset({"local", "simulated", "benchmark", OWN_CODE})
 # For a list, with all that is tried again to have it.
 _PATIENCE_S = 30.0
 

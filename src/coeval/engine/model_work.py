@@ -26,6 +26,7 @@ from coeval.core.records import (
 from coeval.core.text import canonical, digest, fill, head_length
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
+from coeval.models.local.callables import source_hash
 
 # --- Model roles and recipes
 #
@@ -36,7 +37,7 @@ from coeval.models.catalog import HOSTS
 RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
 """Priority at a shared endpoint: judging before answering before generating."""
 
-_NO_PART = frozenset({"latency_s", "device"})
+_NO_PART = frozenset({"latency_s", "device", "env"})
 
 
 class Recipe(NamedTuple):
@@ -61,6 +62,9 @@ def recipe(
     host = HOSTS.get(spec.interface)  # none for an ``auto`` that is only counted, not asked
     no_part = _NO_PART | (host.places if host is not None else frozenset())
     parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
+    if "callable" in spec.options:
+        parts["parameters.callable"] = str(spec.options["callable"]).partition("#")[0]
+        parts["source of parameters.callable"] = source_hash(str(spec.options["callable"]))
     if spec.extra_body:
         parts["parameters.extra_body"] = spec.extra_body
     if system:

@@ -107,6 +107,9 @@ def _begins_with(pattern: str, model: str) -> bool:
     return re.match(pattern, model, re.IGNORECASE) is not None
 
 
+OWN_CODE = "own_code"
+"""The dialect of functions and programs of the user's, which no host serves."""
+
 OPENAI_REASONING = r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))"
 """OpenAI's models that answer `max_tokens` with 400 and want `max_completion_tokens`."""
 
@@ -310,6 +313,8 @@ _ROWS = (
         lacks=_NO_TOP_K,
     ),
     Host(name="benchmark", dialect="benchmark", local=True, needs_key=False),
+    Host(name="python", dialect=OWN_CODE, local=True, needs_key=False, seeds_by_default=True),
+    Host(name="command", dialect=OWN_CODE, local=True, needs_key=False, seeds_by_default=True),
     Host(
         name="vllm",
         dialect="openai_chat",

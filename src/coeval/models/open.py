@@ -15,11 +15,15 @@ from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
 from coeval.models.batch.batched import BatchedModel
 from coeval.models.batch.waiting.batches import Batches
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import HostModels
+from coeval.models.local.callables import source_hash
+from coeval.models.local.command_guard import CommandGuard
+from coeval.models.local.command_model import CommandModel, find_program
+from coeval.models.local.function_model import FunctionModel
 from coeval.models.local.local_model import InProcess, LocalModel, find_runtime
 from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
@@ -84,6 +88,7 @@ class Models(Mapping[str, Model]):
         self._ledger = ledger
         self.by_name: dict[str, Model] = {}
         self._in_process: list[InProcess] = []
+        self._guard: CommandGuard | None = None
         self._closing = AsyncExitStack()
         self._batches = batches
         self.http = http or Http()
@@ -97,6 +102,8 @@ class Models(Mapping[str, Model]):
             for spec in self._specs:
                 if _is_local(spec):
                     model = await self._open_local(spec, opened)
+                elif HOSTS[spec.interface].dialect == OWN_CODE:
+                    model = self._open_own(spec, opened)
                 elif (address := reached.get(spec.name)) is None:
                     model = self._open_simulated(spec)
                 else:
@@ -161,6 +168,20 @@ class Models(Mapping[str, Model]):
     def _admission(self, spec: ModelSpec) -> Admission:
         return Admission(spec.name, None if self._ledger is None else self._ledger.meter(spec.name))
 
+    def _open_own(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
+        """A function or program of the user's; it limits by itself how many calls run at once."""
+        model: FunctionModel | CommandModel
+        if spec.interface == "python":
+            model = FunctionModel(spec)
+        else:
+            if self._guard is None:
+                self._guard = CommandGuard()
+                opened.callback(self._guard.close)
+            model = CommandModel(spec, self._guard)
+        opened.push_async_callback(model.aclose)
+        free = spec.requests_per_minute is None and spec.tokens_per_minute is None
+        return self._here(spec, model, None if free else EndpointLimits.of([spec]).limiter())
+
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""
         credential = self._keys.credential(spec.interface, spec.access_key, spec.account)
@@ -184,6 +205,8 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
         try:
             if _is_local(spec):
                 find_runtime(spec)
+            elif host.dialect == OWN_CODE:
+                _find_own(spec)
             elif host.dialect != "simulated" or spec.base_url is not None:
                 reached[spec.name] = address_of(spec, host, keys)
         except UsageError as error:
@@ -195,6 +218,14 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
 
 def _is_local(spec: ModelSpec) -> bool:
     return HOSTS[spec.interface].dialect == "local" and spec.base_url is None
+
+
+def _find_own(spec: ModelSpec) -> None:
+    """Check that a model's code is there; nothing of it is run."""
+    if spec.interface == "python":
+        source_hash(str(spec.options["callable"]))
+    else:
+        find_program(spec)
 
 
 def _lists(

@@ -26,6 +26,7 @@ from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.own_data import own_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings
@@ -64,8 +65,8 @@ def estimate_and_report(
     if as_json:
         sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
     else:
-        for choice in start.choices:
-            say(results, choice)
+        for sentence in (*start.choices, *own_code(start.config)):
+            say(results, sentence)
         print_estimate(estimate, results)
     for fit in _budget_fits(start.config, estimate):
         tell_budget(fit, messages)

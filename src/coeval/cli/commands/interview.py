@@ -16,7 +16,7 @@ from coeval.cli.streams import say
 from coeval.cli.views.host_view import credentials
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
@@ -245,7 +245,7 @@ def _criterion(text: str) -> tuple[str, str]:
 
 def _model(text: str) -> ChosenModel:
     found = _MODEL.fullmatch(text)
-    askable = [name for name, host in HOSTS.items() if host.dialect != "benchmark"]
+    askable = [name for name, host in HOSTS.items() if host.dialect not in ("benchmark", OWN_CODE)]
     if not found or found[1] not in askable:
         known = ", ".join(sorted(askable))
         raise UsageError(f"INTERFACE/MODEL, as in `openai/gpt-4o-mini`; the interfaces are {known}")

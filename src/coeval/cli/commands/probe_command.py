@@ -85,12 +85,13 @@ def probe(
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
     from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.pipeline.config.own_data import asked_as
 
     models = {model.name: model for model in config.models}
     rows = [
         NameRow(
             result.name,
-            (models[result.name].interface, _found(result), models[result.name].spec().model),
+            (models[result.name].interface, _found(result), asked_as(models[result.name])),
             "" if result.ok else "red",
         )
         for result in results
@@ -106,4 +107,4 @@ def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
 def _found(result: ProbeResult) -> str:
     if result.error is not None:
         return result.error.kind.replace("_", " ")
-    return "listed" if result.listed else f"answered in {result.latency_s:.1f} s"
+    return "found" if result.listed else f"answered in {result.latency_s:.1f} s"

@@ -21,6 +21,7 @@ from coeval.core.errors import KeyMissing
 from coeval.core.process_limits import address_space_left
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.own_data import own_code
 from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
@@ -41,8 +42,8 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     for sentence in foreseen.warnings:
         warn(messages, sentence)
     _show_models(config, results)
-    for choice in choices:
-        say(results, choice)
+    for sentence in (*choices, *own_code(config)):
+        say(results, sentence)
     results.print()
     _show_phases(config, options, foreseen, results)
     results.print()

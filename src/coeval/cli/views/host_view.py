@@ -15,7 +15,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.text import dollar_rate, numbered
 from coeval.engine.host_survey import HostReport, OfferedModel
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.open import obstacle_to
 from coeval.pricing.price_book import FREE_HERE
@@ -42,7 +42,9 @@ def credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -
     specs = list(specs)
     used = {spec.interface for spec in specs}
     needed = [interface] if interface is not None else [name for name in HOSTS if not used or name in used]
-    found = [_of_interface(keys, name) for name in needed if HOSTS[name].dialect != "benchmark"]
+    found = [
+        _of_interface(keys, name) for name in needed if HOSTS[name].dialect not in ("benchmark", OWN_CODE)
+    ]
     for name, (at, path) in sorted(keys.accounts().items()):
         if at in needed:
             place = {"account": f"`providers.{name}` in {path}"}

@@ -50,6 +50,7 @@ class InProcess(Model):
         self._spec = spec
         self._admission = admission
         self._priced = admission.priced
+        self._costs = False
         self._limiter = limiter
         self._most = spec.max_answer_bytes
 
@@ -65,6 +66,9 @@ class InProcess(Model):
         finally:
             limiter.release()
 
+    async def is_listed(self) -> bool:
+        return await self._model.is_listed()
+
     def drain(self) -> None:
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:
@@ -73,9 +77,13 @@ class InProcess(Model):
     async def _ask(self, request: Request) -> Completion:
         if self._priced:
             return await self._ask_reserved(request)
+        if self._costs and (spent_out := self._admission.spent_out(request.rank)) is not None:
+            raise spent_out
         self._admission.permit()
         completion = counted(await self._model.complete(request))
-        return bounded(self._admission.settled(completion), self._most)
+        completion = self._admission.settled(completion)
+        self._costs = self._costs or bool(completion.usage.cost_usd)
+        return bounded(completion, self._most)
 
     async def _ask_reserved(self, request: Request) -> Completion:
         """Ask once the money is there that it may cost; an error costs nothing, unless it says so."""

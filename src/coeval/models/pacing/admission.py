@@ -59,6 +59,11 @@ class Admission:
         """Whether requests need a `Reservation`."""
         return self._meter is not None and self._meter.priced
 
+    def spent_out(self, rank: int) -> QuotaExhausted | None:
+        """Why a model whose tokens cost nothing is not asked, though: its answers said what they cost, and a
+        budget is spent."""
+        return None if self._meter is None else self._meter.budget_gate.refusal(self._meter.fund, 0.0, rank)
+
     def reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
         """The money for a request of a `priced` model; raises as `most_usd`."""
         return Reservation(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)

@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 from coeval.core.errors import ConfigError
 from coeval.core.shown_url import HIDDEN
 from coeval.judging.checks.check_options import code_of
+from coeval.models.local.callables import given_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, declared_checks, resume_folder
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
-from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels, complete_students
+from coeval.pipeline.config.own_data import complete_students
+from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_path
@@ -69,6 +71,8 @@ def given_document(data: Mapping[str, Any]) -> Document:
                 return os.fspath(value)
             case None | str():
                 return value
+        if callable(value) and path[-1:] == ("callable",):
+            return given_callable(value)
         number = _number(value)
         if number is None:
             report(

@@ -51,6 +51,7 @@ V-36  a scale has 2 to 101 levels, each once; ``weights`` are of factors of the 
 V-37  a check is of a known kind, and its options are right (docs/checks.md)
 V-38  what a check runs can be run: its function is in its file, a command has a sandbox (or
       ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
+V-39  a model of the interface python has its ``callable``, one of command its ``argv``; no other has either
 ====  ======================================================================================
 """
 
@@ -73,6 +74,7 @@ from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.names import name_rules
+from coeval.pipeline.config.own_data import own_data_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles
 from coeval.pipeline.config.rubric_rules import rubric_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
@@ -168,21 +170,6 @@ def complete_items(data: dict[str, Any]) -> None:
             labels = task["label_attributes"] = [*labels, label]
         if labels:
             task.setdefault("rubric", {})
-
-
-def complete_students(data: dict[str, Any]) -> None:
-    """Fill in that no model takes part where answers exist and the file names none."""
-    if data.get("students") or _answers_of_tables(data):
-        data.setdefault("models", [])
-
-
-def _answers_of_tables(data: dict[str, Any]) -> bool:
-    """Whether a table of items holds answers too."""
-    tasks = data.get("tasks")
-    tables = (
-        [task.get("items") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
-    )
-    return any(isinstance(items, dict) and items.get("responses") for items in tables)
 
 
 def complete_labels(data: dict[str, Any]) -> None:
@@ -381,13 +368,13 @@ _BATCHABLE = ", ".join(BATCH_INTERFACES)
 def broken_rules(draft: Draft) -> Iterator[Finding]:
     """Every finding over the data, in no particular order. Reads the disk only for resume_from."""
     yield from name_rules(draft)
-    yield from _answers(draft)
     yield from _interfaces(draft)
     yield from missing_roles(draft)
     yield from _phase_modes(draft)
     yield from _resume(draft)
     yield from _batch(draft)
     yield from _parameters(draft)
+    yield from own_data_rules(draft)
     yield from _variants(draft)
     yield from task_rules(draft)
     yield from item_rules(draft)
@@ -415,20 +402,6 @@ def _interfaces(draft: Draft) -> Iterator[Finding]:
                 "V-13",
                 f"'{interface}' has no Batch API; remove the key, or use one of {_BATCHABLE}",
             )
-
-
-def _answers(draft: Draft) -> Iterator[Finding]:
-    """Models where nobody else answers; how rows of answers are told apart."""
-    if draft.data.get("models") == [] and not (draft.data.get("students") or _answers_of_tables(draft.data)):
-        yield Finding(("models",), "V-01", "is empty; give at least one entry")
-    for index in draft.entries("students"):
-        path = ("students", index, "responses")
-        responses = draft.get(*path)
-        if isinstance(responses, dict) and not responses.keys() & {"prompt", "id"}:
-            message = (
-                "says neither `prompt` nor `id`, a column by which an answer is matched to its item; add one"
-            )
-            yield Finding(path, "V-20", message)
 
 
 def _phase_modes(draft: Draft) -> Iterator[Finding]:

@@ -55,6 +55,8 @@ OPTIONS = {
     **{host.name: host.places for host in HOSTS.own.values() if host.places},
     "simulated": frozenset({*RANGES, "family"}),
     "huggingface": frozenset({"device", "load_in_4bit"}),
+    "python": frozenset({"callable"}),
+    "command": frozenset({"argv", "protocol", "env"}),
 }
 """Interface → the parameters that it alone knows and no provider sees."""
 

@@ -376,6 +376,37 @@ class Parameters(UsualParameters, total=False):
         bool, Field(description="Local models: whether to keep the weights in 4 bits (bitsandbytes).")
     ]
 
+    callable: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="Of the interface `python`: the function that answers, FILE.py:FUNCTION (relative to "
+            "the working directory) or MODULE:FUNCTION.",
+        ),
+    ]
+    argv: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(
+            min_length=1,
+            description="Of the interface `command`: the program that answers, and its arguments.",
+        ),
+    ]
+    protocol: Annotated[
+        Literal["stdin", "jsonl"],
+        Field(
+            description="Of the interface `command`: a process for each prompt, which reads it on standard "
+            "input (`stdin`), or processes that are kept, and read a JSON object a line (`jsonl`). "
+            "Default: stdin."
+        ),
+    ]
+    env: Annotated[
+        list[str],
+        Field(
+            description="Of the interface `command`: variables with keys of providers that the program is to "
+            "see; all others it sees anyway."
+        ),
+    ]
+
 
 class _ShapedAs:
     """Validate a plain dict by a TypedDict, so that it stays open to the provider's own keys."""

@@ -1,0 +1,266 @@
+"""Functions of the user's: found by file or module and name, known by the hash of their source, called with
+what they take of a request, and read for what they answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coeval.core.entry_points import guarded, loaded
+from coeval.core.errors import ServerFault, UsageError
+from coeval.core.records import Completion, Request, Usage
+from coeval.core.text import split_reasoning
+
+__all__ = [
+    "Answerer",
+    "Raised",
+    "answer_of",
+    "given_callable",
+    "load_callable",
+    "outcome_of",
+    "request_parts",
+    "source_hash",
+]
+
+_GIVEN: dict[str, Callable[..., Any]] = {}
+"""Functions that were given from Python, by the place that stands for them."""
+
+TAKEN = ("messages", "system", "seed", "settings", "schema")
+"""What a function is given by name where its signature has it, beside the prompt."""
+
+
+def given_callable(function: Callable[..., Any]) -> str:
+    """Remember a function that was given from Python; the place that a configuration names it by. Others of
+    the same name are told apart by a number after ``#``."""
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    own = f"{getattr(kind, '__module__', 'builtins')}:{kind.__qualname__}"
+    place = next(p for n in count(1) if _is_free(p := own if n == 1 else f"{own}#{n}", function))
+    _GIVEN[place] = function
+    return place
+
+
+def _is_free(place: str, function: Callable[..., Any]) -> bool:
+    """Whether nothing else is remembered there: a cell that is run again makes the same function anew."""
+    known = _GIVEN.get(place)
+    if known is None or known is function:
+        return True
+    one, other = getattr(known, "__code__", None), getattr(function, "__code__", None)
+    return one is not None and one == other and not one.co_freevars
+
+
+def source_hash(place: str) -> str:
+    """Hash the source of a function: its file, or the function alone where it was given from Python.
+
+    Raises UsageError: there is no such file or module.
+    """
+    if (given := _GIVEN.get(place)) is not None:
+        try:
+            text = inspect.getsource(given)
+        except (OSError, TypeError):  # typed at a prompt, or no function of Python's
+            code = getattr(given, "__code__", None)
+            text = place if code is None else f"{code.co_code!r}{code.co_consts!r}{code.co_names!r}"
+        return sha256(text.encode()).hexdigest()[:12]
+    path = _source(place)
+    found = path.stat()
+    return _hash_of(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=256)
+def _hash_of(path: Path, _changed_ns: int, _size: int) -> str:
+    return sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def _source(place: str) -> Path:
+    """The file that a place names by its path, or by its module."""
+    where, _, name = place.rpartition(":")
+    if not where or not name.isidentifier():
+        raise UsageError(f"callable {place}: write FILE.py:FUNCTION or MODULE:FUNCTION")
+    if where.endswith(".py"):
+        path = Path(where).expanduser()
+        if not path.is_file():
+            raise UsageError(f"callable {place}: there is no file {path} (looked for in {Path.cwd()})")
+        return path.resolve()
+    _find_here(Path.cwd())
+    found = guarded(lambda: importlib.util.find_spec(where), f"callable {place}:", "correct it")
+    if found is None or found.origin is None or not Path(found.origin).is_file():
+        raise UsageError(f"callable {place}: there is no module {where}; a file is named as FILE.py:FUNCTION")
+    return Path(found.origin)
+
+
+def _find_here(folder: Path) -> None:
+    """Let modules of a folder be found, after all others."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def load_callable(place: str) -> Callable[..., Any]:
+    """Load a function; this runs the code of its file.
+
+    Raises UsageError: it is not there, cannot be loaded, or is no function.
+    """
+    function = _GIVEN.get(place)
+    if function is None:
+        path, (where, _, name) = _source(place), place.rpartition(":")
+        if where.endswith(".py"):
+            function = getattr(_module_of(path, place), name, None)
+        else:
+            function = loaded(place, "callable")
+    if not callable(function):
+        raise UsageError(f"callable {place}: it holds no function of that name")
+    return function
+
+
+def _module_of(path: Path, place: str) -> Any:
+    """The module in a file, loaded once; the files beside it can be imported from it."""
+    name = f"coeval_own_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    _find_here(path.parent)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"callable {place}: {path} cannot be loaded")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+    guarded(lambda: loader.exec_module(module), f"callable {place}:", "correct its file")
+    return module
+
+
+# --- Calls: what a function takes
+
+
+class Answerer(NamedTuple):
+    """A function as it is called with a request; ``waits``: what it returns is to be awaited."""
+
+    call: Callable[[Request], Any]
+    waits: bool
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], place: str) -> Answerer:
+        """Raises UsageError: the function asks for what no request has."""
+        waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004  of an object that is called
+        )
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):  # written in C
+            parameters = []
+        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        has_prompt = not parameters or (
+            parameters[0].kind in (*by_position, inspect.Parameter.VAR_POSITIONAL)
+            and parameters[0].name not in TAKEN
+        )
+        others = parameters[1:] if has_prompt else parameters
+        named = {p.name for p in others if p.kind in (*by_position[1:], inspect.Parameter.KEYWORD_ONLY)}
+        everything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in others)
+        taken = TAKEN if everything else tuple(name for name in TAKEN if name in named)
+        if "prompt" in named:
+            taken = (*taken, "prompt")
+        unknown = [p.name for p in others if p.name in named - {*taken} and p.default is p.empty]
+        if unknown:
+            raise UsageError(
+                f"callable {place} takes {', '.join(unknown)}, which no request has; it is given the prompt, "
+                f"and by name {', '.join(TAKEN)}"
+            )
+        if has_prompt and not taken:
+            return cls(lambda request: function(_prompt(request, alone=True)), waits)
+
+        def call(request: Request) -> Any:
+            parts = request_parts(request, alone=not {"system", "messages"}.intersection(taken))
+            given = {name: parts[name] for name in taken}
+            return function(parts["prompt"], **given) if has_prompt else function(**given)
+
+        return cls(call, waits)
+
+
+class Raised:
+    """What a call raised, in the place of its answer."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def outcome_of(call: Callable[[Request], Any], request: Request) -> Any:
+    """Call a function in a thread; what it returned, or raised, be it an exit."""
+    try:
+        return call(request)
+    except BaseException as error:  # noqa: BLE001  the user's code: its item must say so
+        return Raised(error)
+
+
+def _prompt(request: Request, *, alone: bool) -> str:
+    """The last message; ``alone``: with what stands before it, which is seen nowhere else."""
+    messages = request.messages
+    if len(messages) == 1 or not alone:
+        return messages[-1].content
+    return "\n\n".join(message.content for message in messages)
+
+
+def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
+    """What functions and programs are told of a request, by name."""
+    schema = request.schema
+    return {
+        "prompt": _prompt(request, alone=alone),
+        "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+        "system": next((message.content for message in request.messages if message.role == "system"), None),
+        "seed": request.seed if request.seed is not None else request.sampling.seed,
+        "settings": request.sampling.named(),
+        "schema": schema.body if schema is not None else None,
+    }
+
+
+# --- Answers
+
+
+def answer_of(value: object, said_by: str) -> Completion:
+    """The answer in what a function returned: a text, or an object with ``text``, and perhaps ``usage``
+    (``input_tokens``, ``output_tokens``) and ``cost_usd``.
+
+    Raises ServerFault: it is neither, or counts what cannot be counted.
+    """
+    if type(value) is str:
+        return _completion(value, Usage())
+    text = _part(value, "text")
+    if not isinstance(text, str):
+        kind = type(value).__name__
+        what = f"{kind} without a text" if isinstance(value, Mapping) or hasattr(value, "text") else kind
+        raise ServerFault(
+            f"{said_by} gave {what}; an answer is a text, or an object with `text`", retry_advised=False
+        )
+    usage = _part(value, "usage")
+    cost = _part(value, "cost_usd")
+    counts = {name: _part(usage, name) for name in ("input_tokens", "output_tokens")}
+    for name, given in counts.items():
+        if given is not None and (type(given) is not int or given < 0):
+            raise ServerFault(f"{said_by} gave {name}: {given!r}; use a whole number", retry_advised=False)
+    cost = _part(usage, "cost_usd") if cost is None else cost
+    if cost is not None and not _is_cost(cost):
+        raise ServerFault(
+            f"{said_by} gave cost_usd: {cost!r}; use US dollars, 0 or more", retry_advised=False
+        )
+    counted = {name: given for name, given in counts.items() if given is not None}
+    return _completion(text, Usage(**counted, cost_usd=None if cost is None else float(cost)))
+
+
+def _part(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _is_cost(cost: object) -> bool:
+    return isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0
+
+
+def _completion(text: str, usage: Usage) -> Completion:
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # halves of characters cannot be kept
+    if "think>" not in text:
+        return Completion(text, usage)
+    answer, reasoning, unclosed = split_reasoning(text)
+    return Completion(answer, usage, reasoning=reasoning, truncated=unclosed)

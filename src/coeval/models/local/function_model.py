@@ -1,0 +1,295 @@
+"""Functions as models: synchronous ones in threads, asynchronous ones on the loop.
+
+A function that returns at once costs no hop between threads: a thread takes one call after the other, and
+gives back what it has at the end of two milliseconds. Threads are added while calls wait for something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from abc import abstractmethod
+from asyncio import AbstractEventLoop, Future, TimerHandle
+from collections.abc import Callable
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import msgspec
+
+from coeval.core.errors import (
+    BadRequest,
+    ConnectionFailed,
+    ModelError,
+    ModelStopped,
+    RateLimited,
+    RequestTimeout,
+    ServerFault,
+    named,
+)
+from coeval.core.model import Model, ModelSpec
+from coeval.core.records import Completion, Request
+from coeval.core.redaction import Redactor
+from coeval.models.catalog import HOSTS, SECRET_FIELDS
+from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
+
+# Attempts of a call that fails for a passing reason, and seconds before the second; they double.
+_ATTEMPTS, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 4, 0.5, 60.0
+
+
+def key_variables() -> set[str]:
+    """Name the variables of the environment that hold keys of providers."""
+    of_settings = (
+        variable
+        for host in HOSTS.own.values()
+        for field, variables in host.settings.items()
+        if field in SECRET_FIELDS
+        for variable in variables
+    )
+    return {variable for host in HOSTS.own.values() for variable in host.key_env}.union(of_settings)
+
+
+class OwnCode(Model):
+    """A model that is code of the user's: asked again where it fails for a passing reason, and redacted."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.name = spec.name
+        self.interface = spec.interface
+        self._spec = spec
+        secrets = (os.environ.get(variable, "") for variable in sorted(key_variables()))
+        self._redactor = Redactor(filter(None, secrets), names=spec.open_names)
+
+    async def is_listed(self) -> bool:
+        """It was found when it was opened; it is not called before there is something to ask."""
+        return True
+
+    async def complete(self, request: Request) -> Completion:
+        for attempt in count(1):
+            try:
+                completion = await self._answer(request)
+            except ModelError as error:
+                if attempt == _ATTEMPTS or not (error.retryable and error.retry_advised):
+                    raise
+                usual = _FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                pause = usual if error.retry_after_s is None else error.retry_after_s
+                await asyncio.sleep(min(pause, _LONGEST_PAUSE_S))
+                continue
+            text = self._redactor.answer(completion.text)
+            if attempt == 1 and text is completion.text:
+                return completion
+            return msgspec.structs.replace(completion, text=text, attempts=attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @abstractmethod
+    async def _answer(self, request: Request) -> Completion: ...
+
+    def _fault(self, error: BaseException, place: str) -> ModelError:
+        """What an exception of the user's code means: a passing trouble, or a failed item."""
+        if isinstance(error, ModelError):
+            return error
+        message = self._redactor.message(f"{place} raised {named(error)}")
+        response = getattr(error, "response", None)
+        status = getattr(error, "status_code", getattr(response, "status_code", None))
+        kinds = {each.__name__ for each in type(error).__mro__}
+        if status == 429:
+            return RateLimited(message, status=429, retry_after_s=_retry_after(response))
+        if isinstance(status, int) and (status in (408, 409) or status >= 500):
+            return ServerFault(message, status=status)
+        if isinstance(status, int) and status >= 400:
+            return BadRequest(message, status=status)
+        if isinstance(error, TimeoutError) or kinds & {"Timeout", "TimeoutException", "APITimeoutError"}:
+            return RequestTimeout(message)
+        if isinstance(error, ConnectionError) or kinds & {"TransportError", "APIConnectionError"}:
+            return ConnectionFailed(message)
+        return ServerFault(message, retry_advised=False)
+
+    def _late(self, place: str) -> RequestTimeout:
+        return RequestTimeout(f"{place} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False)
+
+
+def _retry_after(response: Any) -> float | None:
+    try:
+        return max(0.0, float(response.headers["retry-after"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+# Threads of a function that waits, and calls of one on the loop, where the file says nothing.
+_USUAL_THREADS, _USUAL_CALLS = 32, 256
+
+
+class FunctionModel(OwnCode):
+    """A function of the user's, by ``callable``; loading it runs its file.
+
+    Raises UsageError: it is not there, or takes what no request has.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        self._place = str(spec.options["callable"])
+        self._answerer = Answerer.of(load_callable(self._place), self._place)
+        self._room = asyncio.Semaphore(spec.max_concurrency or _USUAL_CALLS)
+        self._threads = CallThreads(
+            self._answerer.call, spec.max_concurrency or _USUAL_THREADS, spec.timeout_s, self._place
+        )
+
+    async def aclose(self) -> None:
+        """End idle threads; one whose call hangs ends with the process."""
+        self._threads.close()
+
+    async def _answer(self, request: Request) -> Completion:
+        if self._answerer.waits:
+            return await self._awaited(request)
+        outcome, latency_s = await self._threads.run(request)
+        if isinstance(outcome, Raised):
+            raise self._fault(outcome.error, self._place)
+        if outcome is _LATE:
+            raise self._late(self._place)
+        return msgspec.structs.replace(answer_of(outcome, self._place), latency_s=latency_s)
+
+    async def _awaited(self, request: Request) -> Completion:
+        async with self._room:
+            began = time.perf_counter()
+            limit = asyncio.timeout(self._spec.timeout_s)
+            try:
+                async with limit:
+                    value = await self._answerer.call(request)
+            except (Exception, SystemExit) as error:
+                if limit.expired():
+                    raise self._late(self._place) from None
+                raise self._fault(error, self._place) from error
+            answer = answer_of(value, self._place)
+            return msgspec.structs.replace(answer, latency_s=time.perf_counter() - began)
+
+
+# --- Threads
+
+# Seconds for which a thread calls on before it gives back what it has: Python itself lets a thread run for
+# five milliseconds, and the loop has less to wake for.
+_BATCH_S = 0.002
+# Seconds between two looks at calls that hang and at queues that want more threads.
+_LOOK_S = 0.01
+# Seconds that a call takes which waits for something, so that others may run meanwhile.
+_SLOW_S = 0.001
+_LATE = object()
+
+
+class _Thread:
+    """One thread's call: ``answered``, and since when. ``left``: it hangs, and nobody waits for it."""
+
+    __slots__ = ("answered", "began", "left")
+
+    def __init__(self) -> None:
+        self.answered: Future[Any] | None = None
+        self.began = 0.0
+        self.left = False
+
+
+class CallThreads:
+    """Makes calls in at most ``most`` threads, which end with the process. A call that takes longer than
+    ``timeout_s`` is given up; Python cannot end its thread, so that another one takes its place."""
+
+    def __init__(self, call: Callable[[Request], Any], most: int, timeout_s: float, name: str) -> None:
+        self._call = call
+        self._most = most
+        self._timeout_s = timeout_s
+        self._name = name
+        self._queue: SimpleQueue[tuple[Future[Any], Request] | None] = SimpleQueue()
+        self._threads: list[_Thread] = []
+        self._hanging = 0
+        self._pending = 0
+        self._slow = True
+        self._loop: AbstractEventLoop | None = None
+        self._looking: TimerHandle | None = None
+
+    def run(self, request: Request) -> Future[Any]:
+        """Have a call made; what it returned, a `Raised` or ``_LATE``, and the seconds that it took.
+
+        Raises ModelStopped: as many calls hang as there may be threads.
+        """
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        if self._hanging >= self._most:
+            raise ModelStopped(
+                f"{self._name} is no longer called: {self._hanging} calls took more than "
+                f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
+            )
+        answered = self._loop.create_future()
+        self._pending += 1
+        self._queue.put((answered, request))
+        if self._looking is None:
+            if not self._threads:
+                self._start(self._loop, 1)
+            self._looking = self._loop.call_later(_LOOK_S, self._look)
+        return answered
+
+    def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        for _ in self._threads:
+            self._queue.put(None)
+
+    def _start(self, loop: AbstractEventLoop, more: int) -> None:
+        for _ in range(more):
+            self._threads.append(thread := _Thread())
+            threading.Thread(
+                target=self._work, args=(thread, loop), daemon=True, name=f"calls {self._name}"
+            ).start()
+
+    def _work(self, thread: _Thread, loop: AbstractEventLoop) -> None:
+        """Make one call after the other. Reads nothing but the queue, so that no lock is held."""
+        queue, call, clock = self._queue, self._call, time.perf_counter
+        while (job := queue.get()) is not None:
+            done: list[tuple[Future[Any], Any, float]] = []
+            until = clock() + _BATCH_S
+            while job is not None:
+                answered, request = job
+                if not answered.done():  # nobody waits for one that was cancelled
+                    thread.began, thread.answered = began, _ = clock(), answered
+                    outcome = outcome_of(call, request)
+                    thread.answered = None
+                    done.append((answered, outcome, clock() - began))
+                else:
+                    done.append((answered, None, 0.0))
+                if thread.left or clock() >= until:
+                    break
+                try:
+                    job = queue.get_nowait()
+                except Empty:
+                    break
+            left = thread.left
+            try:
+                loop.call_soon_threadsafe(self._deliver, done, left)
+            except RuntimeError:  # the run has ended
+                return
+            if left or job is None:
+                return
+
+    def _deliver(self, done: list[tuple[Future[Any], Any, float]], left: bool) -> None:
+        """``left``: the thread ends, whose call took too long."""
+        self._hanging -= left
+        self._pending -= len(done)
+        self._slow = sum(took for _, _, took in done) > _SLOW_S * len(done)
+        for answered, outcome, took in done:
+            if not answered.done():
+                answered.set_result((outcome, took))
+
+    def _look(self) -> None:
+        """Give up calls that hang, and add threads where calls wait for something."""
+        loop, now = asyncio.get_running_loop(), time.perf_counter()
+        for thread in [*self._threads]:
+            answered = thread.answered
+            if answered is not None and now > thread.began + self._timeout_s:
+                thread.left = True
+                self._threads.remove(thread)
+                self._hanging += 1
+                if not answered.done():
+                    answered.set_result((_LATE, now - thread.began))
+        oldest = min((t.began for t in self._threads if t.answered is not None), default=now)
+        if not self._queue.empty() and (self._slow or now > oldest + _SLOW_S):
+            room = self._most - len(self._threads) - self._hanging
+            self._start(loop, max(0, min(room, max(1, len(self._threads)))))
+        self._looking = loop.call_later(_LOOK_S, self._look) if self._pending > 0 else None
