@@ -64,6 +64,7 @@ def experiment(
         "sampling": {"target": [1, 1], "total": total},
         "label_attributes": ["team"],
         "rubric": {"accuracy": "The team is right.", "brevity": "No word too many."},
+        "rationale": False,  # what a judge may write at most is `max_tokens`, as written
         **(task or {}),
     }
     config = {
