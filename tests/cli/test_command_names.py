@@ -23,7 +23,7 @@ from coeval.cli.main import app
         (("fetch", "ifeval"), "did you mean datasets fetch?"),
         (
             ("frobnicate",),
-            "there are run, wizard, plan, describe, generate, ingest, probe, models, status, results",
+            "there are run, init, plan, describe, generate, ingest, probe, models, status, results",
         ),
         (("datasets", "lst"), "did you mean list?"),
         (("agregate", "--out", "x"), "did you mean sweep aggregate?"),

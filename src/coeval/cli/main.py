@@ -14,6 +14,7 @@ from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
 from coeval.cli.commands.generate_command import generate
 from coeval.cli.commands.ingest_command import ingest
+from coeval.cli.commands.init_command import init
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.plan_command import plan
 from coeval.cli.commands.probe_command import probe
@@ -25,8 +26,8 @@ from coeval.cli.commands.simulate import simulate
 from coeval.cli.commands.status import status
 from coeval.cli.commands.sweep import sweep_group
 from coeval.cli.commands.view_command import view
-from coeval.cli.commands.wizard_command import wizard
 from coeval.cli.ending import run_to_exit
+from coeval.cli.settings_flags import GroupedCommand
 from coeval.core.options import Face
 
 app = typer.Typer(
@@ -41,7 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
-app.command()(wizard)
+app.command(cls=GroupedCommand)(init)
+app.command("wizard", cls=GroupedCommand, hidden=True)(init)  # what it was called before
 app.command()(plan)
 app.command()(describe)
 app.command()(generate)

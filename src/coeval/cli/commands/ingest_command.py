@@ -141,7 +141,7 @@ def ingest(
       coeval ingest arc-challenge --from ./ai2_arc --run runs/education-benchmark-v1
       coeval ingest --list
     """
-    from coeval.cli.commands.ingest_report import Columns, Into, list_benchmarks, take_in
+    from coeval.cli.commands.ingest_report import Columns, Into, list_benchmarks, take_in, write_new
     from coeval.core.errors import UsageError
     from coeval.tables.harvest import Selection
     from coeval.tables.table_source import SourceChoice
@@ -170,7 +170,9 @@ def ingest(
         name=source, local=local, subset=subset, split=split, encoding=encoding, delimiter=delimiter
     )
     how = {"skip_bad": skip_bad, "dry_run": dry_run, "append": append, "replace": replace, "yes": yes}
-    take_in(choice, columns, into, Selection(limit, sample, seed), {**how, "license": license_of})
+    table = take_in(choice, columns, into, Selection(limit, sample, seed), {**how, "license": license_of})
+    if table is not None and new is not None:
+        write_new(new, task, table)
 
 
 def _only(flag: str, given: list[str] | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -39,6 +39,7 @@ from coeval.pipeline.upkeep.new_experiment import (
     IdColumns,
     NewItems,
     experiment_text,
+    of_table,
     reported_apart,
     usable_name,
 )
@@ -110,8 +111,9 @@ def list_benchmarks() -> None:
 
 def take_in(
     choice: SourceChoice, columns: Columns, into: Into, needed: Selection, how: Mapping[str, Any]
-) -> None:
-    """Find the source and the place, show the first items, ask, and put all of them there."""
+) -> NewItems | None:
+    """Find the source and the place, show the first items, ask, and put all of them there; those of a file
+    that is yet to be written are returned."""
     console = streams.results()
     place = into.place()
     before = _stamp(place.path) if place is not None else None
@@ -144,7 +146,7 @@ def take_in(
         found = ingest(needed_items, place, go_on)
     except ColumnsMissing as error:
         raise _in_flags(error, columns) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         if place is None or _stamp(place.path) == before:
             raise KeyboardInterrupt("Interrupted; nothing was written.") from None
         raise
@@ -152,21 +154,25 @@ def take_in(
         say(console, "Nothing was written.")
         raise typer.Exit(1)
     _tell(console, found, place, how["dry_run"], into)
-    if into.new is not None and not how["dry_run"]:
-        if (column := ids.found) is not None:
-            item_map = structs.replace(item_map, id=column)
-            say(console, f"Each row has another {column}: ids are taken from it.")
-        table = NewItems(
-            choice=choice,
-            source=source,
-            map=item_map,
-            chosen=needed,
-            labels={columns.label: found.values[columns.label]} if columns.label is not None else {},
-            skip_bad=how["skip_bad"],
-            license=how["license"] or "",
-            responses=responses,
-        )
-        _write_new(console, into.new, into.task, table)
+    if into.new is None or how["dry_run"]:
+        return None
+    if (column := ids.found) is not None:
+        item_map = structs.replace(item_map, id=column)
+        say(console, f"Each row has another {column}: ids are taken from it.")
+    labels = {columns.label: found.values[columns.label]} if columns.label is not None else {}
+    _warn_of_many(labels, item_map, into.new)
+    skip_bad, license_of = how["skip_bad"], how["license"] or ""
+    return NewItems(choice, source, item_map, needed, labels, skip_bad, license_of, responses)
+
+
+def _warn_of_many(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:
+    for name, values in labels.items():
+        if item_map.choices is None and (many := len(reported_apart(values))) > MOST_NAMED:
+            warn(
+                streams.messages(),
+                f"{name} has {many:,} values, more than a prompt is to name: write into "
+                f"output_description of {file} how students are to know them",
+            )
 
 
 @contextmanager
@@ -198,17 +204,12 @@ def _in_flags(error: ColumnsMissing, columns: Columns) -> ColumnsMissing:
     return ColumnsMissing(error.path, [*reported])
 
 
-def _write_new(console: Console, file: Path, task: str | None, table: NewItems) -> None:
-    write_bytes_atomic(file, experiment_text(file.stem, task, table).encode())
-    for name, values in table.labels.items():
-        if table.map.choices is None and (many := len(reported_apart(values))) > MOST_NAMED:
-            warn(
-                streams.messages(),
-                f"{name} has {many:,} values, more than a prompt is to name: write into "
-                f"output_description of {file} how students are to know them",
-            )
+def write_new(file: Path, task: str | None, table: NewItems) -> None:
+    """Write the experiment file of ``--new``."""
+    new = of_table("coeval ingest", file.stem, table)
+    write_bytes_atomic(file, experiment_text(replace(new, task=task or new.task)).encode())
     start = f"coeval run --config {quote(str(file))}"
-    say(console, f"{file} takes them from {table.choice.name}. Next: {start}")
+    say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")
 
 
 def _existing(how: Mapping[str, Any]) -> Existing:

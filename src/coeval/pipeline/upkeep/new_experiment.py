@@ -1,4 +1,4 @@
-"""An experiment file for somebody's table: short, and with simulated models, so that it runs at once."""
+"""The text of a new experiment file, for `coeval init` and `coeval ingest --new`: short, with comments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from coeval.judging.label_values import LabelValues
 from coeval.tables.harvest import Selection
@@ -16,21 +16,41 @@ from coeval.tables.source_bytes import TableRow
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource
 
-_PLAIN = re.compile(r"[A-Za-z_./][\w ./-]*")
+_PLAIN = re.compile(r"(\./|[A-Za-z_/])[\w ./-]*")
 _WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "~"}
 # Labels that a prompt names: about a thousand tokens, in every request.
 MOST_NAMED = 300
 
-_HEAD = "# Written by `coeval ingest`; docs/configuration.md explains each key.\n\n"
-_MODELS = """\
-models:
-  # Simulated models need neither key nor network. They cannot read: what they answer is a guess. Put yours in
-  # their place, such as
-  #   - {name: gpt-4o-mini, interface: openai, roles: [student], parameters: {model: gpt-4o-mini}}
-  - {name: sim-large, interface: simulated, roles: [student], parameters: {skill: 0.85}}
-  - {name: sim-small, interface: simulated, roles: [student], parameters: {skill: 0.35}}
-"""
-_JUDGE = "  - {name: sim-judge, interface: simulated, roles: [judge]}\n"
+SIMULATED = "simulated"
+
+
+class NewModel(NamedTuple):
+    """``options`` are parameters beside the provider's identifier."""
+
+    name: str
+    interface: str
+    model: str
+    base_url: str | None
+    roles: tuple[str, ...]
+    options: Mapping[str, float] = {}
+
+
+def simulated(roles: Collection[str]) -> tuple[NewModel, ...]:
+    """Make models that need no key, for a file that runs at once."""
+    if "teacher" in roles:
+        sizes = {"large": 0.85, "medium": 0.6, "small": 0.35}
+        return tuple(
+            _sim(size, ("teacher", "student", "judge"), skill=skill) for size, skill in sizes.items()
+        )
+    students = (_sim("large", ("student",), skill=0.85), _sim("small", ("student",), skill=0.35))
+    return (
+        *(students if "student" in roles else ()),
+        *([_sim("judge", ("judge",))] if "judge" in roles else []),
+    )
+
+
+def _sim(name: str, roles: tuple[str, ...], **options: float) -> NewModel:
+    return NewModel(f"sim-{name}", SIMULATED, f"sim-{name}", None, roles, options)
 
 
 class IdColumns:
@@ -66,7 +86,7 @@ class IdColumns:
             self._seen[name].add(key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NewItems:
     """The table of a new experiment file. ``labels`` are the columns of right answers, each with the values
     that it has; without one a judge is asked. ``responses`` are columns of answers that exist, by student; no
@@ -82,25 +102,140 @@ class NewItems:
     responses: Mapping[str, str] = field(default_factory=dict)
 
 
-def experiment_text(name: str, task: str | None, table: NewItems) -> str:
-    """The text of an experiment file called ``name`` that takes the items of ``task`` (if None, of that name)
-    from a table."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewExperiment:
+    """``attributes`` and ``rubric`` None: teachers propose them. ``items`` are the keys of a task's `items`,
+    empty where teachers write ``total`` of them. ``answered`` are students whose answers exist, each with
+    the keys of its `responses`."""
+
+    by: str
+    name: str
+    task: str
+    description: str
+    output: str
+    models: Sequence[NewModel]
+    attributes: Mapping[str, Sequence[str]] | None = None
+    label: str | None = None
+    rubric: Mapping[str, str] | None = None
+    total: int = 20
+    items: Mapping[str, Any] = field(default_factory=dict)
+    answered: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    budget_usd: float | None = None
+
+
+def of_table(by: str, name: str, table: NewItems, models: Sequence[NewModel] | None = None) -> NewExperiment:
+    """Make the experiment of a table, its task of the same name; without ``models``, simulated ones."""
     identifier = usable_name(name) or "items"
-    needed, labels = table.map, table.labels
-    description, output = _words(needed, labels)
-    models = [] if labels and table.responses else ["models:\n" if table.responses else _MODELS]
-    lines = [_HEAD, *models, "" if labels else _JUDGE, "\n" if models else "", "tasks:\n"]
-    lines += [f"  - name: {_yaml(task or identifier)}\n"]
-    lines += [f"    description: {_yaml(description)}\n"]
-    lines += [f"    output_description: {_yaml(output)}\n"] if output else []
-    lines += ["    items:\n"]
-    lines += [f"      {key}: {_yaml(value)}\n" for key, value in _items(table)]
-    if not labels:
-        against = "agrees with the reference" if needed.reference is not None else "is right and complete"
-        lines += ["    rubric:             # what High means; judges answer High, Medium or Low\n"]
-        lines += [f"      accuracy: The answer {against}.\n"]
-    lines += [f"\nexperiment:\n  id: {_yaml(identifier)}\n  storage_folder: ./runs\n"]
-    return "".join(lines)
+    description, output = _words(table.map, table.labels)
+    roles = [*([] if table.responses else ["student"]), *([] if table.labels else ["judge"])]
+    against = "agrees with the reference" if table.map.reference is not None else "is right and complete"
+    return NewExperiment(
+        by=by,
+        name=identifier,
+        task=identifier,
+        description=description,
+        output=output,
+        models=simulated(roles) if models is None else models,
+        rubric={} if table.labels else {"accuracy": f"The answer {against}."},
+        items=dict(_items(table)),
+    )
+
+
+def experiment_text(new: NewExperiment) -> str:
+    """Write the file; whether it holds is for `read_config` to say."""
+    parts = (_models_text(new.models), _answered_text(new), _task_text(new), _experiment_text(new))
+    head = f"# Written by `{new.by}`; docs/configuration.md explains each key."
+    return "\n".join([head, *(line for part in parts if (lines := [*part]) for line in ("", *lines))]) + "\n"
+
+
+def settings_text(by: str, page: str, settings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
+    """Write a file of settings, each with its note; each is a flag of the command as well."""
+    head = f"# Written by `{by}`; {page} explains each key, which is a flag of the command too."
+    rows = [f"{key}: {_yaml(value)}" for key, value in settings.items()]
+    noted = [
+        f"{row:<40}  # {notes[key]}" if key in notes else row for key, row in zip(settings, rows, strict=True)
+    ]
+    return "\n".join([head, "", *noted]) + "\n"
+
+
+def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
+    if models:
+        yield "# Teachers write items, students answer them, judges score the answers."
+        yield "models:"
+    if any(model.interface == SIMULATED for model in models):
+        yield "  # Simulated models need neither key nor network, and make up what they say. Replace them by"
+        yield "  # yours: {name: gpt, interface: openai, roles: [student], parameters: {model: gpt-4o-mini}}"
+    for model in models:
+        if model.interface == SIMULATED:
+            own = {} if model.model == model.name else {"model": model.model}
+            row = {"name": model.name, "interface": SIMULATED, "roles": [*model.roles]}
+            parameters = {**own, **model.options}
+            yield f"  - {_yaml({**row, 'parameters': parameters} if parameters else row)}"
+            continue
+        yield f"  - name: {_yaml(model.name)}"
+        yield f"    interface: {model.interface}"
+        yield f"    roles: {_yaml([*model.roles])}"
+        yield "    parameters:"
+        yield f"      model: {_yaml(model.model)}"
+        if model.base_url is not None:
+            yield f"      base_url: {_yaml(model.base_url)}"
+        yield "      temperature: 0.7"
+        yield "      max_tokens: 1024          # longer answers are cut off, and reported"
+        if "judge" in model.roles:
+            yield "    role_parameters:"
+            yield "      judge: {temperature: 0.0}"
+
+
+def _answered_text(new: NewExperiment) -> Iterator[str]:
+    if new.answered:
+        yield "students:                     # answers that exist: nobody is asked"
+    for name, table in new.answered.items():
+        yield f"  - name: {_yaml(name)}"
+        yield f"    responses: {_yaml(dict(table))}"
+
+
+def _task_text(new: NewExperiment) -> Iterator[str]:
+    yield "tasks:"
+    yield f"  - name: {_yaml(new.task)}"
+    yield f"    description: {_yaml(new.description)}"
+    if new.output:
+        yield f"    output_description: {_yaml(new.output)}"
+    if new.items:
+        yield "    items:"
+        yield from (f"      {key}: {_yaml(value)}" for key, value in new.items.items())
+    else:
+        yield from _written_items(new)
+    factors = dict(new.rubric or {})
+    if new.label is not None:  # named like the label: compared with it
+        factors = {new.label: f"The {new.label} is the right one.", **factors}
+    if factors:
+        yield "    rubric:                   # what High means; judges answer High, Medium or Low"
+        yield from (f"      {_yaml(factor)}: {_yaml(criterion)}" for factor, criterion in factors.items())
+    elif new.rubric is None:
+        yield "    rubric: auto              # the teachers write it"
+
+
+def _written_items(new: NewExperiment) -> Iterator[str]:
+    if new.attributes is None:
+        yield "    target_attributes: auto   # the teachers propose what items vary in"
+    else:
+        yield "    target_attributes:        # what the items cover, each value equally often"
+        yield from (f"      {_yaml(name)}: {_yaml([*values])}" for name, values in new.attributes.items())
+    if new.label is not None:
+        yield f"    label_attributes: {_yaml([new.label])}   # its value is the right answer"
+    most = 2 if new.attributes is None or len(new.attributes) > 1 else 1
+    yield "    sampling:"
+    yield f"      target: [1, {most}]            # attributes of an item"
+    yield f"      total: {new.total}               # items of each teacher; more later, with --continue"
+
+
+def _experiment_text(new: NewExperiment) -> Iterator[str]:
+    yield "experiment:"
+    yield f"  id: {_yaml(new.name)}"
+    yield "  storage_folder: ./runs"
+    yield "  report: true                # report.html in the run's folder"
+    if new.budget_usd is not None:
+        yield f"  budget_usd: {new.budget_usd:g}             # never more than that"
 
 
 def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:

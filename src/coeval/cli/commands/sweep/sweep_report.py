@@ -392,15 +392,23 @@ def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
     return SweepSettings(**{**read, **flags})
 
 
+def plan_of(settings: SweepSettings) -> int:
+    """Count jobs and price the judging, and show it; asks and writes nothing."""
+    requested = requested_for(settings, find_keys(settings.keys))
+    checkpoints = checkpoints_of(requested, SweepView(streams.messages()).warn)
+    absent = absent_program(requested)
+    return tell_plan(requested.sweep, requested.phases, checkpoints, streams.results(), absent)
+
+
 def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) -> int:
     """Do what is asked for and show it; the exit code."""
     logging.getLogger("coeval").setLevel(log_level)  # what shows a traceback, see cli.ending
+    if dry_run:
+        return plan_of(settings)
     results, messages = streams.results(), streams.messages()
     requested = requested_for(settings, find_keys(settings.keys))
     view = SweepView(messages)
     checkpoints = checkpoints_of(requested, view.warn)
-    if dry_run:
-        return tell_plan(requested.sweep, requested.phases, checkpoints, results, absent_program(requested))
     with under_way(requested, checkpoints, view) as sweeping:
         try:
             with view:
