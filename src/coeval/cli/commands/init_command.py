@@ -88,7 +88,8 @@ def init(
 
     In a terminal you are asked; Return takes the answer in brackets. With one of --description, --items,
     --answers and --checkpoints nothing is asked: flags give the answers, and what they leave open takes its
-    default. No model is called, and the file is checked and priced before it is written.
+    default. No model is called, and the file is checked and priced before it is written. `coeval wizard` is
+    another name of this command.
 
     \b
     Examples:
