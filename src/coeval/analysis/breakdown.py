@@ -199,12 +199,15 @@ def _of(table: str, by: By) -> str:
 
 
 def _means(by: By) -> str:
+    # A judge's scores are of one judge: each factor counts by its weight.
+    share = "coalesce(factor_weight, 1.0)" if by == "judge" else "share"
+    mean = f"sum(value * {share}) / sum({share})"
     return f"""
         SELECT task, part, model, list(mean ORDER BY item), {{names}}, sum(count)::BIGINT
         FROM (
             SELECT task, {_PART[by]} AS part, model, item,
-                   avg(value) AS mean, count(*) AS count
-            FROM {_of("scores", by)} WHERE value IS NOT NULL GROUP BY ALL
+                   {mean} AS mean, count(*) AS count
+            FROM {_of("weighed_scores", by)} WHERE value IS NOT NULL GROUP BY ALL
         )
         GROUP BY ALL
     """  # noqa: S608

@@ -263,12 +263,12 @@ def mean_over_strata(
 
 class Clusters(NamedTuple):
     """What is to be known of clusters of units for their mean: how many items and clusters of them there are,
-    their units and the sum of these, and over the clusters the sums of squared sums, of sums times sizes, and
-    of squared sizes."""
+    how many units (or the sum of their shares) and the sum of these, and over the clusters the sums of
+    squared sums, of sums times sizes, and of squared sizes."""
 
     items: int
     clusters: int
-    units: int
+    units: float
     total: float
     squares: float
     cross: float

@@ -82,7 +82,8 @@ def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
 
 _SCORED = """
 WITH scored AS (
-    SELECT answer, avg(value) AS mean FROM scores WHERE value IS NOT NULL GROUP BY ALL
+    SELECT answer, sum(value * share) / sum(share) AS mean
+    FROM weighed_scores WHERE value IS NOT NULL GROUP BY ALL
 ), labelled AS (
     SELECT answer, avg(match::INTEGER) AS right FROM labels GROUP BY ALL
 ), spread AS (

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coeval.core.records import item_number
+from coeval.core.scale import RubricScale
 
 Names: TypeAlias = frozenset[str] | None
 """None: whoever is on record is planned."""
@@ -24,6 +25,10 @@ class PlannedTask(msgspec.Struct, frozen=True):
     Of each teacher ``total`` items are planned (None: all there are): by the number that ends the ids
     of what a model wrote, or, of those who ``supply`` items, the first ones on record. ``binary`` factors are
     passed or not: checks, and scales of two levels.
+
+    ``scales`` are those of the judged factors, by factor; ``checks`` the factors that a check scores (None:
+    those that one has scored on record); ``weights``, by factor, what each counts in an item's score, 1
+    where nothing is said.
     """
 
     teachers: Names
@@ -33,6 +38,9 @@ class PlannedTask(msgspec.Struct, frozen=True):
     total: int | None = None
     supply: frozenset[str] = frozenset()
     binary: frozenset[str] = frozenset()
+    scales: dict[str, RubricScale] = {}
+    checks: Names = None
+    weights: dict[str, float] = {}
 
     def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
         match kind:

@@ -1,6 +1,7 @@
 """What each student scored: the result of a run.
 
-The mean of a (task, student) is item-first: over datapoints, of the mean over judges and factors.
+The mean of a (task, student) is item-first: over datapoints, of the mean over judges and factors; in tasks
+with weights or checks each factor counts by its weight, by the mean over its judges.
 So an item counts once, however many judges scored it. The headline is the mean over tasks of that.
 Every mean carries its interval, its number of datapoints and units, and how many records failed:
 a failure is never a score. Datapoints that nearly repeat each other are one cluster. Where some students
@@ -79,9 +80,10 @@ def _(reader: RunReader) -> Results:
 
 
 class _Sums(NamedTuple):
-    """Of valid scores."""
+    """Of valid scores: their sum, that of their shares in it, and their number."""
 
     total: float
+    share: float
     units: int
 
 
@@ -102,7 +104,7 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     for task, student, means, names, *found in reader.rows(_ITEM_MEANS.format(names=reader.names_sql)):
         items[task, student] = ItemMeans(np.array(means), reader.clusters_of(names))
         sums[task, student] = _Sums(*found)
-    possible: dict[str, int] = dict(reader.rows(_POSSIBLE))
+    possible: dict[str, float] = dict(reader.rows(_POSSIBLE))
     samples = reader.samples
     counting = [task for task in possible if "task" not in removed_names(reader.planned, "", task)]
     by_task: list[StudentScore] = []
@@ -127,10 +129,10 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     return tuple(msgspec.structs.replace(each, samples=samples.get(each.student, 1)) for each in ordered)
 
 
-_NO_SUMS = _Sums(0.0, 0)
+_NO_SUMS = _Sums(0.0, 0.0, 0)
 
 
-def _times(possible: Mapping[str, int], samples: int) -> dict[str, int]:
+def _times(possible: Mapping[str, float], samples: int) -> dict[str, float]:
     return {task: count * samples for task, count in possible.items()}
 
 
@@ -138,12 +140,12 @@ def _bounds(
     student: str,
     tasks: Sequence[str],
     sums: Mapping[tuple[str, str], _Sums],
-    possible: Mapping[str, int],
+    possible: Mapping[str, float],
 ) -> Bounds | None:
     """What the mean over tasks would be with all that is missing at 0, and at 1; None without a task in
     which anybody has a score."""
     found = [
-        bounds_of_missing(*sums.get((task, student), _NO_SUMS), possible[task])
+        bounds_of_missing(*sums.get((task, student), _NO_SUMS)[:2], possible[task])
         for task in tasks
         if task in possible
     ]
@@ -251,20 +253,24 @@ FROM items WHERE NOT failed GROUP BY task ORDER BY task
 """
 
 _ITEM_MEANS = """
-SELECT task, model, list(mean ORDER BY item), {names}, sum(total), sum(count)::BIGINT
+SELECT task, model, list(total / share ORDER BY item), {names}, sum(total), sum(share), sum(count)::BIGINT
 FROM (
-    SELECT task, model, item, avg(value) AS mean, sum(value) AS total, count(*) AS count
-    FROM scores WHERE value IS NOT NULL GROUP BY ALL
+    SELECT task, model, item, sum(value * share) AS total, sum(share) AS share, count(*) AS count
+    FROM weighed_scores WHERE value IS NOT NULL GROUP BY ALL
 )
 GROUP BY ALL
 """
 
 # By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
-# anybody has a score of.
+# anybody has a score of; where factors are weighted, the sum of the weights of these.
 _POSSIBLE = """
-SELECT task, each * items FROM (
-    SELECT task, count(DISTINCT judge) * count(DISTINCT metric) AS each
-    FROM scores WHERE value IS NOT NULL GROUP BY task
+SELECT task, (each * items)::DOUBLE FROM (
+    SELECT task, coalesce(sum(weight), count(*) * len(list_distinct(flatten(list(judges))))) AS each
+    FROM (
+        SELECT task, metric, any_value(factor_weight) AS weight, list(DISTINCT judge) AS judges
+        FROM weighed_scores WHERE value IS NOT NULL GROUP BY task, metric
+    )
+    GROUP BY task
 ) JOIN (SELECT task, count(*) AS items FROM items WHERE NOT failed GROUP BY task) USING (task)
 """
 # Which scores each student has in each task: the same number for the same ones. The outer hash is needed:

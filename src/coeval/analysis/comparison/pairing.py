@@ -280,6 +280,27 @@ def other_rubrics(a: Side, b: Side) -> tuple[str, ...]:
     )
 
 
+def other_weights(a: Side, b: Side) -> tuple[str, ...]:
+    """The tasks whose factors count otherwise on either side."""
+    of_a, of_b = _weights(a), _weights(b)
+    tasks = {task for task, *_ in of_a.keys() & of_b.keys()}
+    return tuple(
+        f"{task}: its factors have other weights in {b.place} than in {a.place}; those of {b.place} are used"
+        for task in sorted(tasks)
+        if any(of_a[key] != of_b[key] for key in of_a.keys() & of_b.keys() if key[0] == task)
+    )
+
+
+def _weights(side: Side) -> dict[tuple[str, str, str], float | None]:
+    """By metric, the weight of a factor, if it has any."""
+    found = dict(zip(side.units.metric.tolist(), side.units.part.tolist(), strict=True))
+    return {
+        side.metrics[key].key: None if np.isnan(part) else part
+        for key, part in found.items()
+        if key in side.metrics
+    }
+
+
 Codes = NDArray[np.int64]
 
 
@@ -303,20 +324,33 @@ class _Means(NamedTuple):
 
 
 class _CodedScores(NamedTuple):
-    """A side's values, by codes of items, judges and metrics that both sides share."""
+    """A side's values, by codes of items, judges and metrics that both sides share; ``part`` as in
+    `Units`."""
 
     item: Codes
     judge: Codes
     metric: Codes
     value: Floats
     weight: Floats
+    part: Floats
 
     def of(self, metrics: Sequence[int]) -> _CodedScores:
         return self.chosen(np.isin(self.metric, metrics))
 
     def chosen(self, which: NDArray[np.bool_] | Codes) -> _CodedScores:
-        item, judge, metric, value, weight = self
-        return _CodedScores(item[which], judge[which], metric[which], value[which], weight[which])
+        item, judge, metric, value, weight, part = self
+        of = value[which], weight[which], part[which]
+        return _CodedScores(item[which], judge[which], metric[which], *of)
+
+    @property
+    def shares(self) -> Floats:
+        """How much each value counts in its item's mean: a factor with a weight counts once, by its mean."""
+        if not np.isfinite(self.part).any():
+            return np.ones(len(self.item))
+        _, at, counts = np.unique(
+            self.item * _MOST_METRICS + self.metric, return_inverse=True, return_counts=True
+        )
+        return np.where(np.isfinite(self.part), self.part / counts[at], 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +437,7 @@ def pair(a: Side, b: Side) -> Pairing:
         {metric: frozenset(found) for metric, found in lacking.items()},
         judges.taken(a, b),
         judges.apart,
-        (*items.notes, *judges.notes, *other_rubrics(a, b)),
+        (*items.notes, *judges.notes, *other_rubrics(a, b), *other_weights(a, b)),
     )
 
 
@@ -417,15 +451,14 @@ def _coded(
     known, at = np.unique(units.judge, return_inverse=True)
     places = range(max(metrics.values(), default=0) + 1)
     judge = np.array([[judges.get((n, key), -1) for key in known.tolist()] for n in places])[metric, at]
-    whole = _CodedScores(item, judge, metric, units.value, units.weight).chosen((item >= 0) & (judge >= 0))
+    whole = _CodedScores(item, judge, metric, *units[3:]).chosen((item >= 0) & (judge >= 0))
     keys, at = np.unique(_keys(whole), return_inverse=True)
     counts = np.bincount(at, minlength=len(keys))
     return _CodedScores(
         keys // (_MOST_JUDGES * _MOST_METRICS),
         keys // _MOST_METRICS % _MOST_JUDGES,
         keys % _MOST_METRICS,
-        np.bincount(at, whole.value, len(keys)) / counts,
-        np.bincount(at, whole.weight, len(keys)) / counts,
+        *(np.bincount(at, column, len(keys)) / counts for column in whole[3:]),
     )
 
 
@@ -451,13 +484,17 @@ def _looked_up(hashes: Hashes, codes: Mapping[int, int]) -> Codes:
 
 def _counterparts(a: _CodedScores, b: _CodedScores) -> tuple[_CodedScores, _CodedScores]:
     _, of_a, of_b = np.intersect1d(_keys(a), _keys(b), assume_unique=True, return_indices=True)
-    return a.chosen(of_a), b.chosen(of_b)
+    paired = b.chosen(of_b)
+    return a.chosen(of_a)._replace(part=paired.part), paired  # where weights differ, those of b
 
 
 def _item_means(scores: _CodedScores) -> _Means:
     codes, at = np.unique(scores.item, return_inverse=True)
-    counts = np.bincount(at, minlength=len(codes))
-    values, weights = (np.bincount(at, column, len(codes)) / counts for column in scores[3:])
+    shares = scores.shares
+    sizes = np.bincount(at, shares, len(codes))
+    values, weights = (
+        np.bincount(at, column * shares, len(codes)) / sizes for column in (scores.value, scores.weight)
+    )
     return _Means(codes, values, weights)
 
 

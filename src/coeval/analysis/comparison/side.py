@@ -16,19 +16,26 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
+from coeval.core.records import CHECK
 
 Hashes: TypeAlias = NDArray[np.uint64]
 Measure: TypeAlias = Literal["factor", "label", "metric"]
 
 
 class Units(NamedTuple):
-    """Columns of values, one for each item, judge and metric: the mean over the samples of an item."""
+    """Columns of values, one for each item, judge and metric: the mean over the samples of an item. ``part``:
+    the factor's weight in an item's mean, NaN where all values of an item count alike."""
 
     item: Hashes
     judge: Hashes
     metric: Hashes
     value: Floats
     weight: Floats
+    part: Floats
+
+    def chosen(self, which: NDArray[np.bool_]) -> Units:
+        item, judge, metric, value, weight, part = self
+        return Units(item[which], judge[which], metric[which], value[which], weight[which], part[which])
 
 
 class RequestedItem(NamedTuple):
@@ -113,8 +120,7 @@ class Side:
         left_out = np.array([key for key, name in self.judges.items() if name in judges], np.uint64)
         stays = ~np.isin(self.units.judge, left_out)
         methods = {place: method for place, method in self.methods.items() if place[1] not in judges}
-        item, judge, metric, value, weight = self.units
-        left = Units(item[stays], judge[stays], metric[stays], value[stays], weight[stays])
+        left = self.units.chosen(stays)
         return replace(self, units=left, methods=methods)
 
 
@@ -123,7 +129,9 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
     mine, who = reader.of_model(model)
     has_labels = "labels" in reader.views
     labels = _LABELS.format(mine=mine) if has_labels else ""
-    found = reader.columns(_UNITS.format(mine=mine, labels=labels), who * (1 + has_labels))
+    found_in = _OF_A_RUN if has_labels else _OF_AN_OUTPUT
+    sql = _UNITS.format(mine=mine, labels=labels, **found_in)
+    found = reader.columns(sql, who * (1 + has_labels))
     lacking = reader.columns(_LACKING.format(mine=mine), who)
     [counts] = reader.rows(_ANSWERS.format(mine=mine), who)
     judges = dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL"))
@@ -132,7 +140,14 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         folder=reader.folder,
         model=model,
         items=_items(reader),
-        units=Units(*(np.asarray(found[name]) for name in Units._fields)),
+        units=Units(
+            np.asarray(found["item"]),
+            np.asarray(found["judge"]),
+            np.asarray(found["metric"]),
+            np.asarray(found["value"]),
+            np.asarray(found["weight"]),
+            np.ma.filled(np.ma.asarray(found["part"], np.float64), np.nan),
+        ),
         lacking=(np.asarray(lacking["item"]), np.asarray(lacking["metric"])),
         judges=judges,
         metrics=_metrics(reader),
@@ -156,19 +171,22 @@ def _items(reader: Reader) -> dict[int, RequestedItem]:
     return found
 
 
+_OF_A_RUN = {"scores": "weighed_scores", "nobody": f"judge = '{CHECK}'", "part": "factor_weight"}
+_OF_AN_OUTPUT = {"scores": "scores", "nobody": "false", "part": "NULL::DOUBLE"}
 _UNITS = """
-SELECT item, judge, metric, avg(value) AS value, avg(weight) AS weight
+SELECT item, judge, metric, avg(value) AS value, avg(weight) AS weight, any_value(part) AS part
 FROM (
-    SELECT hash(task, item) AS item, CASE WHEN judge IS NULL THEN 0::UBIGINT ELSE hash(judge) END AS judge,
-           hash('score', task, metric) AS metric, value, weight
-    FROM scores WHERE {mine} AND value IS NOT NULL
+    SELECT hash(task, item) AS item,
+           CASE WHEN judge IS NULL OR {nobody} THEN 0::UBIGINT ELSE hash(judge) END AS judge,
+           hash('score', task, metric) AS metric, value, weight, {part} AS part
+    FROM {scores} WHERE {mine} AND value IS NOT NULL
     {labels}
 )
 GROUP BY ALL
 """
 _LABELS = """
     UNION ALL
-    SELECT hash(task, item), 0::UBIGINT, hash('label', task, attribute), match::INTEGER::DOUBLE, 1.0
+    SELECT hash(task, item), 0::UBIGINT, hash('label', task, attribute), match::INTEGER::DOUBLE, 1.0, NULL
     FROM labels WHERE {mine}
 """
 _LACKING = """

@@ -244,7 +244,8 @@ _MOST_SCORES = 6_000
 
 
 def leanings(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
-    """By judge and name, ``family``, ``self`` and ``length``: those of them that can be told.
+    """By judge and name, ``family``, ``self`` and ``length``: those of them that can be told; none where a
+    factor has another scale than High, Medium and Low.
 
     Parameters
     ----------
@@ -252,6 +253,8 @@ def leanings(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -> d
     families : of students and judges
     """
     found: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
+    if not grid.three_levels:
+        return found
     whole = _drawn(grid, grid.valid.sum(axis=1) > 1)
     if len(np.unique(grid.cluster[whole])) < FEWEST_ITEMS:
         return found

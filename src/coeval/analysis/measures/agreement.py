@@ -1,8 +1,8 @@
 """How far judges agree, pair by pair.
 
 All is computed from tables of counts: ``T[a, b]`` units, that is (response, factor), that one judge scored at
-level a and the other at level b, levels being 0 Low, 1 Medium, 2 High. Every function takes an array of such
-tables, (…, 3, 3), and gives one number for each, NaN where it is not defined.
+level a and the other at level b, K levels in all: 0 Low, 1 Medium, 2 High, unless scales are others. Every
+function takes an array of such tables, (…, K, K), and gives one number for each, NaN where it is not defined.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_share
-from coeval.analysis.measures.score_grid import Codes
+from coeval.analysis.measures.score_grid import THREE_LEVELS, Codes
 
 # Low, Medium and High.
 LEVELS = 3
-STRICT: Floats = np.eye(LEVELS)
-LINEAR: Floats = 1 - np.abs(np.subtract.outer(np.arange(LEVELS), np.arange(LEVELS))) / (LEVELS - 1)
-"""How far two levels agree: wholly or not at all; wholly, half where they are adjacent, or not at all."""
+
+
+def linear_weights(values: Floats) -> Floats:
+    """How far two of K levels agree, (K, K), by their values (0 to 1): 1 less the distance of these."""
+    return np.asarray(1 - np.abs(np.subtract.outer(values, values)), np.float64)
+
+
+LINEAR: Floats = linear_weights(THREE_LEVELS)
+"""Wholly, half where they are adjacent, or not at all."""
 
 
 class Agreement(NamedTuple):
@@ -31,30 +37,48 @@ class Agreement(NamedTuple):
     kappa: Floats
 
 
-def agreement(tables: NDArray[np.float64]) -> Agreement:
-    return Agreement(spa(tables), wpa(tables), kappa(tables))
+class LevelScale(NamedTuple):
+    """``values`` (K,), 0 to 1, of levels in rising order; ``weighted``: whether κ is the weighted one, as
+    where levels are others than High, Medium and Low."""
+
+    values: Floats = THREE_LEVELS
+    weighted: bool = False
+
+    @property
+    def linear(self) -> Floats:
+        return linear_weights(self.values)
+
+    def kappa(self, tables: Floats) -> Floats:
+        return weighted_kappa(tables, self.linear) if self.weighted else kappa(tables)
+
+
+BY_DEFAULT = LevelScale()
+
+
+def agreement(tables: NDArray[np.float64], scale: LevelScale = BY_DEFAULT) -> Agreement:
+    return Agreement(spa(tables), wpa(tables, scale.linear), scale.kappa(tables))
 
 
 def spa(tables: Floats) -> Floats:
     """Strict pair agreement: the share of units that both scored alike, ``Σ T[a, a] / Σ T``."""
-    return _share((tables * STRICT).sum(axis=(-2, -1)), tables)
+    return _share((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
 
 
-def wpa(tables: Floats) -> Floats:
-    """Weighted pair agreement: the mean weight of the units, 1 where levels are equal, ½ where they are
-    adjacent, 0 where they are opposite (linear weights; Cicchetti and Allison 1971)."""
-    return _share((tables * LINEAR).sum(axis=(-2, -1)), tables)
+def wpa(tables: Floats, linear: Floats = LINEAR) -> Floats:
+    """Weighted pair agreement: the mean weight of the units, ``linear`` (K, K): 1 where levels are equal,
+    less the further their values are apart (linear weights; Cicchetti and Allison 1971)."""
+    return _share((tables * linear).sum(axis=(-2, -1)), tables)
 
 
 def kappa(tables: Floats) -> Floats:
-    """Cohen's κ (1960) over the three levels, ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is what two
-    judges with these shares of levels agree in by chance. Not defined where pe = 1."""
-    return _beyond_chance(spa(tables), tables, STRICT)
+    """Cohen's κ (1960), ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is what two judges with these
+    shares of levels agree in by chance. Not defined where pe = 1."""
+    return _beyond_chance(spa(tables), tables, np.eye(tables.shape[-1]))
 
 
-def weighted_kappa(tables: Floats) -> Floats:
+def weighted_kappa(tables: Floats, linear: Floats = LINEAR) -> Floats:
     """Cohen's weighted κ (1968) with linear weights: the same of the weighted agreement."""
-    return _beyond_chance(wpa(tables), tables, LINEAR)
+    return _beyond_chance(wpa(tables, linear), tables, linear)
 
 
 def _beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
@@ -66,18 +90,21 @@ def _beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
     return np.where(by_chance < 1 - 1e-12, found, np.nan)
 
 
-def pair_tables(first: NDArray[np.int8], second: NDArray[np.int8], block: Codes, blocks: int) -> Floats:
-    """(blocks, 3, 3): the units that both scored, by the block of datapoints that they belong to.
+def pair_tables(
+    first: NDArray[np.int8], second: NDArray[np.int8], block: Codes, blocks: int, levels: int = LEVELS
+) -> Floats:
+    """(blocks, K, K): the units that both scored, by the block of datapoints that they belong to.
 
     Parameters
     ----------
     first, second : (C,) levels of two judges, below 0 where they gave none
     block : (C,) of each unit, below ``blocks``
+    levels : K
     """
     both = (first >= 0) & (second >= 0)
-    key = (block[both].astype(np.int64) * LEVELS + first[both]) * LEVELS + second[both]
-    counts = np.bincount(key, minlength=blocks * LEVELS * LEVELS)
-    return counts.reshape(blocks, LEVELS, LEVELS).astype(np.float64)
+    key = (block[both].astype(np.int64) * levels + first[both]) * levels + second[both]
+    counts = np.bincount(key, minlength=blocks * levels * levels)
+    return counts.reshape(blocks, levels, levels).astype(np.float64)
 
 
 def _share(part: Floats, tables: Floats) -> Floats:
@@ -92,8 +119,8 @@ def _share(part: Floats, tables: Floats) -> Floats:
 
 
 class PanelSums(NamedTuple):
-    """Of units by all judges: ``coincidences`` (…, 3, 3); ``units``, ``squares`` Σx² and ``rows`` Σ(Σ_j x)²
-    (…,), ``columns`` Σ_i x by judge (…, k); x are levels."""
+    """Of units by all judges: ``coincidences`` (…, K, K); ``units``, ``squares`` Σx² and ``rows`` Σ(Σ_j x)²
+    (…,), ``columns`` Σ_i x by judge (…, k); x are values of levels."""
 
     coincidences: Floats
     units: Floats
@@ -109,18 +136,18 @@ class Correlations(NamedTuple):
     average: Floats
 
 
-def panel_sums(levels: NDArray[np.int8]) -> PanelSums:
-    """Of each unit by itself: ``levels`` is (N, k), complete."""
+def panel_sums(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
+    """Of each unit by itself: ``levels`` is (N, k), complete; ``values`` (K,) are those of the levels."""
     judges = levels.shape[1]
-    given = (levels[:, :, None] == np.arange(LEVELS)).sum(axis=1)  # (N, 3)
-    pairs = given[:, :, None] * given[:, None, :] - given[:, :, None] * np.eye(LEVELS, dtype=np.int64)
-    x = levels.astype(np.float64)
+    given = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
+    pairs = given[:, :, None] * given[:, None, :] - given[:, :, None] * np.eye(len(values), dtype=np.int64)
+    x = values[levels]
     total = x.sum(axis=1)
     return PanelSums(pairs / max(judges - 1, 1), np.ones(len(x)), (x**2).sum(axis=1), total**2, x)
 
 
 def krippendorff_alpha(coincidences: Floats) -> Floats:
-    """Krippendorff's α (2011) for ordinal levels, ``1 − Do / De``, from tables of coincidences (…, 3, 3).
+    """Krippendorff's α (2011) for ordinal levels, ``1 − Do / De``, from tables of coincidences (…, K, K).
 
     The distance of two levels is ``δ² = (Σ_{g=c…k} n_g − (n_c + n_k)/2)²``, n being the values at each level.
     Not defined (NaN) where all values are the same.
@@ -208,16 +235,17 @@ def at_ends(shares: Floats) -> Floats:
     return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
 
 
-def unseen_agreement(tables: Floats, items: int) -> float:
+def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> float:
     """`unseen_share` of the weighted agreement by datapoint: near 1 where it is all or nothing or has hardly
     been put to the test, near 0 where each datapoint shows a good deal of it.
 
     Parameters
     ----------
-    tables : (blocks, 3, 3) units by the levels of two judges, or coincidences of several
+    tables : (blocks, K, K) units by the levels of two judges, or coincidences of several
     items : datapoints in all blocks
+    linear : (K, K) how far two levels agree
     """
-    sizes, sums = tables.sum(axis=(1, 2)), (tables * LINEAR).sum(axis=(1, 2))
+    sizes, sums = tables.sum(axis=(1, 2)), (tables * linear).sum(axis=(1, 2))
     share = float(sums.sum() / sizes.sum())
     distances = (sums - share * sizes) * items / sizes.sum()
     return unseen_share(share, [Scatter(items, float(distances @ distances))])

@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
 from coeval.analysis.measures.agreement import (
-    LEVELS,
-    LINEAR,
-    STRICT,
     Agreement,
     Drawn,
     Ends,
+    LevelScale,
     PanelSums,
     Reweighting,
     agreement,
     at_ends,
     correlations,
-    kappa,
     krippendorff_alpha,
+    linear_weights,
     pair_tables,
     panel_sums,
     spread,
@@ -45,8 +43,10 @@ class PairAgreement(Entity, frozen=True):
     """How far two judges agree, or one with itself where it was asked the very same again."""
 
     spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "spa")]
-    wpa: Annotated[Measured, ShownAs("1 where equal, half where adjacent", "Weighted", "wpa")]
-    kappa: Annotated[Measured, ShownAs("Agreement beyond chance (Cohen 1960)", "κ", "kappa")]
+    wpa: Annotated[Measured, ShownAs("1 less the distance of the two values", "Weighted", "wpa")]
+    kappa: Annotated[
+        Measured, ShownAs("Agreement beyond chance: Cohen 1960; of other scales, 1968", "κ", "kappa")
+    ]
     count: Annotated[int, ShownAs("Units that both scored", "Common scores", kind="count")]
 
 
@@ -82,6 +82,9 @@ class PanelMeasures(Entity, frozen=True):
     icc_2_k: Annotated[Measured, ShownAs("Of the mean of all judges", elsewhere=FILES)]
     judges: Annotated[tuple[str, ...], ShownAs("Who scored anything", elsewhere=FILES)]
     count: Annotated[int, ShownAs("Units that all of them scored", elsewhere=FILES)]
+    kappa_weights: Annotated[
+        str | None, ShownAs("How κ weighs levels; None: not at all", elsewhere="agreement")
+    ] = None
 
 
 Weighing: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
@@ -90,13 +93,15 @@ Weighing: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """Two judges, named in order, and what both scored. ``tables`` is (blocks, 3, 3), ``shared`` (I,) says of
-    which datapoints; ``kappas`` are the draws of their κ; ``missing`` counts the units of which one or the
-    other is lacking."""
+    """Two judges, named in order, and what both scored. ``units``, ``same`` and ``near`` are (blocks,): their
+    units, those with equal levels, and the sum of their agreement; ``shared`` (I,) says of which datapoints;
+    ``kappas`` are the draws of their κ; ``missing`` counts the units of which one or the other is lacking."""
 
     first: str
     second: str
-    tables: Floats
+    units: Floats
+    same: Floats
+    near: Floats
     shared: NDArray[np.bool_]
     found: Agreement
     kappas: Drawn
@@ -104,33 +109,52 @@ class JudgePair:
 
     @property
     def count(self) -> int:
-        return int(self.tables.sum())
+        return int(self.units.sum())
+
+
+def level_scale(grid: ScoreGrid) -> LevelScale:
+    return LevelScale(grid.scale, weighted=not grid.three_levels)
 
 
 def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
     """Of all judges of a run."""
     pairs = []
-    valid, block = grid.valid, reweighting.block[grid.item]
+    valid, block, scale = grid.valid, reweighting.block[grid.item], level_scale(grid)
     for one, other in combinations(range(len(grid.judges)), 2):
-        tables = pair_tables(grid.levels[:, one], grid.levels[:, other], block, reweighting.blocks)
+        levels = grid.levels[:, one], grid.levels[:, other]
+        tables = pair_tables(*levels, block, reweighting.blocks, len(grid.scale))
         shared = np.zeros(len(grid.items.ids), bool)
         shared[grid.item[valid[:, one] & valid[:, other]]] = True
         judges = (grid.judges[one], grid.judges[other])
         missing = _possible(grid, judges) - int(tables.sum())
-        pairs.append(judge_pair(judges, tables, shared, missing, reweighting))
+        pairs.append(judge_pair(judges, PairTables(tables, shared, missing), scale, reweighting))
     return pairs
 
 
+class PairTables(NamedTuple):
+    """What two judges both scored: ``tables`` (blocks, K, K) of units by their levels; for the others see
+    `JudgePair`."""
+
+    tables: Floats
+    shared: NDArray[np.bool_]
+    missing: int
+
+
 def judge_pair(
-    judges: tuple[str, str],
-    tables: Floats,
-    shared: NDArray[np.bool_],
-    missing: int,
-    reweighting: Reweighting,
+    judges: tuple[str, str], found: PairTables, scale: LevelScale, reweighting: Reweighting
 ) -> JudgePair:
-    """Of their ``tables``, (blocks, 3, 3)."""
-    kappas = _kappas(tables, int(shared.sum()), reweighting)
-    return JudgePair(*judges, tables, shared, agreement(tables.sum(axis=0)), kappas, missing)
+    """Of two judges, or of one with itself."""
+    tables = found.tables
+    return JudgePair(
+        *judges,
+        tables.sum(axis=(1, 2)),
+        np.trace(tables, axis1=1, axis2=2),
+        (tables * scale.linear).sum(axis=(1, 2)),
+        found.shared,
+        agreement(tables.sum(axis=0), scale),
+        _kappas(tables, int(found.shared.sum()), scale, reweighting),
+        found.missing,
+    )
 
 
 def pair_measures(pairs: Sequence[JudgePair]) -> dict[tuple[str, str], PairAgreement]:
@@ -170,13 +194,13 @@ def judge_measures(
     }
 
 
-def _kappas(tables: Floats, items: int, reweighting: Reweighting) -> Drawn:
-    alone = reweighting.draws(tables.reshape(len(tables), LEVELS**2))
+def _kappas(tables: Floats, items: int, scale: LevelScale, reweighting: Reweighting) -> Drawn:
+    alone = reweighting.draws(tables.reshape(len(tables), -1))
     if not items:
         return Drawn(*[np.full(len(alone), np.nan)] * 3)
-    weight = weight_at_ends(unseen_agreement(tables, items))
+    weight = weight_at_ends(unseen_agreement(tables, items, scale.linear))
     with_ends = reweighting.with_ends(alone, _ends(tables.sum(axis=0), items), weight, weight)
-    of_alone, of_both = (kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (alone, with_ends))
+    of_alone, of_both = (scale.kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (alone, with_ends))
     return Drawn(of_alone, of_both, of_both)
 
 
@@ -201,8 +225,8 @@ def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> tuple[Measured, Me
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
     strict, linear = (
-        with_bounds(*_mean_share(pairs, weigh(pairs), agreeing), items, missing)
-        for agreeing in (STRICT, LINEAR)
+        with_bounds(*_mean_share(pairs, weigh(pairs), sums), items, missing)
+        for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
     defined = [pair for pair in pairs if np.isfinite(pair.found.kappa)]
     if not defined:
@@ -213,15 +237,17 @@ def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> tuple[Measured, Me
     return strict, linear, with_bounds(value, spread(drawn, value, items), items, missing)
 
 
-def _mean_share(pairs: Sequence[JudgePair], weights: Floats, agreeing: Floats) -> tuple[float, Bounds]:
-    """The weighted mean over pairs of the share of their units that agree, with the interval of a mean that
-    is clustered by datapoint: a datapoint's distance is the weighted sum of those that it has in each
-    pair."""
+def _mean_share(
+    pairs: Sequence[JudgePair], weights: Floats, agreed: Sequence[Floats]
+) -> tuple[float, Bounds]:
+    """The weighted mean over pairs of how far their units agree, of which ``agreed`` (blocks,) has the sum,
+    with the interval of a mean that is clustered by datapoint: a datapoint's distance is the weighted sum of
+    those that it has in each pair."""
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
-    distances = np.zeros(len(pairs[0].tables))
+    distances = np.zeros(len(pairs[0].units))
     value = 0.0
-    for pair, weight in zip(pairs, weights, strict=True):
-        sizes, sums = pair.tables.sum(axis=(1, 2)), (pair.tables * agreeing).sum(axis=(1, 2))
+    for pair, weight, sums in zip(pairs, weights, agreed, strict=True):
+        sizes = pair.units
         share = sums.sum() / sizes.sum()
         value += float(weight * share)
         distances += weight * (sums - share * sizes) / sizes.sum()
@@ -240,8 +266,8 @@ def _by_count(pairs: Sequence[JudgePair]) -> Floats:
 
 # --- Reliability of a run's judges
 
-# Units at a time: a dozen float columns of so many take 12 MB.
-_CHUNK = 1 << 17
+# Numbers at a time: with three levels and judges 16 columns of some 131,000 units, 16 MB.
+_CHUNK = (1 << 17) * 16
 
 
 def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
@@ -253,15 +279,18 @@ def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     count = int(whole.sum())
     found = [with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
-        flat = _by_block(levels[whole], reweighting.block[grid.item[whole]], reweighting.blocks)
-        drawn = _drawn(flat, _panel_ends(levels[whole], count / items), items, reweighting)
-        values = _values(flat.sum(axis=0), len(judges))
+        block = reweighting.block[grid.item[whole]]
+        flat = _by_block(levels[whole], grid.scale, block, reweighting.blocks)
+        ends = _panel_ends(levels[whole], grid.scale, count / items)
+        drawn = _drawn(flat, grid.scale, ends, items, reweighting)
+        values = _values(flat.sum(axis=0), len(grid.scale))
         found = [
             with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
             for value, of_draws in zip(values, drawn, strict=True)
         ]
     alpha, single, average = found
-    return PanelMeasures(alpha, single, average, tuple(grid.judges[place] for place in judges), count)
+    names = tuple(grid.judges[place] for place in judges)
+    return PanelMeasures(alpha, single, average, names, count, None if grid.three_levels else "linear")
 
 
 class _Values(NamedTuple):
@@ -271,32 +300,35 @@ class _Values(NamedTuple):
 
 
 def _flat(sums: PanelSums) -> Floats:
-    """(…, 9 + 3 + k)"""
+    """(…, K² + 3 + k)"""
     tables = sums.coincidences.reshape(*sums.coincidences.shape[:-2], -1)
     others = np.stack([sums.units, sums.squares, sums.rows], axis=-1)
     return np.concatenate([tables, others, sums.columns], axis=-1)
 
 
-def _values(flat: Floats, judges: int) -> _Values:
-    tables = flat[..., : LEVELS**2].reshape(*flat.shape[:-1], LEVELS, LEVELS)
-    units, squares, rows = (flat[..., LEVELS**2 + at] for at in range(3))
-    sums = PanelSums(tables, units, squares, rows, flat[..., -judges:])
+def _values(flat: Floats, levels: int) -> _Values:
+    tables = flat[..., : levels**2].reshape(*flat.shape[:-1], levels, levels)
+    units, squares, rows = (flat[..., levels**2 + at] for at in range(3))
+    sums = PanelSums(tables, units, squares, rows, flat[..., levels**2 + 3 :])
     return _Values(krippendorff_alpha(tables), *correlations(sums))
 
 
-def _drawn(flat: Floats, ends: Ends, items: int, reweighting: Reweighting) -> tuple[Drawn, Drawn, Drawn]:
+def _drawn(
+    flat: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
+) -> tuple[Drawn, Drawn, Drawn]:
     """α, and both correlations.
 
     α takes its distances between levels from how often these occur, so a datapoint at one end would hide what
     one at the other might do. The less has been seen, the more its lower bound knows the worse end alone (and
     up to a quarter as much again of it, found by simulation), the upper one the better.
     """
-    judges = flat.shape[-1] - LEVELS**2 - 3
-    unseen = unseen_agreement(flat[:, : LEVELS**2].reshape(-1, LEVELS, LEVELS), items)
+    levels = len(scale)
+    tables = flat[:, : levels**2].reshape(-1, levels, levels)
+    unseen = unseen_agreement(tables, items, linear_weights(scale))
     weight, seen = weight_at_ends(unseen), 1 - unseen
     plain = reweighting.draws(flat)
     alone, both, worse, better = (
-        _values(reweighting.with_ends(plain, ends, best * weight, worst * weight), judges)
+        _values(reweighting.with_ends(plain, ends, best * weight, worst * weight), levels)
         for best, worst in ((0.0, 0.0), (1.0, 1.0), (seen, 1 + unseen / 4), (1.0, seen))
     )
     return (
@@ -306,21 +338,22 @@ def _drawn(flat: Floats, ends: Ends, items: int, reweighting: Reweighting) -> tu
     )
 
 
-def _by_block(levels: NDArray[np.int8], block: NDArray[np.int64], blocks: int) -> Floats:
-    """The sums of complete units, (blocks, 9 + 3 + k); so many units at a time that memory stays small."""
-    whole = np.zeros((blocks, LEVELS**2 + 3 + levels.shape[1]))
-    for first in range(0, len(levels), _CHUNK):
-        some = slice(first, first + _CHUNK)
-        columns = _flat(panel_sums(levels[some])).T
+def _by_block(levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int64], blocks: int) -> Floats:
+    """The sums of complete units, (blocks, K² + 3 + k); so many units at a time that memory stays small."""
+    whole = np.zeros((blocks, len(scale) ** 2 + 3 + levels.shape[1]))
+    step = max(_CHUNK // whole.shape[1], 1)
+    for first in range(0, len(levels), step):
+        some = slice(first, first + step)
+        columns = _flat(panel_sums(levels[some], scale)).T
         whole += np.stack([np.bincount(block[some], column, blocks) for column in columns], axis=-1)
     return whole
 
 
-def _panel_ends(levels: NDArray[np.int8], units: float) -> Ends:
+def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
     """Of a datapoint of so many units: all judges give the same level, or each one of its own by chance."""
     judges = levels.shape[1]
-    shares = at_ends(np.stack([(levels == level).mean(axis=0) for level in range(LEVELS)], axis=-1))
-    x = np.arange(LEVELS)
+    shares = at_ends(np.stack([(levels == level).mean(axis=0) for level in range(len(scale))], axis=-1))
+    x = scale
     mean, square = shares @ x, shares @ x**2
     together = shares.mean(axis=0)
     crossed = np.outer(shares.sum(axis=0), shares.sum(axis=0)) - shares.T @ shares

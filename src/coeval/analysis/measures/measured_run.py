@@ -77,7 +77,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
-        units=int(grid.valid.sum()),
+        units=int(grid.sums(alike=True).units.sum()),
         agreement=pair_measures(pairs),
         panel=panel_measures(grid, reweighting),
         judges=judge_measures(

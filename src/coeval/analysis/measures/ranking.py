@@ -22,7 +22,7 @@ from coeval.analysis.comparison.paired_difference import (
 )
 from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import Headline, WithHeadline, headlines, item_scores
 
 # Differences by less are rounding: the same sums in another order.
@@ -135,13 +135,13 @@ def ranking(grid: ScoreGrid, students: Mapping[str, WithHeadline], paired: Paire
     means = {name: one.headline.value for name, one in students.items() if one.headline.value is not None}
     known = sorted(means)
     common = {pair: paired(*pair) for pair in combinations(known, 2)}
-    levels = {name: Level(means[name], int(found.count[place[name]].sum())) for name in known}
+    levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
     whole = ranked(levels, common)
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
         levels = {
-            name: Level(one.value, int(found.count[place[name], mine].sum()))
+            name: Level(one.value, int(found.units[place[name], mine].sum()))
             for name in known
             if (one := students[name].headline_by_task.get(task)) is not None and one.value is not None
         }
@@ -261,8 +261,11 @@ class SharedScores:
         judges = [place for place, name in enumerate(grid.judges) if name not in without]
         levels = [grid.levels[rows][:, judges] for rows in (of_a, of_b)]
         shared = (levels[0] >= 0) & (levels[1] >= 0)
-        item, items = grid.item[of_a], len(grid.items.ids)
-        count = np.bincount(item, shared.sum(axis=1), items)
-        with np.errstate(invalid="ignore"):
-            a, b = (np.bincount(item, (each * shared).sum(axis=1), items) / count / 2 for each in levels)
-        return a, b
+        checked = [None if grid.checked is None else grid.checked[rows] for rows in (of_a, of_b)]
+        item, items, means = grid.item[of_a], len(grid.items.ids), []
+        for rows, own, check, other in zip((of_a, of_b), levels, checked, checked[::-1], strict=True):
+            both = None if check is None or other is None else np.where(np.isfinite(other), check, np.nan)
+            sums = grid.sums(rows, np.where(shared, own, UNSCORED), both)
+            with np.errstate(invalid="ignore"):
+                means.append(np.bincount(item, sums.total, items) / np.bincount(item, sums.share, items))
+        return means[0], means[1]

@@ -125,18 +125,19 @@ def best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOptions) ->
 
 
 def consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool_]:
-    """(I,): where, for every student and factor, enough of the grid's judges lie near their mean. A judge
-    without a score is not near; a datapoint without any score does not stay."""
+    """(I,): where, for every student and factor that judges score, enough of the grid's judges lie near their
+    mean. A judge without a score is not near; a datapoint without any score does not stay."""
     valid = grid.valid
     count = valid.sum(axis=1)
     scored = count > 0
+    values = grid.values[grid.levels]
     with np.errstate(invalid="ignore"):
-        mean = np.where(valid, grid.levels, 0).sum(axis=1) / count / 2
-    distance = np.abs(grid.levels / 2 - mean[:, None])
+        mean = values.sum(axis=1) / count
+    distance = np.abs(values - mean[:, None])
     near = (valid & (distance <= options.score_tolerance + _ROUNDING)).sum(axis=1)
     enough = near >= options.agreement_threshold * len(grid.judges) - _ROUNDING
     items = len(grid.items.ids)
-    there = np.bincount(grid.item[scored], minlength=items) > 0
+    there = np.bincount(grid.item[grid.scored], minlength=items) > 0
     differs = np.bincount(grid.item[scored & ~enough], minlength=items) > 0
     return np.asarray(there & ~differs)
 

@@ -1,4 +1,5 @@
-"""A run's scores as one matrix: a row for each (datapoint, student, factor), a column for each judge.
+"""A run's scores as one matrix: a row for each (datapoint, student, factor), a column for each judge, and one
+for checks.
 
 DuckDB groups the records; what is left is a few bytes for each score, so that a million judgments are tens of
 megabytes, and every measure is a sum over columns of numbers.
@@ -6,25 +7,31 @@ megabytes, and every measure is a sum over columns of numbers.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.intervals import Floats
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.records import EXACT_MATCH
+from coeval.core.records import CHECK, EXACT_MATCH
+from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 
 Codes: TypeAlias = NDArray[np.integer[Any]]
 """Places in a list of names, or numbers of datapoints."""
 
 # In place of a level where a judge gave none.
 UNSCORED = -1
-LEVEL_NAMES = ("Low", "Medium", "High")
 LevelCounts: TypeAlias = Mapping[str, int]
-"""Scores at each level, by its name."""
+"""Scores at each level, by its name, scale by scale and from worst to best."""
+
+# Codes beyond these do not fit a byte.
+_MOST_CODES = 127
+# Of longer scales only the levels that were given are told apart: tables of two judges have so many squared.
+_MOST_LEVELS = 21
 
 
 class GridItems(NamedTuple):
@@ -49,16 +56,49 @@ class GridItems(NamedTuple):
 
 
 class TaskDesign(NamedTuple):
-    """Whose scores a task is to have, by which factors: those planned, and those on record."""
+    """Whose scores a task is to have, by which factors: those planned, and those on record.
+
+    ``checks`` are the factors that a check scores, ``scales`` those of the others. ``weights`` are by factor,
+    1 on average, and empty where each score counts alike: in tasks without checks and weights.
+    """
 
     judges: Set[str]
     factors: Set[str]
+    checks: Set[str] = frozenset()
+    scales: Mapping[str, RubricScale] = {}
+    weights: Mapping[str, float] = {}
+
+    @property
+    def judged(self) -> Set[str]:
+        """The factors that judges score."""
+        return self.factors - self.checks
+
+    @property
+    def scores(self) -> int:
+        """How many scores an answer is to have."""
+        return len(self.judges) * len(self.judged) + len(self.factors & self.checks)
+
+    def scores_of(self, factor: str) -> int:
+        """How many of them are of one factor."""
+        return int(factor in self.factors) * (1 if factor in self.checks else len(self.judges))
+
+
+class RowSums(NamedTuple):
+    """Of rows, (R,): the sum of the scores and the sum of their shares in it, and how many there are."""
+
+    total: Floats
+    share: Floats
+    units: NDArray[np.int64]
+
+
+THREE_LEVELS: Floats = np.array(HIGH_MEDIUM_LOW.values)
 
 
 class ScoreGrid(NamedTuple):
-    """``item``, ``student`` and ``factor`` are (C,), ``levels`` is (C, J): 0 Low, 1 Medium, 2 High, or
-    `UNSCORED`. Students, judges, factors, tasks and teachers are named in order of their names. Students and
-    tasks that the configuration has lost are left out."""
+    """``item``, ``student`` and ``factor`` are (C,), ``levels`` is (C, J): places in ``scale``, the values
+    (0 to 1) of all levels in rising order, or `UNSCORED`. ``checked`` (C,) are the scores of checks, NaN
+    where there is none; None: there are none at all. Students, judges, factors, tasks and teachers are named
+    in order of their names. Students and tasks that the configuration has lost are left out."""
 
     item: Codes
     student: Codes
@@ -71,11 +111,83 @@ class ScoreGrid(NamedTuple):
     tasks: tuple[str, ...]
     teachers: tuple[str, ...]
     designs: tuple[TaskDesign, ...]
+    scale: Floats = THREE_LEVELS
+    checked: Floats | None = None
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """(C, J): where there is a score."""
+        """(C, J): where there is a score of a judge."""
         return self.levels >= 0
+
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        """(C,): where there is any score."""
+        judged = np.asarray(self.valid.any(axis=1), bool)
+        return judged if self.checked is None else judged | np.isfinite(self.checked)
+
+    @property
+    def values(self) -> Floats:
+        """(K + 1,): the value of each level; by `UNSCORED`, that of none, 0."""
+        return np.append(self.scale, 0.0)
+
+    @property
+    def scales(self) -> tuple[RubricScale, ...]:
+        """Those of all judged factors, High, Medium and Low first."""
+        found = {design.scales[name]: None for design in self.designs for name in sorted(design.scales)}
+        return tuple(sorted(found, key=lambda scale: scale is not HIGH_MEDIUM_LOW)) or (HIGH_MEDIUM_LOW,)
+
+    @property
+    def three_levels(self) -> bool:
+        """Whether all judged factors are on the default scale."""
+        return self.scales == (HIGH_MEDIUM_LOW,)
+
+    def sums(
+        self,
+        rows: Codes | None = None,
+        levels: NDArray[np.int8] | None = None,
+        checked: Floats | None = None,
+        *,
+        alike: bool = False,
+    ) -> RowSums:
+        """Sum the scores of each row.
+
+        A score's share is 1; in tasks with weights or checks, unless all scores count ``alike``, the factor's
+        weight over the number of its scores, so that a factor counts once by the mean over its judges.
+
+        Parameters
+        ----------
+        rows : which; None: all
+        levels, checked : their scores, where these are other ones than the grid's
+        """
+        every = rows is None
+        if levels is None:
+            levels, checked = self.levels, self.checked
+            if rows is not None:
+                levels, checked = levels[rows], None if checked is None else checked[rows]
+        total, units, values = np.zeros(len(levels)), np.zeros(len(levels), np.int64), self.values
+        for column in levels.T:
+            total += values[column]
+            units += column >= 0
+        if checked is not None:
+            there = np.isfinite(checked)
+            total += np.where(there, checked, 0.0)
+            units += there
+        weights = None if alike else self._weights
+        if weights is None:
+            return RowSums(total, units.astype(np.float64), units)
+        task, factor = (self.task, self.factor) if every else (self.task[rows], self.factor[rows])
+        weight = weights[task, factor]
+        share = np.where(np.isfinite(weight), weight / np.maximum(units, 1), 1.0)
+        return RowSums(total * share, np.asarray(units * share, np.float64), units)
+
+    @property
+    def _weights(self) -> Floats | None:
+        """(tasks, factors), NaN in tasks in which all scores count alike; None: in all."""
+        if not any(design.weights for design in self.designs):
+            return None
+        return np.array(
+            [[design.weights.get(name, np.nan) for name in self.factors] for design in self.designs]
+        )
 
     @property
     def task(self) -> Codes:
@@ -96,6 +208,7 @@ class ScoreGrid(NamedTuple):
             student=self.student[rows],
             factor=self.factor[rows],
             levels=self.levels[rows],
+            checked=None if self.checked is None else self.checked[rows],
             items=GridItems(
                 [item for item, stays in zip(self.items.ids, items, strict=True) if stays],
                 self.items.task[items],
@@ -106,20 +219,51 @@ class ScoreGrid(NamedTuple):
         )
 
     def judged_by(self, judges: Sequence[str]) -> ScoreGrid:
-        """The scores of some judges, in their order."""
+        """The scores of some judges, in their order, and those of checks."""
         places = [self.judges.index(judge) for judge in judges]
         designs = tuple(design._replace(judges=design.judges & set(judges)) for design in self.designs)
         return self._replace(levels=self.levels[:, places], judges=tuple(judges), designs=designs)
 
 
-def level_counts(levels: NDArray[np.int8]) -> LevelCounts:
-    """How often each level is given; levels below 0 are none."""
-    counts = np.bincount(levels[levels >= 0], minlength=len(LEVEL_NAMES))
-    return dict(zip(LEVEL_NAMES, counts.tolist(), strict=True))
+def _counted_levels(grid: ScoreGrid, groups: Sequence[tuple[NDArray[np.bool_], slice]]) -> list[LevelCounts]:
+    """How often judges gave each level: of each group of rows and judges. Where scales share a word, the
+    scale is named beside it."""
+    scales = grid.scales
+    words = Counter(level for scale in scales for level in scale.levels)
+    names = [
+        [level if words[level] == 1 else f"{level} ({scale.spelled()})" for level in scale.levels]
+        for scale in scales
+    ]
+    which = np.array(
+        [
+            [scales.index(design.scales.get(name, scales[0])) for name in grid.factors]
+            for design in grid.designs
+        ],
+        np.int64,
+    ).reshape(len(grid.designs), len(grid.factors))
+    on = which[grid.task, grid.factor] if len(scales) > 1 else np.zeros(len(grid.item), np.int64)
+    found: list[LevelCounts] = []
+    for rows, judges in groups:
+        counts: Counter[str] = Counter(dict.fromkeys((name for of in names for name in of), 0))
+        for at, scale in enumerate(scales):
+            given = grid.levels[rows & (on == at), judges]
+            each = np.bincount(given[given >= 0], minlength=len(grid.scale))
+            for value, count in zip(grid.scale.tolist(), each.tolist(), strict=True):
+                counts[names[at][scale.levels.index(scale.nearest(value))]] += count
+        found.append(dict(counts))
+    return found
 
 
 def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
-    return {judge: level_counts(given) for judge, given in zip(grid.judges, grid.levels.T, strict=True)}
+    everything = np.ones(len(grid.item), bool)
+    groups = [(everything, slice(place, place + 1)) for place in range(len(grid.judges))]
+    return dict(zip(grid.judges, _counted_levels(grid, groups), strict=True))
+
+
+def levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
+    """In the order of the grid's students."""
+    groups = [(grid.student == place, slice(None)) for place in range(len(grid.students))]
+    return _counted_levels(grid, groups)
 
 
 def _renumbered(alike: Codes) -> Codes:
@@ -132,20 +276,22 @@ def score_grid(reader: RunReader) -> ScoreGrid:
     terms = [term for (term,) in reader.rows("SELECT term FROM terms ORDER BY rowid")]
     tasks = [name for name in _distinct(reader, "task", "planned") if _has_task(planned, name)]
     students = _students(reader)
-    judges = [name for name in _distinct(reader, "judge", "coded") if name != EXACT_MATCH]
+    judges = [name for name in _distinct(reader, "judge", "coded") if name != CHECK]
     designs = tuple(_design(reader, task) for task in tasks)
     judges = sorted({*judges, *(judge for design in designs for judge in design.judges)})
     factors = sorted({*_distinct(reader, "factor", "coded"), *(f for d in designs for f in d.factors)})
     teachers = _distinct(reader, "teacher", "planned")
     places = _Places(terms)
     items, number_of = _items(reader, places, tasks, teachers)
-    columns = reader.columns(_grid_sql(judges))
+    scale = _scale(reader, designs)
+    columns = reader.columns(_grid_sql(judges, np.int16 if len(scale) > _MOST_CODES else np.int8), [scale])
     item = number_of[columns["item"]]
     student = places.codes(students)[columns["student"]]
     counts = (item >= 0) & (student >= 0)
-    levels = np.empty((int(counts.sum()), len(judges)), np.int8)
+    levels = np.empty((int(counts.sum()), len(judges)), np.int16 if len(scale) > _MOST_CODES else np.int8)
     for place in range(len(judges)):
         levels[:, place] = columns[f"judge_{place}"][counts]
+    checked = np.ma.filled(columns["checked"][counts].astype(np.float64), np.nan)
     return ScoreGrid(
         item=item[counts],
         student=student[counts],
@@ -158,6 +304,8 @@ def score_grid(reader: RunReader) -> ScoreGrid:
         tasks=tuple(tasks),
         teachers=tuple(teachers),
         designs=designs,
+        scale=np.array(scale),
+        checked=checked if np.isfinite(checked).any() else None,
     )
 
 
@@ -202,11 +350,61 @@ def _design(reader: RunReader, task: str) -> TaskDesign:
     judges = {judge for judge, _ in rows}
     factors = {factor for _, found in rows for factor in found or () if factor is not None}
     plan = reader.planned.tasks[task] if reader.planned is not None else _ANYBODY
-    judges |= (plan.judges or frozenset()) - {EXACT_MATCH}
+    judges |= plan.judges or frozenset()
     factors |= plan.factors or frozenset()
     if plan.factors is not None:
         factors &= plan.factors
-    return TaskDesign(frozenset(judges), frozenset(factors))
+    recorded = {factor for judge, found in rows if judge == CHECK for factor in found or ()}
+    checks = factors & (recorded if plan.checks is None else plan.checks)
+    return TaskDesign(
+        frozenset(judges - {EXACT_MATCH, CHECK}),
+        frozenset(factors),
+        frozenset(checks),
+        _scales(reader, task, factors - checks, plan),
+        _weights(factors, plan) if checks or plan.weights else {},
+    )
+
+
+def _weights(factors: Set[str], plan: PlannedTask) -> dict[str, float]:
+    """By factor, 1 on average: a task's scores count no more for its weights."""
+    given = {factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)}
+    total = sum(given.values()) or 1.0
+    return {factor: weight * len(given) / total for factor, weight in given.items()}
+
+
+def _scales(
+    reader: RunReader, task: str, factors: Iterable[str], plan: PlannedTask
+) -> dict[str, RubricScale]:
+    """Those planned. Of other factors it is the default one, or else the values that judges gave."""
+    found = {}
+    for factor in sorted(factors):
+        scale = plan.scales.get(factor)
+        if scale is None:
+            given = reader.rows(
+                "SELECT DISTINCT value FROM coded WHERE task::VARCHAR = ? AND factor::VARCHAR = ? "
+                "AND judge <> ? AND value IS NOT NULL ORDER BY value",
+                [task, factor, CHECK],
+            )
+            values = tuple(value for (value,) in given)
+            if set(values) <= set(HIGH_MEDIUM_LOW.values):
+                scale = HIGH_MEDIUM_LOW
+            else:
+                scale = RubricScale(tuple(f"{value:g}" for value in values), values)
+        found[factor] = scale
+    return found
+
+
+def _scale(reader: RunReader, designs: Sequence[TaskDesign]) -> list[float]:
+    """The values of all levels, rising: those on record and, unless they are too many, all others."""
+    given = {
+        value
+        for (value,) in reader.rows(
+            "SELECT DISTINCT value FROM coded WHERE judge <> ? AND value IS NOT NULL", [CHECK]
+        )
+    }
+    declared = {value for design in designs for scale in design.scales.values() for value in scale.values}
+    every = given | (declared or set(HIGH_MEDIUM_LOW.values))
+    return sorted(every if len(every) <= _MOST_LEVELS or not given else given)
 
 
 _ANYBODY = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
@@ -248,15 +446,19 @@ WHERE attribute IS NOT NULL GROUP BY attribute
 """
 
 
-def _grid_sql(judges: Sequence[str]) -> str:
+def _grid_sql(judges: Sequence[str], code: type[np.int8 | np.int16]) -> str:
+    """``?``: the values of all levels."""
+    kind = "TINYINT" if code is np.int8 else "SMALLINT"
     levels = "".join(
-        f", coalesce(max(CASE WHEN judge = {_quoted(judge)} THEN level END), {UNSCORED})::TINYINT "
+        f", coalesce(max(CASE WHEN judge = {_quoted(judge)} THEN level END), {UNSCORED})::{kind} "
         f"AS judge_{place}"
         for place, judge in enumerate(judges)
     )
     return f"""
-        SELECT item, enum_code(student)::INTEGER AS student, enum_code(factor)::INTEGER AS factor{levels}
-        FROM coded WHERE level IS NOT NULL AND sample = 0 GROUP BY item, coded.student, coded.factor
+        SELECT item, enum_code(student)::INTEGER AS student, enum_code(factor)::INTEGER AS factor{levels},
+               max(CASE WHEN judge = '{CHECK}' THEN value END) AS checked
+        FROM (SELECT *, list_position(?::DOUBLE[], value) - 1 AS level FROM coded WHERE sample = 0) one
+        WHERE value IS NOT NULL GROUP BY item, one.student, one.factor
     """  # noqa: S608
 
 

@@ -1,5 +1,8 @@
 """What students scored: the mean over their units overall and by task, factor, judge, teacher and attribute
 value, and the headline, the mean over tasks of the item-first mean.
+
+A unit is a score of a judge, or of a check. In tasks with weights or checks each factor of an answer counts
+by its weight, once: by the mean over the judges who scored it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,14 @@ from coeval.analysis.measures.measured import (
     ShownAs,
     of_interval,
 )
-from coeval.analysis.measures.score_grid import UNSCORED, Codes, LevelCounts, ScoreGrid, level_counts
+from coeval.analysis.measures.score_grid import (
+    UNSCORED,
+    Codes,
+    LevelCounts,
+    RowSums,
+    ScoreGrid,
+    levels_by_student,
+)
 
 Named: TypeAlias = Mapping[str, Measured]
 LeastAndMost: TypeAlias = tuple[float, float]
@@ -81,19 +91,8 @@ WithHeadline: TypeAlias = StudentMeasures | Headline
 #
 # The mean of a group is over its units, that is its (response, factor, judge) scores. Units of one datapoint
 # depend on each other, so the interval is that of `coeval.analysis.intervals.clustered_mean` with datapoints
-# as clusters (Liang and Zeger 1986); those that nearly repeat each other are one. Scores are whole numbers of
-# halves, so all sums are exact.
-
-# Levels 0, 1, 2 are scores 0, ½, 1.
-_HALVES = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Levels (0, 1, 2) and how many there are, by row: (R,)."""
-
-    total: Codes
-    count: Codes
+# as clusters (Liang and Zeger 1986); those that nearly repeat each other are one. Where scores are whole
+# numbers of halves, all sums are exact.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +106,15 @@ class Grouping:
     cluster: Codes
 
 
-def group_means(parts: Grouping, sums: Sums) -> list[Interval]:
+def group_means(parts: Grouping, sums: RowSums) -> list[Interval]:
     """The mean of each group, 0 to 1, with its datapoints, or groups of such, as clusters."""
-    counts = (parts.group >= 0) & (sums.count > 0)
+    counts = (parts.group >= 0) & (sums.units > 0)
     most = max(len(parts.cluster), int(parts.cluster.max(initial=0)) + 1)
     own = parts.group[counts].astype(np.int64) * most
     items = np.bincount(np.unique(own + parts.item[counts]) // most, minlength=parts.groups)
     clusters, which = np.unique(own + parts.cluster[parts.item[counts]], return_inverse=True)
-    total = np.bincount(which, sums.total[counts], len(clusters)) / _HALVES
-    count = np.bincount(which, sums.count[counts], len(clusters)).astype(np.float64)
+    total = np.bincount(which, sums.total[counts], len(clusters)).astype(np.float64)
+    count = np.bincount(which, sums.share[counts], len(clusters)).astype(np.float64)
     group = clusters // most
 
     def summed(values: Floats) -> Floats:
@@ -128,7 +127,7 @@ def group_means(parts: Grouping, sums: Sums) -> list[Interval]:
             Clusters(
                 int(items[place]),
                 int(found[place]),
-                int(units[place]),
+                float(units[place]),
                 float(scores[place]),
                 float(squares[place]),
                 float(cross[place]),
@@ -144,32 +143,40 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ItemScores:
-    """Of each student and datapoint, (S, I): the sum of the levels that its answer has, and how many;
-    ``cluster`` (I,) is that of each datapoint."""
+    """Of each student and datapoint, (S, I): the sum of the scores that its answer has, that of their shares
+    in it, and how many; ``cluster`` (I,) is that of each datapoint."""
 
-    total: Counts
-    count: Counts
+    total: Floats
+    share: Floats
+    units: Counts
     cluster: Codes
 
     @property
     def mean(self) -> Floats:
         """0 to 1, over judges and factors; NaN where there is no score."""
         with np.errstate(invalid="ignore"):
-            return np.asarray(self.total / self.count / 2, np.float64)
+            return np.asarray(self.total / self.share, np.float64)
+
+    @property
+    def rows(self) -> RowSums:
+        """One after the other."""
+        return RowSums(self.total.ravel(), self.share.ravel(), self.units.ravel())
 
 
 def item_scores(grid: ScoreGrid, judge: int | None = None) -> ItemScores:
-    """Over all judges, or by one of them."""
-    levels = grid.levels if judge is None else grid.levels[:, judge : judge + 1]
-    valid = levels >= 0
+    """Over all judges and checks, or by one judge."""
+    own = None if judge is None else grid.levels[:, judge : judge + 1]
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
-    total, count = np.where(valid, levels, 0).sum(axis=1), valid.sum(axis=1)
-    return ItemScores(_summed(place, total, shape), _summed(place, count, shape), grid.items.cluster)
-
-
-def _summed(place: Counts, values: NDArray[np.int64], shape: tuple[int, int]) -> Counts:
-    return np.bincount(place, values, shape[0] * shape[1]).astype(np.int64).reshape(shape)
+    total, share, units = (
+        np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in grid.sums(levels=own)
+    )
+    return ItemScores(
+        np.asarray(total, np.float64),
+        np.asarray(share, np.float64),
+        units.astype(np.int64),
+        grid.items.cluster,
+    )
 
 
 def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
@@ -183,7 +190,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
     by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible)
-    common, bounds = common_units(grid), _bounds(grid, scores)
+    common, bounds, levels = common_units(grid), _bounds(grid, scores), levels_by_student(grid)
     of_common = None if common is None else item_scores(common).mean
     found = {}
     for place, student in enumerate(grid.students):
@@ -199,9 +206,9 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             by_judge=by_judge[place],
             by_teacher=by_teacher[place],
             by_attr_value=by_value[place],
-            valid_evals=int(scores.count[place].sum()),
-            levels=level_counts(grid.levels[grid.student == place]),
-            bounds=bounds[place] if scores.count[place].any() else _NO_BOUNDS,
+            valid_evals=int(scores.units[place].sum()),
+            levels=levels[place],
+            bounds=bounds[place] if scores.units[place].any() else _NO_BOUNDS,
             headline_common=None if of_common is None else of_interval(_headline(grid, of_common[place]), 0),
         )
     return found
@@ -210,40 +217,45 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
 def common_units(grid: ScoreGrid) -> ScoreGrid | None:
     """The scores of those (datapoint, factor, judge) by which every student with a score has one; None where
     these are all there are."""
-    valid = grid.valid
-    students = len(np.unique(grid.student[valid.any(axis=1)]))
+    valid = grid.valid if grid.checked is None else np.c_[grid.valid, np.isfinite(grid.checked)]
+    students = len(np.unique(grid.student[grid.scored]))
     cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
     cells, cell = np.unique(cell, return_inverse=True)
     shared = (
         np.stack([np.bincount(cell, column, len(cells))[cell] == students for column in valid.T], axis=-1)
-        if len(grid.judges)
+        if valid.shape[1]
         else valid
     )
     if (shared | ~valid).all():
         return None
-    return grid._replace(levels=np.where(shared, grid.levels, UNSCORED).astype(np.int8))
+    judges = len(grid.judges)
+    return grid._replace(
+        levels=np.where(shared[:, :judges], grid.levels, UNSCORED).astype(grid.levels.dtype),
+        checked=None if grid.checked is None else np.where(shared[:, judges], grid.checked, np.nan),
+    )
 
 
 _Named = dict[str, Measured]
 
 
 class _Possible:
-    """How many scores there might be: every datapoint of a task, by each of its judges and factors."""
+    """How many scores there might be: every datapoint of a task, by each of its judges and factors, and by
+    its checks."""
 
     def __init__(self, grid: ScoreGrid) -> None:
         self._task = grid.items.task
         self._items = np.bincount(grid.items.task, minlength=len(grid.tasks))
         self._designs = grid.designs
-        each = [len(design.judges) * len(design.factors) for design in grid.designs]
+        each = [design.scores for design in grid.designs]
         self.of_items: Counts = np.array(each, np.int64)[self._task]
         """(I,): of one student, by datapoint."""
 
     def of_factor(self, factor: str) -> int:
-        return self._sum(len(design.judges) * (factor in design.factors) for design in self._designs)
+        return self._sum(design.scores_of(factor) for design in self._designs)
 
     def of_judge(self, judge: str) -> Counts:
         """(I,): by datapoint."""
-        each = [len(design.factors) * (judge in design.judges) for design in self._designs]
+        each = [len(design.judged) * (judge in design.judges) for design in self._designs]
         return np.array(each, np.int64)[self._task]
 
     def _sum(self, of_an_item: Iterable[int]) -> int:
@@ -255,20 +267,23 @@ _NO_BOUNDS = ScoreBounds(None, {})
 
 def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
     """By student, of the tasks in which anybody has a score, as in `coeval.analysis.scores`: every datapoint
-    might have one by each judge and factor that anybody has one of."""
-    valid, tasks = grid.valid, range(len(grid.tasks))
+    might have one by each judge and factor that anybody has one of; where factors are weighted, each factor
+    that anybody has a score of."""
+    valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
     possible = np.zeros(len(tasks))
-    for task in tasks:
+    for task, design in enumerate(grid.designs):
         rows = grid.task == task
-        of_task = valid[rows]
-        factors = np.unique(grid.factor[rows][of_task.any(axis=1)])
-        possible[task] = (grid.items.task == task).sum() * of_task.any(axis=0).sum() * len(factors)
+        factors = np.unique(grid.factor[rows & scored]).tolist()
+        units = float(valid[rows].any(axis=0).sum() * len(factors))
+        if design.weights:
+            units = sum(design.weights.get(grid.factors[factor], 0.0) for factor in factors)
+        possible[task] = (grid.items.task == task).sum() * units
     there = np.flatnonzero(possible)
     if not len(there):
         return [_NO_BOUNDS] * len(grid.students)
     inside = (grid.items.task == there[:, None]).astype(np.float64)
     found = []
-    for total, known in zip(scores.total / 2, scores.count, strict=True):
+    for total, known in zip(scores.total, scores.share, strict=True):
         each = np.stack(bounds_of_missing(inside @ total, inside @ known, possible[there]), axis=-1)
         by_task = {
             grid.tasks[task]: (least, most) for task, (least, most) in zip(there, each.tolist(), strict=True)
@@ -280,14 +295,14 @@ def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
 
 def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts) -> list[_Named]:
     """By student: the groups that datapoints fall in (below 0: none), where a score is possible."""
-    students, items = scores.count.shape
+    students, items = scores.units.shape
     which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
     item = np.tile(np.arange(items), students)
     parts = Grouping(which.ravel(), item, students * len(names), scores.cluster)
-    means = group_means(parts, Sums(scores.total.ravel(), scores.count.ravel()))
+    means = group_means(parts, scores.rows)
     inside = group >= 0
     needed = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
-    units = np.bincount(which[which >= 0], scores.count[which >= 0], len(means))
+    units = np.bincount(which[which >= 0], scores.units[which >= 0], len(means)).astype(np.int64)
     return _measured(students, names, means, needed - units.reshape(students, len(names)), needed)
 
 
@@ -307,35 +322,32 @@ def _measured(
 
 
 def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
-    valid = grid.valid
     names, students = grid.factors, len(grid.students)
     which = grid.student.astype(np.int64) * len(names) + grid.factor
-    sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
+    sums = grid.sums(alike=True)
     means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
     needed = np.array([possible.of_factor(name) for name in names], np.int64)
-    units = np.bincount(which, sums.count, len(means)).reshape(students, len(names))
+    units = np.bincount(which, sums.units, len(means)).reshape(students, len(names))
     return _measured(students, names, means, needed - units, needed)
 
 
 def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
     """By student: the factors of each task."""
-    valid = grid.valid
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
     which = (grid.student.astype(np.int64) * tasks + grid.task) * factors + grid.factor
-    sums = Sums(np.where(valid, grid.levels, 0).sum(axis=1), valid.sum(axis=1))
+    sums = grid.sums(alike=True)
     parts = Grouping(which, grid.item, students * tasks * factors, grid.items.cluster)
     means = group_means(parts, sums)
-    units = np.bincount(which, sums.count, len(means)).astype(np.int64)
+    units = np.bincount(which, sums.units, len(means)).astype(np.int64)
     items = np.bincount(grid.items.task, minlength=tasks)
     found: list[dict[str, _Named]] = [{} for _ in grid.students]
     for student in range(students):
         for task, design in enumerate(grid.designs):
-            needed = int(items[task]) * len(design.judges)
             first = (student * tasks + task) * factors
             found[student][grid.tasks[task]] = {
-                name: of_interval(means[first + at], needed - int(units[first + at]))
+                name: of_interval(means[first + at], int(items[task]) * each - int(units[first + at]))
                 for at, name in enumerate(grid.factors)
-                if needed and name in design.factors
+                if items[task] and (each := design.scores_of(name))
             }
     return found
 
@@ -353,7 +365,9 @@ def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
 def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[_Named]:
     found: list[_Named] = [{} for _ in grid.students]
     for value, items in grid.items.attributes.items():
-        some = ItemScores(scores.total[:, items], scores.count[:, items], scores.cluster[items])
+        some = ItemScores(
+            scores.total[:, items], scores.share[:, items], scores.units[:, items], scores.cluster[items]
+        )
         one_group = np.zeros(len(items), np.int32)
         of_value = _by_item_group(some, one_group, (value,), possible.of_items[items])
         for student, measures in zip(found, of_value, strict=True):

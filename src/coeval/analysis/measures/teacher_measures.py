@@ -18,7 +18,7 @@ FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
 
 class TeacherMeasures(Entity, frozen=True):
     """How far a teacher's items tell students apart, of μ, the mean over its datapoints of the mean over
-    judges."""
+    judges, or of what a check gives."""
 
     v1: Annotated[
         Measured, ShownAs("Mean over tasks and factors of the variance over students", "Variance", "v1")
@@ -80,9 +80,8 @@ def differences_of(grid: ScoreGrid) -> dict[str, Differentiation]:
 
 
 def _rows_of(grid: ScoreGrid) -> dict[str, _Rows]:
-    valid = grid.valid
-    count = valid.sum(axis=1)
-    mean = _ratio(np.where(valid, grid.levels, 0).sum(axis=1) / 2, count)
+    sums = grid.sums(alike=True)
+    count, mean = sums.units, _ratio(sums.total, sums.units)
     teacher = grid.items.teacher[grid.item]
     return {
         name: _Rows(grid, (count > 0) & (teacher == place), mean, count)
@@ -134,5 +133,5 @@ def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherM
 
 
 def _possible_units(grid: ScoreGrid) -> NDArray[np.int64]:
-    each = [len(design.judges) * len(design.factors) for design in grid.designs]
+    each = [design.scores for design in grid.designs]
     return np.array(each, np.int64)[grid.items.task]

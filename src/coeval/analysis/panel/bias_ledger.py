@@ -129,9 +129,9 @@ def severities(grid: ScoreGrid) -> dict[str, Bias]:
 
 def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
     """A mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
-    levels = np.where(grid.valid[rows], grid.levels[rows], 0) / 2
-    own = levels[:, place]
-    others = (levels.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
+    scores = grid.values[grid.levels[rows]]
+    own = scores[:, place]
+    others = (scores.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
     clusters, at = np.unique(grid.cluster[rows], return_inverse=True)
     if len(clusters) < FEWEST_ITEMS:
         return UNKNOWN

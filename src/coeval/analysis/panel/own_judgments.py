@@ -32,7 +32,7 @@ def without_own(grid: ScoreGrid) -> ScoreGrid:
     """The scores of others alone."""
     own = np.array([[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool)
     own = own.reshape(len(grid.students), len(grid.judges))
-    return grid._replace(levels=np.where(own[grid.student], UNSCORED, grid.levels).astype(np.int8))
+    return grid._replace(levels=np.where(own[grid.student], UNSCORED, grid.levels).astype(grid.levels.dtype))
 
 
 def scored_themselves(grid: ScoreGrid) -> list[str]:

@@ -12,11 +12,18 @@ import numpy as np
 
 from coeval.analysis.experimental.graded_judges import leanings
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.agreement import LEVELS, Reweighting
-from coeval.analysis.measures.judge_measures import PairAgreement, judge_pair, measures_of_pair
+from coeval.analysis.measures.agreement import BY_DEFAULT, LevelScale, Reweighting
+from coeval.analysis.measures.judge_measures import (
+    PairAgreement,
+    PairTables,
+    judge_pair,
+    level_scale,
+    measures_of_pair,
+)
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import BIASES, UNKNOWN, Bias, JudgeBiases, judge_biases, severities
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.records import CHECK
 
 # --- Agreement of a judge with itself
 #
@@ -26,8 +33,8 @@ from coeval.analysis.readers.run_reader import RunReader
 
 
 class RequestedTwice(NamedTuple):
-    """E levels (0 to 2), each of a ``judge`` (its place), about a datapoint (``item``), in answer to a
-    ``question``: equal numbers are the same words put to the same model."""
+    """E levels (places in a scale), each of a ``judge`` (its place), about a datapoint (``item``), in answer
+    to a ``question``: equal numbers are the same words put to the same model."""
 
     item: Codes
     judge: Codes
@@ -36,7 +43,10 @@ class RequestedTwice(NamedTuple):
 
 
 def consistency(
-    judges: Sequence[str], requested: RequestedTwice, reweighting: Reweighting
+    judges: Sequence[str],
+    requested: RequestedTwice,
+    reweighting: Reweighting,
+    scale: LevelScale = BY_DEFAULT,
 ) -> dict[str, PairAgreement | None]:
     """By judge, over the pairs of repeats; of a question that was put N times these are N(N − 1)/2. None
     where nothing was asked twice."""
@@ -44,24 +54,27 @@ def consistency(
     for place, judge in enumerate(judges):
         mine = np.isin(requested.question, requested.question[requested.judge == place])
         of_judge = RequestedTwice(*(column[mine] for column in requested))
-        found[judge] = _of_judge(judge, of_judge, reweighting) if len(of_judge.item) else None
+        found[judge] = _of_judge(judge, of_judge, reweighting, scale) if len(of_judge.item) else None
     return found
 
 
-def _of_judge(judge: str, requested: RequestedTwice, reweighting: Reweighting) -> PairAgreement | None:
+def _of_judge(
+    judge: str, requested: RequestedTwice, reweighting: Reweighting, scale: LevelScale
+) -> PairAgreement | None:
+    levels = len(scale.values)
     _, first, question = np.unique(requested.question, return_index=True, return_inverse=True)
-    counts = np.zeros((len(first), LEVELS))
+    counts = np.zeros((len(first), levels))
     np.add.at(counts, (question, requested.level), 1)
-    of_questions: Floats = (counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(LEVELS)) / 2
+    of_questions: Floats = (counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(levels)) / 2
     several = counts.sum(axis=1) > 1
     if not several.any():
         return None
     item = requested.item[first]
-    tables = np.zeros((reweighting.blocks, LEVELS, LEVELS))
+    tables = np.zeros((reweighting.blocks, levels, levels))
     np.add.at(tables, reweighting.block[item], of_questions)
     shared = np.zeros(reweighting.items, bool)
     shared[item[several]] = True
-    return measures_of_pair(judge_pair((judge, judge), tables, shared, 0, reweighting))
+    return measures_of_pair(judge_pair((judge, judge), PairTables(tables, shared, 0), scale, reweighting))
 
 
 # --- Model families, by name
@@ -148,10 +161,9 @@ def consistency_of(
     [(again,)] = reader.rows(f"SELECT count(*) FROM ({_AGAIN})")  # noqa: S608
     if not again:
         return dict.fromkeys(grid.judges)
-    columns = reader.columns(_REPEATED, [list(grid.tasks), list(grid.judges)])
-    return consistency(
-        grid.judges, RequestedTwice(*(columns[name] for name in RequestedTwice._fields)), reweighting
-    )
+    columns = reader.columns(_REPEATED, [list(grid.tasks), list(grid.judges), grid.scale.tolist()])
+    requested = RequestedTwice(*(columns[name] for name in RequestedTwice._fields))
+    return consistency(grid.judges, requested, reweighting, level_scale(grid))
 
 
 # Datapoints are numbered as in the grid: by their ids.
@@ -165,18 +177,22 @@ FROM response r JOIN item ON r.datapoint = item.key
 WHERE r.length IS NOT NULL AND student IS NOT NULL
 """
 
-_AGAIN = "SELECT question FROM coded_judgments WHERE NOT failed GROUP BY ALL HAVING count(question) > 1"
+_AGAIN = (
+    f"SELECT question FROM coded_judgments WHERE NOT failed AND judge <> '{CHECK}' "  # noqa: S608
+    "GROUP BY ALL HAVING count(question) > 1"
+)
 # Equal questions are the same recipe, item, answer and criteria.
 _REPEATED = f"""
 WITH item AS (
     SELECT place, row_number() OVER (ORDER BY id) - 1 AS item
     FROM planned WHERE NOT failed AND list_contains(?::VARCHAR[], task::VARCHAR)
 ), one AS (
-    SELECT i.item, c.judge, c.question, unnest(c.factors) AS factor, unnest(c.levels) AS level
+    SELECT i.item, c.judge, c.question, unnest(c.factors) AS factor, unnest(c.given) AS value
     FROM coded_judgments c JOIN ({_AGAIN}) USING (question) JOIN item i ON c.item = i.place
     WHERE NOT c.failed
 )
-SELECT item, list_position(?::VARCHAR[], judge::VARCHAR) - 1 AS judge, level,
+SELECT item, list_position(?::VARCHAR[], judge::VARCHAR) - 1 AS judge,
+       list_position(?::DOUBLE[], value) - 1 AS level,
        dense_rank() OVER (ORDER BY question, factor) - 1 AS question
 FROM one WHERE factor IS NOT NULL AND level IS NOT NULL
 """  # noqa: S608

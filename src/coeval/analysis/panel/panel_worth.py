@@ -26,7 +26,8 @@ _COVERED = 0.5
 
 
 def complete_cells(grid: ScoreGrid, task: int) -> Floats:
-    """(n, S, J), 0 to 1: the datapoints of a task that all of its students and judges have scores of.
+    """(n, S, J), 0 to 1: the datapoints of a task that all of its students and judges have scores of, each a
+    mean over factors.
 
     Students and judges of the run who have none there, or less than half as many as others, are NaN
     throughout.
@@ -35,13 +36,15 @@ def complete_cells(grid: ScoreGrid, task: int) -> Floats:
     rows = grid.task == task
     items, item = np.unique(grid.item[rows], return_inverse=True)
     cell = item * students + grid.student[rows]
+    weights = grid.designs[task].weights
+    weight = np.array([weights.get(name, 1.0) for name in grid.factors])[grid.factor[rows]]
     shape = (len(items), students, judges)
     cells = np.full(shape, np.nan)
     for judge in range(judges):
         levels = grid.levels[rows, judge]
         valid = levels >= 0
-        counts = np.bincount(cell[valid], minlength=len(items) * students)
-        sums = np.bincount(cell[valid], levels[valid] / 2, minlength=len(items) * students)
+        counts = np.bincount(cell[valid], weight[valid], len(items) * students)
+        sums = np.bincount(cell[valid], (grid.values[levels] * weight)[valid], len(items) * students)
         with np.errstate(invalid="ignore", divide="ignore"):
             cells[:, :, judge] = (sums / counts).reshape(len(items), students)
     there = np.isfinite(cells)
@@ -283,7 +286,8 @@ def errors_by_task(grid: ScoreGrid) -> list[TaskErrors]:
     for task in range(len(grid.tasks)):
         mine = grid.items.task == task
         judges = int(grid.valid[grid.task == task].any(axis=0).sum())
-        parts = variance_parts(complete[task]) if task in complete else None
+        whole = task in complete and not grid.designs[task].checks  # what judges add to checks is not known
+        parts = variance_parts(complete[task]) if whole else None
         found.append(task_errors(means[:, mine], grid.items.cluster[mine], judges, parts))
     return [errors for errors in found if errors is not None]
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -32,6 +32,7 @@ from coeval.analysis.readers.whole_items import RunItems, WholeItems
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decoder
 from coeval.core.records import (
+    CHECK,
     EXACT_MATCH,
     LEVEL_VALUE,
     PROMPT_SQL,
@@ -55,12 +56,12 @@ from coeval.store.rundir import RunDir
 # ``coded`` and ``coded_judgments`` are the scores and judgments once more without a text, for measures over
 # millions: datapoints by their row, names as codes of the ENUM.
 
-_VALUE = level_sql("level", {level: f"{2 * value:.0f}" for level, value in LEVEL_VALUE.items()})
-_HALVES = (
-    f"list_concat([{_VALUE} FOR level IN map_values(scores)], "
-    '[CASE WHEN value BETWEEN 0 AND 1 THEN 2 * value END FOR value IN map_values("values")])'
+_VALUE = level_sql("level", {level: str(value) for level, value in LEVEL_VALUE.items()})
+_VALUES = (
+    f"list_concat([{_VALUE}::DOUBLE FOR level IN map_values(scores)], "
+    '[CASE WHEN value BETWEEN 0 AND 1 THEN value END FOR value IN map_values("values")])'
 )
-# Those that were asked for and did not come stand last, and have no level.
+# Those that were asked for and did not come stand last, and have no value.
 _FACTORS = (
     'list_concat(map_keys(scores), map_keys("values"), [factor FOR factor IN missing IF factor IS NOT NULL])'
 )
@@ -125,7 +126,7 @@ STAGES = (
         "(label_scores IS NULL OR "
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
-            {_FACTORS} AS factors, {_HALVES}::FLOAT[] AS levels, label_scores, hash(recipe) AS method,
+            {_FACTORS} AS factors, {_VALUES} AS given, label_scores, hash(recipe) AS method,
             CASE WHEN recipe <> '' AND input_hash <> '' THEN hash(recipe, input_hash, criteria) END
                 AS question,
             NOT {good_sql(SCORES_SQL)} AS failed""",
@@ -154,8 +155,43 @@ SEARCHED = (
     ),
 )
 
+
+def score_views(*, weighed: bool) -> str:
+    """Make ``scores``, ``weighed_scores`` and ``coded``. Each weighed score has its ``factor_weight``, NULL
+    where a task weighs none, and its ``share``: how much it counts in its item's mean. ``weighed``: whether
+    a task has checks or weights."""
+    weight, share, join = "NULL::DOUBLE", "1.0::DOUBLE", ""
+    counts = f"a.judge <> '{CHECK}'"
+    if weighed:
+        weight, join = "w.weight", "LEFT JOIN weighed w ON w.task = a.term AND w.factor = a.factor"
+        share = f"coalesce({weight} / count(given) OVER (PARTITION BY response, a.factor), 1.0)"
+        counts = f"(a.judge = '{CHECK}') = coalesce(w.checked, false)"
+    rest = f"""ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor {join}
+    WHERE a.factor IS NOT NULL AND {counts}"""
+    return f"""
+CREATE OR REPLACE VIEW weighed_scores AS
+    SELECT a.* EXCLUDE (response, term, given, factor),
+           a.factor::VARCHAR AS metric, given AS value, 1.0::DOUBLE AS weight,
+           given IS NULL AS failed, {weight} AS factor_weight, {share} AS share
+    FROM (
+        SELECT * EXCLUDE (judgment, factors, given, label_scores, failed, method),
+               unnest(factors) AS factor, unnest(given) AS given
+        FROM judged
+        WHERE NOT failed AND judge <> '{EXACT_MATCH}'
+    ) a {rest};
+CREATE OR REPLACE VIEW scores AS SELECT * EXCLUDE (factor_weight, share) FROM weighed_scores;
+CREATE OR REPLACE VIEW coded AS
+    SELECT a.item, a.term AS task, a.student, a.sample, a.judge, a.factor, a.given AS value
+    FROM (
+        SELECT item, task AS term, student, sample, judge, unnest(factors) AS factor, unnest(given) AS given
+        FROM coded_judgments WHERE NOT failed
+    ) a {rest};
+"""  # noqa: S608
+
+
 VIEWS = f"""
 CREATE TABLE left_out (kind VARCHAR, task term, name term);
+CREATE TABLE weighed (task term, factor term, weight DOUBLE, checked BOOLEAN);
 CREATE VIEW planned AS
     SELECT d.*, d.rowid AS place FROM datapoint d ANTI JOIN left_out l
         ON l.kind = 'teacher' AND l.task = d.task AND l.name = d.teacher;
@@ -170,40 +206,22 @@ CREATE VIEW judged AS
     SELECT r.id || '__' || e.judge AS judgment, r.id AS answer, d.id AS item, d.task::VARCHAR AS task,
            d.teacher::VARCHAR AS teacher, r.sample, r.student::VARCHAR AS model,
            e.judge::VARCHAR AS judge, e.failed,
-           d.task AS term, e.factors, e.levels, e.label_scores, e.method
+           e.response, d.task AS term, e.factors, e.given, e.label_scores, e.method
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
         ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed;
 CREATE VIEW judgments AS
-    SELECT * EXCLUDE (term, factors, levels, label_scores, method) FROM judged;
-CREATE VIEW scores AS
-    SELECT a.* EXCLUDE (judgment, term, level, factor),
-           factor::VARCHAR AS metric, level / 2.0::DOUBLE AS value, 1.0::DOUBLE AS weight,
-           level IS NULL AS failed
-    FROM (
-        SELECT * EXCLUDE (factors, levels, label_scores, failed, method),
-               unnest(factors) AS factor, unnest(levels) AS level
-        FROM judged
-        WHERE NOT failed AND judge <> '{EXACT_MATCH}'
-    ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor
-    WHERE factor IS NOT NULL;
+    SELECT * EXCLUDE (response, term, factors, given, label_scores, method) FROM judged;
 CREATE VIEW coded_judgments AS
-    SELECT d.place AS item, d.task, r.student, r.sample, e.judge, e.factors, e.levels, e.failed, e.question
+    SELECT d.place AS item, d.task, r.student, r.sample, e.judge, e.factors, e.given, e.failed, e.question
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
         ANTI JOIN left_out l ON l.kind = 'judge' AND l.task = d.task AND l.name = e.judge
     WHERE NOT d.failed AND NOT r.failed AND e.judge <> '{EXACT_MATCH}';
-CREATE VIEW coded AS
-    SELECT a.item, a.task, a.student, a.sample, a.judge, a.factor, a.level
-    FROM (
-        SELECT item, task, student, sample, judge, unnest(factors) AS factor, unnest(levels) AS level
-        FROM coded_judgments WHERE NOT failed
-    ) a ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.task AND l.name = a.factor
-    WHERE factor IS NOT NULL;
 CREATE VIEW labels AS
     SELECT * EXCLUDE (label), label.key AS attribute, label.value.expected AS expected,
            label.value.predicted AS predicted, label.value.match AS match
     FROM (
-        SELECT * EXCLUDE (judgment, term, judge, factors, levels, label_scores, failed, method),
+        SELECT * EXCLUDE (judgment, response, term, judge, factors, given, label_scores, failed, method),
                unnest(map_entries(label_scores)) AS label
         FROM judged
         WHERE NOT failed AND judge = '{EXACT_MATCH}'
@@ -214,7 +232,9 @@ CREATE VIEW contents AS
            hash(list_sort(map_entries(attributes))) AS made_for
     FROM planned WHERE NOT failed;
 CREATE VIEW methods AS
-    SELECT DISTINCT task, model, judge, method FROM judged WHERE NOT failed AND judge <> '{EXACT_MATCH}';
+    SELECT DISTINCT task, model, judge, method FROM judged
+    WHERE NOT failed AND judge NOT IN ('{EXACT_MATCH}', '{CHECK}');
+{score_views(weighed=False)}
 """  # noqa: S608
 
 BEYOND = """
@@ -250,6 +270,14 @@ class ItemText(msgspec.Struct, frozen=True):
     status: str = "ok"
 
 
+class RecordedFactors(NamedTuple):
+    """Factors that a judge of a task scored in one judgment, or was to."""
+
+    task: str
+    judge: str
+    factors: list[str]
+
+
 class Orphans(msgspec.Struct, frozen=True):
     """Records left out: responses without a good datapoint, evaluations without such a response."""
 
@@ -280,7 +308,12 @@ class RunReader(Reader):
             self.orphans = self._count_orphans()
             self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
             self.beyond_samples = self._cut_samples()
-            self.left_out = self._leave_out()
+            found = [
+                RecordedFactors(*row)
+                for row in self.rows("SELECT DISTINCT task, judge, factors::VARCHAR[] FROM judged")
+            ]
+            self.left_out = self._leave_out(found)
+            self._weigh(found)
 
     @property
     def simulated(self) -> bool:
@@ -433,13 +466,13 @@ class RunReader(Reader):
         """Whether a student gave several answers to an item."""
         return max(self.samples.values(), default=1) > 1
 
-    def _leave_out(self) -> tuple[LeftOut, ...]:
+    def _leave_out(self, found: Sequence[RecordedFactors]) -> tuple[LeftOut, ...]:
         if self.planned is None:
             return ()
         recorded: dict[tuple[str, Kind], set[str]] = {}
         for task, teacher in self.rows("SELECT DISTINCT task, teacher FROM items"):
             recorded.setdefault((task, "teacher"), set()).add(teacher)
-        for task, judge, factors in self.rows("SELECT DISTINCT task, judge, factors::VARCHAR[] FROM judged"):
+        for task, judge, factors in found:
             recorded.setdefault((task, "judge"), set()).add(judge)
             recorded.setdefault((task, "factor"), set()).update(factors)
         left_out = []
@@ -451,3 +484,24 @@ class RunReader(Reader):
         for each in left_out:
             self.rows("INSERT INTO left_out VALUES (?, ?, ?)", [each.kind, each.task, each.name])
         return tuple(left_out)
+
+    def _weigh(self, found: Sequence[RecordedFactors]) -> None:
+        """Note the factors of tasks that have checks or weights; `scores` counts theirs by factor then."""
+        recorded: dict[str, dict[str, bool]] = {}
+        for task, judge, factors in found:
+            of_task = recorded.setdefault(task, {})
+            for factor in filter(None, factors):
+                of_task[factor] = judge == CHECK or of_task.get(factor, False)
+        weighed = []
+        for task, names in recorded.items():
+            plan = self.planned.tasks.get(task) if self.planned is not None else None
+            weights: Mapping[str, float] = plan.weights if plan is not None else {}
+            checks: Collection[str] = {name for name, checked in names.items() if checked}
+            if plan is not None and plan.checks is not None:
+                checks = plan.checks
+            if weights or checks:
+                weighed += [(task, name, weights.get(name, 1.0), name in checks) for name in names]
+        for each in weighed:
+            self.rows("INSERT INTO weighed VALUES (?, ?, ?, ?)", each)
+        if weighed:
+            self.rows(score_views(weighed=True))

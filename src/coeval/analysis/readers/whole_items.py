@@ -157,7 +157,8 @@ _SCORES = (
 _SCORES_OF_SAMPLES = f"""
 SELECT model || CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample + 1) ELSE '' END, coalesce(mean, matched)
 FROM answers LEFT JOIN (
-    SELECT answer, avg(value) AS mean FROM scores WHERE value IS NOT NULL GROUP BY answer
+    SELECT answer, sum(value * share) / sum(share) AS mean FROM weighed_scores
+    WHERE value IS NOT NULL GROUP BY answer
 ) USING (answer) LEFT JOIN (
     SELECT answer, avg(match::INTEGER) AS matched FROM labels GROUP BY answer
 ) USING (answer)

@@ -65,7 +65,8 @@ def _planned_task(
 ) -> PlannedTask:
     mine = frozenset(name for name in inherited if name.task == task.name)
     factors = _or_all(_factors(task, folder), _of(mine, "factor"))
-    judges = frozenset() if factors is not None and not factors else _playing(config, "judge")
+    judged = None if factors is None else factors - task.checks.keys()
+    judges = frozenset() if judged is not None and not judged else _playing(config, "judge")
     teachers = _or_all(_teachers(config, task), _of(mine, "teacher"))
     stays = config.experiment.mode("data_generation") in ("Keep", "Model")
     return PlannedTask(
@@ -78,6 +79,9 @@ def _planned_task(
         binary=frozenset(
             name for name in factors or () if name in task.checks or len(task.scale_of(name).levels) == 2
         ),
+        scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
+        checks=frozenset(task.checks),
+        weights=task.weights,
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 import numpy as np
 
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
-from coeval.analysis.measures.score_grid import LEVEL_NAMES, LevelCounts, ScoreGrid
+from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import JudgeBiases
+from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -26,7 +27,10 @@ from coeval.reports.plots import HeatMap, bias_plot, heat_map, share_bars
 
 # --- Level counts
 
-LEVELS_BEST_FIRST = tuple(reversed(LEVEL_NAMES))
+
+def best_first(counts: Mapping[str, LevelCounts]) -> list[str]:
+    """The levels of all scales, the best ones of each first."""
+    return list(reversed(list(dict.fromkeys(level for levels in counts.values() for level in levels))))
 
 
 def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> ReportTable:
@@ -34,7 +38,7 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
     rows: list[tuple[Cell, ...]] = []
     for each, levels in counts.items():
         total = sum(levels.values())
-        rows += [(each, level, levels[level] / total, levels[level]) for level in LEVELS_BEST_FIRST if total]
+        rows += [(each, level, levels[level] / total, levels[level]) for level in best_first(counts) if total]
     return ReportTable(
         name,
         title,
@@ -60,7 +64,15 @@ _EXPERIMENTAL = (
 )
 
 
-def agreement_map(agreement: ReportTable, judges: list[str]) -> Picture:
+def level_picture(name: str, what: str, table: ReportTable, names: Sequence[str]) -> Picture:
+    """Of a `level_table`; ``what`` says whose levels they are."""
+    levels = list(dict.fromkeys(str(row[1]) for row in table.rows))
+    bars = share_bars(table.name, ("name", "level"), names, levels, ranked=True)
+    words = "High, Medium and Low" if levels == ["High", "Medium", "Low"] else listed(levels)
+    return Picture(name, f"{what} {words}.", table.name, bars)
+
+
+def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool = False) -> Picture:
     grid = HeatMap(
         table=agreement.name,
         row="judge",
@@ -72,7 +84,8 @@ def agreement_map(agreement: ReportTable, judges: list[str]) -> Picture:
         most=agreement.largest("kappa"),
         tooltip=("kappa_low", "kappa_high", "spa", "wpa", "count"),
     )
-    title = "How far every two judges agree. Cohen's κ: 1 where they always do, 0 where by chance alone."
+    kappa = "Cohen's κ, weighted by the distance of levels" if weighted else "Cohen's κ"
+    title = f"How far every two judges agree. {kappa}: 1 where they always do, 0 where by chance alone."
     return Picture("agreement-map", title, agreement.name, heat_map(grid))
 
 
@@ -155,18 +168,11 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     levels = level_table("judge-levels", "Levels that judges give", given)
     pictures = []
     if agreement.rows:
-        pictures.append(agreement_map(agreement, judges))
+        pictures.append(agreement_map(agreement, judges, weighted=not grid.three_levels))
     if (leanings := bias_picture(biases, judges, evidence.models)) is not None:
         pictures.append(leanings)
     if levels.rows:
-        pictures.append(
-            Picture(
-                "level-use",
-                "How often each judge gives High, Medium and Low",
-                levels.name,
-                share_bars(levels.name, ("name", "level"), judges, LEVELS_BEST_FIRST, ranked=True),
-            )
-        )
+        pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     itself = itself_table(measures.judges)
     tables = (judge_table(measures.judges), agreement, itself, biases, levels, _disputed(grid))
     return section_of(
@@ -183,10 +189,11 @@ def _disputed(grid: ScoreGrid) -> ReportTable:
     the lowest."""
     valid = grid.valid
     several = valid.sum(axis=1) > 1
-    highest = np.where(valid, grid.levels, -1).max(axis=1, initial=-1)
-    lowest = np.where(valid, grid.levels, 3).min(axis=1, initial=3)
+    values = grid.values[grid.levels]
+    highest = np.where(valid, values, 0.0).max(axis=1, initial=0.0)
+    lowest = np.where(valid, values, 1.0).min(axis=1, initial=1.0)
     items = len(grid.items.ids)
-    total = np.bincount(grid.item[several], (highest - lowest)[several] / 2, items)
+    total = np.bincount(grid.item[several], (highest - lowest)[several], items)
     count = np.bincount(grid.item[several], minlength=items)
     spread = np.divide(total, count, out=np.zeros(items), where=count > 0)
     worst = [int(place) for place in np.argsort(-spread, kind="stable")[:_MOST_DISPUTED] if spread[place] > 0]

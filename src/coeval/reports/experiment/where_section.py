@@ -19,10 +19,10 @@ from coeval.reports.content import (
     Sentence,
     section_of,
 )
-from coeval.reports.experiment.judges_section import LEVELS_BEST_FIRST, level_table
+from coeval.reports.experiment.judges_section import level_picture, level_table
 from coeval.reports.experiment.leading_section import recall_picture, recall_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map, share_bars
+from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
 
@@ -100,14 +100,8 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     levels = level_table(
         "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
     )
-    pictures.append(
-        Picture(
-            "level-shares",
-            "How many of a student's scores are High, Medium and Low.",
-            levels.name,
-            share_bars(levels.name, ("name", "level"), students, LEVELS_BEST_FIRST, ranked=True),
-        )
-    )
+    if levels.rows:
+        pictures.append(level_picture("level-shares", "How many of a student's scores are", levels, students))
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
