@@ -67,8 +67,9 @@ def test_a_field_that_declares_nothing_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A run of which there is something to say by every measure: labels and a gap among them."""
+    """A run of which there is something to say by every measure: labels, samples and a gap among them."""
     models = [model(name, skill=0.3 + 0.2 * at) for at, name in enumerate(("gpt-a", "gpt-b", "qwen-a"))]
+    models[2]["samples"] = 2
     made = Lab(tmp_path_factory.mktemp("lab"), models, [task(total=12), quiz(total=6)])
     assert made.run().exit_code == 0
     made.lose("response_collection", next(iter(made.records("response_collection"))))

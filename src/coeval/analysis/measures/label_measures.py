@@ -75,7 +75,8 @@ Labels: TypeAlias = Mapping[str, Mapping[str, LabelMeasures]]
 class _Compared(NamedTuple):
     """The labels of a task by one attribute, (R,): ``item`` numbers datapoints, ``said`` is −1 where an
     answer states none of the ``values``, or several; ``items`` have a value of the attribute. ``alike``: the
-    cluster of each datapoint, by its number; None where all are independent."""
+    cluster of each datapoint, by its number; None where all are independent. ``samples``: by student, how
+    many answers it gave to an item."""
 
     values: tuple[str, ...]
     item: NDArray[np.int64]
@@ -85,6 +86,7 @@ class _Compared(NamedTuple):
     right: NDArray[np.bool_]
     items: int
     alike: NDArray[np.int64] | None
+    samples: Sequence[int]
 
 
 def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
@@ -170,18 +172,21 @@ def _compared(
         np.asarray(columns["match"])[known].astype(np.bool_),
         items,
         reader.clusters_of(names.tolist()),
+        [reader.samples.get(student, 1) for student in students],
     )
 
 
 def _of_student(compared: _Compared, student: int) -> LabelStudent:
     mine = compared.student == student
     labels, n = len(compared.values), int(mine.sum())
-    missing = max(compared.items - n, 0)
+    missing = max(compared.items * compared.samples[student] - n, 0)
     correct = int(compared.right[mine].sum())
     said = np.where(compared.said < 0, labels, compared.said)[mine]
     cells = np.bincount(compared.expected[mine] * (labels + 1) + said, minlength=labels * (labels + 1))
     table = cells.reshape(labels, labels + 1).astype(np.float64)
-    of = None if compared.alike is None else compared.alike[compared.item[mine]]
+    of = compared.item[mine] if compared.alike is None else compared.alike[compared.item[mine]]
+    if compared.alike is None and compared.samples[student] == 1:
+        of = None
     share, f1 = share_of_items(compared.right[mine].tolist(), of), float(macro_f1(table))
     alone = 1.0 if of is None or not n else len(np.unique(of)) / n
     bounds = macro_f1_bounds(table * alone, f1) if math.isfinite(f1) else None
@@ -202,8 +207,12 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
 
 def _ranking(compared: _Compared, students: Sequence[str], measures: Mapping[str, LabelStudent]) -> Ranking:
     """By accuracy; two are compared on the datapoints that both have labels of."""
-    right = np.full((len(students), int(compared.item.max(initial=-1)) + 1), np.nan)
-    right[compared.student, compared.item] = compared.right
+    shape = (len(students), int(compared.item.max(initial=-1)) + 1)
+    correct, answers = np.zeros(shape), np.zeros(shape)
+    np.add.at(correct, (compared.student, compared.item), compared.right)
+    np.add.at(answers, (compared.student, compared.item), 1)
+    with np.errstate(invalid="ignore"):
+        right = correct / answers  # of several answers to an item, their share; NaN without any
     places = {name: place for place, name in enumerate(students)}
 
     levels = {

@@ -23,6 +23,7 @@ from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
 from coeval.analysis.measures.run_measures import Measures, OutputMeasures, RunMeasures, SampleSpread
+from coeval.analysis.measures.sample_measures import sample_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
@@ -97,6 +98,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         coverage=benchmark.coverage,
         leak=benchmark.leak,
         items=benchmark.items,
+        samples=sample_measures(reader),
     )
     found = tuple(_concluded(reader, grid, measures))
     texts = tuple(conclusion.text for conclusion in found)

@@ -25,6 +25,7 @@ from coeval.analysis.measures.measured import (
 )
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures
+from coeval.analysis.measures.sample_measures import FactorSamples
 from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
@@ -80,6 +81,10 @@ class RunMeasures(Record, frozen=True):
     ]
     leak: Annotated[TeacherLeak, Part("Gains on items of one's own family", ("coverage",))]
     items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
+    samples: Annotated[
+        Mapping[tuple[str, str, str], FactorSamples] | None,
+        Part("Of several answers to an item", ("students",), "Several answers to an item", "answers of"),
+    ] = None
 
 
 class SampleSpread(Record, frozen=True):

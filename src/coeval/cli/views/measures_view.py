@@ -181,6 +181,7 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
         if measures.without_own.applicable:
             title = "Without the scores that students gave themselves"
             _print_standing(title, measures.without_own.students, measures.without_own.ranking, console)
+        printed |= _print_declared(measures, shown, ("samples",), console)
     if "labels" in shown and measures.labels:
         _print_labels(measures.labels, console, whole="students" not in shown)
         printed = True

@@ -12,6 +12,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import RunMeasures
+from coeval.analysis.measures.sample_measures import FactorSamples
 from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.core.plain import plain
@@ -27,7 +28,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import declared_column, declared_columns
+from coeval.reports.measure_table import Named, declared_column, declared_columns, measure_table
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
 
 # --- Label accuracy of students
@@ -313,6 +314,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(label_picture(labels, evidence.models))
     judged = bool(measures.ranking.order) or not labels.rows
     tables = (scores, differences, ways, labels) if judged else (labels,)
+    if measures.samples is not None:
+        named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
+        tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
     said = (*order_sentences(measures), *_how_ranked(measures.ranking)) if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
     sentences += [Sentence(text) for text in _pictured(evidence)]
