@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -321,3 +322,31 @@ def test_the_preview_counts_what_the_run_finds(lab: Lab) -> None:
     found = preview_run(load_config(lab.file), RunOptions()).plan_count
     assert found.unanswered == {("sentiment", "prod-v7"): 3}
     assert found.total("response_collection").planned == 1
+
+
+@pytest.mark.process
+def test_dry_run_and_run_agree_on_random_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the call: at first, and with answers that are added; no judgment is asked for twice."""
+    chance = random.Random(24)
+    for n in range(25):
+        lab.id, per_factor = f"exp{n}", chance.random() < 0.5
+        rubric = {f"factor {i}": "Is good." for i in range(chance.randint(1, 3))}
+        mode = {"evaluation_mode": "per_factor" if per_factor else "single"}
+        lab.tasks = [sentiment(rubric=rubric, **mode)]
+        lab.models = [model(f"judge{i}", "judge") for i in range(chance.randint(1, 2))]
+        lab.models += [model("ann", "student")] if chance.random() < 0.3 else []
+        rows = [(text, mood) for _, text, mood in ROWS]
+        there = chance.sample(rows, chance.randint(0, 4))
+        for given in (there, rows):
+            how = {"continue_run": given is rows}
+            answers(lab.folder, given or [("Nobody asked", "x")])
+            low, high = calls(lab, **how)
+            requested = listen(monkeypatch)
+            run = lab.run(**how)
+            monkeypatch.undo()
+            monkeypatch.chdir(lab.folder)
+            assert low == high == sum(requested.phases()), (n, how)
+            assert run.exit_code == (0 if len(given) == 4 else 3)
+            if given is rows:
+                judges = sum("judge" in each["roles"] for each in lab.models)
+                assert requested.phases()[4] == (4 - len(there)) * judges * (len(rubric) if per_factor else 1)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from coeval.analysis.readers.run_records import Records
+from coeval.api.given_tables import Rows, with_tables
 from coeval.api.run_handle import Run, compare, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
@@ -56,6 +57,8 @@ Changed: TypeAlias = Literal["refuse", "redo", "keep"]
 def run(
     config: Experiment,
     *,
+    items: Rows | Mapping[str, Rows] | None = None,
+    answers: Mapping[str, Rows | Mapping[str, str]] | None = None,
     continue_run: bool = False,
     overwrite: bool = False,
     only_models: Sequence[str] = (),
@@ -80,6 +83,11 @@ def run(
     config:
         a configuration that `load_config` returned; or the path of an experiment file, or a mapping with its
         sections, which are read and checked as `load_config` does.
+    items:
+        the items of the only task, or of tasks by name, in the place of ``items.path``: a frame of pandas or
+        polars, a table of Arrow, or a list of mappings. Columns go by ``items``, else by their usual names.
+    answers:
+        answers that exist, by student: such rows, or a mapping from prompt to answer.
     continue_run:
         go on with the run that stands under this id: do what is owed.
     overwrite:
@@ -120,6 +128,8 @@ def run(
     return wait_for(
         lambda: arun(
             config,
+            items=items,
+            answers=answers,
             continue_run=continue_run,
             overwrite=overwrite,
             only_models=only_models,
@@ -139,6 +149,8 @@ def run(
 async def arun(
     config: Experiment,
     *,
+    items: Rows | Mapping[str, Rows] | None = None,
+    answers: Mapping[str, Rows | Mapping[str, str]] | None = None,
     continue_run: bool = False,
     overwrite: bool = False,
     only_models: Sequence[str] = (),
@@ -165,7 +177,11 @@ async def arun(
     options = RunOptions(
         continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
     )
-    if isinstance(config, Config):
+    if items is not None or answers:
+        if isinstance(config, Config):
+            raise UsageError("items and answers go with an experiment file or mapping, not with a loaded one")
+        config = read_config(with_tables(config, items, answers), start=options).config
+    elif isinstance(config, Config):
         check_start(config, options)
     else:
         config = read_config(config, start=options).config

@@ -16,7 +16,7 @@ from coeval.models.local.callables import given_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, declared_checks, resume_folder
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
-from coeval.pipeline.config.own_data import complete_students
+from coeval.pipeline.config.own_data import complete_students, inherited_code
 from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
@@ -189,6 +189,8 @@ def _inherit(document: Document) -> Document:
     theirs = read_document(snapshot)
     data, lines = dict(document.data), document.lines
     problems = list(document.problems)
+    if "models" in absent and "students" not in data:
+        absent.append("students")
     for section in absent:
         if section in theirs.data:
             data[section] = _without_hidden(theirs.data[section])
@@ -196,6 +198,9 @@ def _inherit(document: Document) -> Document:
             problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
         _leave_out_prompts_of_others(data)
+    if "models" in absent:
+        problems += [lines.locate(finding) for finding in inherited_code(data, snapshot)]
+    if "tasks" in absent:
         problems += [lines.locate(finding) for finding in _inherited_code(data, snapshot)]
     return Document(data, lines, problems)
 

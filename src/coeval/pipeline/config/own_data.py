@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -24,6 +25,15 @@ def _answers_of_tables(data: dict[str, Any]) -> bool:
         [task.get("items") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
     )
     return any(isinstance(items, dict) and items.get("responses") for items in tables)
+
+
+def inherited_code(data: dict[str, Any], source: Path) -> Iterator[Finding]:
+    """V-39: models that would run code which the file being started does not name."""
+    models = data.get("models")
+    for index, model in enumerate(models if isinstance(models, list) else ()):
+        if isinstance(model, dict) and model.get("interface") in _NEEDED:
+            what = f"runs code that {source} names and this file does not; copy its models into this file"
+            yield Finding(("models", index, "interface"), "V-39", what)
 
 
 def own_data_rules(draft: Draft) -> Iterator[Finding]:

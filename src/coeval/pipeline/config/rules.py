@@ -51,7 +51,8 @@ V-36  a scale has 2 to 101 levels, each once; ``weights`` are of factors of the 
 V-37  a check is of a known kind, and its options are right (docs/checks.md)
 V-38  what a check runs can be run: its function is in its file, a command has a sandbox (or
       ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
-V-39  a model of the interface python has its ``callable``, one of command its ``argv``; no other has either
+V-39  a model of the interface python has its ``callable``, one of command its ``argv``, no other has either;
+      and the file that is started names them, not one inherited by resume_from
 ====  ======================================================================================
 """
 
