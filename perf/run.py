@@ -38,6 +38,7 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "throttle": throttled.throttle,
     "memory": scenarios.memory,
     "ingest-million": tables.ingest_million,
+    "check-million": tables.check_million,
     "analyze-80-thousand": analysis.analyze_80_thousand,
     "analyze-million": analysis.analyze_million,
     "analyze-ten-million": analysis.analyze_ten_million,

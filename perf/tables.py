@@ -57,6 +57,45 @@ def ingest_million(folder: Path) -> Figures:
     )
 
 
+_CHECKED = """\
+tasks:
+  - name: tickets
+    description: Answer the ticket.
+    items:
+      {path: tickets.csv, prompt: q, reference: paid, id: id, attributes: {kind: kind}, responses: {prod: a}}
+    rubric:
+      polite: {check: contains, values: [thank, please], require: any, case: false}
+      short: {check: length, most: 120, unit: words}
+      paid: {check: numeric}
+      days: {check: regex, pattern: 'in \\d+ days'}
+experiment: {id: checked, storage_folder: ./runs}
+"""
+
+
+def check_million(folder: Path) -> Figures:
+    """A million answers that exist, four checks each: from their records on disk to a table of scores.
+
+    The first start reads the answers and makes one check, so that the second one measures checking alone.
+    """
+    with (folder / "tickets.csv").open("w") as table:
+        table.write("id,q,paid,a,kind\n")
+        for n in range(ROWS):
+            said = f"Thank you. Order {n} is on its way and arrives in {n % 9} days. You paid {1.5 * n} EUR."
+            table.write(f"{n},Where is order {n}?,{1.5 * n},{said},{('refund', 'order')[n % 2]}\n")
+    lines = _CHECKED.splitlines(keepends=True)
+    (folder / "e.yaml").write_text("".join(line for line in lines if "check:" not in line or "short" in line))
+    read = run(coeval("run", "--config", "e.yaml"), folder)
+    (folder / "e.yaml").write_text(_CHECKED)
+    cost = run(coeval("run", "--config", "e.yaml", "--continue"), folder)
+    reported = (
+        f"{ROWS:,} answers checked in {cost.wall_s:.0f} s ({cost.cpu_s:.0f} s of CPU, peak "
+        f"{cost.rss_mb:.0f} MB); "
+        f"reading them, with one check, {read.wall_s:.0f} s ({read.cpu_s:.0f} s of CPU, peak "
+        f"{read.rss_mb:.0f} MB)"
+    )
+    return Figures(cost.cpu_s / 60, reported)
+
+
 def _write_rows(folder: Path) -> None:
     drawn = random.Random(0)
     words = [f"word{number}" for number in range(20)]

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, listen, model, task
 
+import coeval
+from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.cli.commands.run_report import count_calls
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.store.rundir import RunDir
@@ -162,6 +166,31 @@ def test_mistakes_stand_with_their_lines(tmp_path: Path) -> None:
 def test_a_judge_is_needed_where_one_factor_is_judged(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="judge"):
         load_config(lab_of(tmp_path, {"short": SHORT, "plot": "Things happen."}, judge=False).file)
+
+
+def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path: Path) -> None:
+    """Of 12 answers, each has two scores of each of two judges, and one of each of two checks."""
+    models = [model("ann"), model("ben", "student", "judge")]
+    rubric = {"plot": "Things happen.", "style": "It reads well."}
+    of_judges = Lab(tmp_path, models, [task(total=6, rubric=rubric)], id="judged")
+    half = {"check": "similarity", "value": "x", "metric": "f1"}
+    both = Lab(tmp_path, models, [task(total=6, rubric={**rubric, "short": SHORT, "like": half})], id="both")
+    for lab in (of_judges, both):
+        assert lab.run().exit_code == 0
+    alone, measured = (
+        measure_run(RunReader(lab.path, planned_names(RunDir(lab.path)))) for lab in (of_judges, both)
+    )
+    assert measured.measures.units == 12 * (2 * 2 + 2)
+    assert measured.measures.judges.keys() == alone.measures.judges.keys()
+    assert measured.measures.agreement == alone.measures.agreement
+    assert measured.measures.panel == alone.measures.panel
+    for student in measured.measures.students.values():
+        assert student.headline.missing == 0
+        assert student.by_factor["short"].value == 1.0
+        assert student.by_factor["like"].value == 0.0
+        assert student.by_factor["short"].missing == 0
+    for row in coeval.Run(both.path).results().students:
+        assert row.least == row.most == row.mean
 
 
 # --- Code

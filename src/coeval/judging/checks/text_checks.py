@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
@@ -99,10 +99,14 @@ class RegexCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag=
     negate: bool = False
 
     def __post_init__(self) -> None:
-        compiled(self.pattern)
+        _ = self._compiled
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return compiled(self.pattern)
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        found = search(compiled(self.pattern), answer.response, full=self.full) is not None
+        found = search(self._compiled, answer.response, full=self.full) is not None
         if found is not self.negate:
             return PASSED
         return CheckScore(0.0, f"{'matches' if found else 'does not match'} {quoted(self.pattern)}")
