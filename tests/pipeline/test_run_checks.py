@@ -186,9 +186,9 @@ def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path:
     assert measured.measures.panel == alone.measures.panel
     for student in measured.measures.students.values():
         assert student.headline.missing == 0
-        assert student.by_factor["short"].value == 1.0
-        assert student.by_factor["like"].value == 0.0
-        assert student.by_factor["short"].missing == 0
+        assert student.by_aspect["short"].value == 1.0
+        assert student.by_aspect["like"].value == 0.0
+        assert student.by_aspect["short"].missing == 0
     for row in coeval.Run(both.path).results().students:
         assert row.least == row.most == row.mean
 

@@ -70,8 +70,9 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     options = options or RobustOptions()
     grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
-    pairs = judge_pairs(grid, reweighting)
-    agreement = judge_agreement(grid, pairs)
+    judged = grid.judged
+    pairs = judge_pairs(judged, reweighting)
+    agreement = judge_agreement(judged, pairs)
     worth, benchmark = panel_worth(reader, grid), benchmark_measures(reader, grid)
     students = student_measures(grid)
     robust = robust_set(grid, agreement, options)
@@ -80,12 +81,12 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         simulated=reader.simulated,
         units=int(grid.sums(alike=True).units.sum()),
         agreement=pair_measures(pairs),
-        panel=panel_measures(grid, reweighting),
+        panel=panel_measures(judged, reweighting),
         judges=judge_measures(
             agreement,
-            levels_by_judge(grid),
-            biases_of(reader, grid),
-            consistency_of(reader, grid, reweighting),
+            levels_by_judge(judged),
+            biases_of(reader, judged),
+            consistency_of(reader, judged, reweighting),
         ),
         variance=worth.variance,
         next=worth.next,

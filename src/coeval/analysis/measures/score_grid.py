@@ -126,6 +126,20 @@ class ScoreGrid(NamedTuple):
         return judged if self.checked is None else judged | np.isfinite(self.checked)
 
     @property
+    def judged(self) -> ScoreGrid:
+        """The scores of judges alone: of a check they are to have none, and none is missing."""
+        if self.checked is None:
+            return self
+        rows = self.valid.any(axis=1)
+        return self._replace(
+            item=self.item[rows],
+            student=self.student[rows],
+            factor=self.factor[rows],
+            levels=self.levels[rows],
+            checked=None,
+        )
+
+    @property
     def values(self) -> Floats:
         """(K + 1,): the value of each level; by `UNSCORED`, that of none, 0."""
         return np.append(self.scale, 0.0)
