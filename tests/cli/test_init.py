@@ -230,6 +230,20 @@ def test_answers_that_exist_are_judged_and_nobody_is_asked_for_them(here: Path, 
     assert (labelled.code, load_config(here / "labels.yaml").models) == (0, []), labelled.err
 
 
+@pytest.mark.parametrize("command", ["init", "ingest"])
+def test_answers_are_not_taken_for_their_own_references(command: str, here: Path, coeval: Command) -> None:
+    (here / "log.csv").write_text("question,answer\nRefund?,Of course.\n")
+    words = {
+        "init": ("--answers", "log.csv", "--out", "log.yaml"),
+        "ingest": ("log.csv", "--response", "mine=answer", "--new", "log.yaml"),
+    }[command]
+    ended = coeval(command, *words)
+    assert ended.code == 0, ended.err
+    items = load_config(here / "log.yaml").tasks[0].items
+    assert items is not None
+    assert (items.prompt, items.responses, items.reference) == ("question", {"mine": "answer"}, None)
+
+
 @pytest.mark.process
 def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
     for step in (10, 20):

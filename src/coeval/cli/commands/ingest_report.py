@@ -232,6 +232,8 @@ def _map(columns: Columns, source: TableSource, first: Table, place: ItemPlace |
     if columns.label is not None:
         attributes[_label_name(columns.label, place)] = columns.label
     guessed = usual.get("reference") if columns.choices is None else None
+    if guessed in dict(_pairs(columns.responses, "--response")).values():
+        guessed = None  # a column called `answer` that is a student's is no reference for its judges
     reference = columns.reference or known.reference or (guessed if guessed != columns.label else None)
     if columns.choices is not None and reference is None:
         reference = columns.label

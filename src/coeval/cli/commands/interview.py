@@ -196,13 +196,8 @@ def ask_of_table(questions: Questions, keys: Keys, kind: str) -> TableAnswers:
     usual = usual_map(columns)
     name = questions.ask("Name of the experiment?", _name, usable_name(Path(path).stem) or "items", "--name")
     prompt = questions.ask(_which("the prompts"), _column(columns), usual.get("prompt", ""), "--prompt")
-    label = questions.ask(_which("the right label (Return: none)"), _maybe(columns), flag="--label")
-    reference = None
-    if label is None:
-        of_judges = _which("a right answer, for judges (Return: none)")
-        reference = questions.ask(of_judges, _maybe(columns), usual.get("reference", ""), "--reference")
     responses: tuple[str, ...] = ()
-    answered = {}
+    answered, student = {}, ""
     if answers is not None:
         theirs = columns if answers == path else _header(SourceChoice(name=answers, encoding=encoding))
         student = questions.ask("Who gave the answers? A name.", _name, "mine", "--student")
@@ -215,6 +210,13 @@ def ask_of_table(questions: Questions, keys: Keys, kind: str) -> TableAnswers:
             )
             table = {"path": answers, "prompt": of, "response": response}
             answered = {student: {**table, **({"encoding": encoding} if encoding else {})}}
+    label = questions.ask(_which("the right label (Return: none)"), _maybe(columns), flag="--label")
+    reference = None
+    if label is None:
+        of_judges = _which("a right answer, for judges (Return: none)")
+        known = usual.get("reference", "")  # `answer` may be the student's own
+        default = known if f"{student}={known}" not in responses else ""
+        reference = questions.ask(of_judges, _maybe(columns), default, "--reference")
     roles = [*([] if answers else ["student"]), *([] if label else ["judge"])]
     models = _models(questions, keys, roles) if roles or questions.given.get("--model") else ()
     said = Columns(prompt, reference, label, (), None, None, (), responses)
