@@ -17,6 +17,9 @@ from ruamel.yaml import YAML
 
 import coeval
 from coeval.core.errors import UsageError
+from coeval.judging.checks.check_options import KINDS, check_problems, read_check
+from coeval.judging.checks.code_checks import PythonCheck
+from coeval.judging.checks.rubric_check import CheckedAnswer
 from coeval.judging.labels import score_labels
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -179,3 +182,31 @@ def test_the_page_leads_to_its_decision(tmp_path: Path, name: str, file: str, ma
             elif language == "text":
                 assert {*map(str.strip, block.splitlines())} <= {*map(str.strip, said.splitlines())}, block
     assert (tmp_path / made).exists()
+
+
+CHECKS = (DOCS / "checks.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_checks_names_every_kind_and_option() -> None:
+    table = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", CHECKS.partition("## All checks")[2], re.MULTILINE))
+    assert table.keys() == KINDS.keys()
+    for kind, struct in KINDS.items():
+        for option in struct.__struct_fields__:
+            assert f"`{option}" in CHECKS, (kind, option)
+
+
+def test_the_checks_that_the_page_shows_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = [YAML(typ="safe").load(block) for block in re.findall(r"```yaml\n(.*?)```", CHECKS, re.DOTALL)]
+    rubric = shown[0]["rubric"]
+    checks = [options for options in (*rubric.values(), *shown[1].values()) if isinstance(options, dict)]
+    assert len(checks) == 6
+    assert [check_problems(options) for options in checks] == [[]] * 6
+    monkeypatch.chdir(tmp_path)
+    (function,) = re.findall(r"```python\n(.*?)```", CHECKS, re.DOTALL)
+    (tmp_path / "graders.py").write_text(function)
+    check = read_check(rubric["refund_rule"])
+    assert isinstance(check, PythonCheck)
+    assert check.problem() is None
+    answer = CheckedAnswer("", "You have 30 days.", None, {"kind": "refund"})
+    assert check.score(answer) == (0.0, "does not state the 14 days")
+    sys.path.remove(str(tmp_path))

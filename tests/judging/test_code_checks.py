@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,16 +109,17 @@ def command(*argv: str, **options: Any) -> CommandCheck:
     return check
 
 
-def running(words: bytes = b"check_worker") -> set[str]:
-    """The processes whose command line holds these words: workers unless others are asked for."""
+def running(*, here: Path | None = None, words: bytes = b"check_worker") -> set[str]:
+    """The processes whose command line holds these words, in this working directory."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes()
             state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+            theirs = (process / "cwd").readlink()
         except OSError:
             continue
-        if words in line and state != "Z":
+        if words in line and state != "Z" and here in (None, theirs):
             found.add(process.name)
     return found
 
@@ -127,7 +129,6 @@ async def test_a_hostile_function_costs_its_item_alone(folder: Path, runner: Che
     body, reported = HOSTILE[name]
     written(folder, name, body)
     check = python(f"{name}.py:{name}", timeout_s=1, memory_mb=512)
-    before = running()
     begun = time.monotonic()
     with pytest.raises(CheckFailed) as failure:
         await runner.score(check, ANSWER)
@@ -136,7 +137,7 @@ async def test_a_hostile_function_costs_its_item_alone(folder: Path, runner: Che
     assert len(str(failure.value)) <= 600
     assert (await runner.score(check, FINE)).value == 1.0
     await runner.aclose()
-    assert running() <= before
+    assert running(here=folder) == set()
 
 
 async def test_arguments_are_copies(folder: Path, runner: CheckRunner) -> None:
@@ -217,14 +218,41 @@ def test_a_hash_follows_the_source(folder: Path) -> None:
 
 async def test_interrupting_a_run_ends_its_workers(folder: Path, runner: CheckRunner) -> None:
     written(folder, "loops", HOSTILE["loops"][0])
-    before = running()
     task = asyncio.create_task(runner.score(python("loops.py:loops", timeout_s=60), ANSWER))
     await asyncio.sleep(1)
-    assert running() > before
+    assert running(here=folder)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert running() <= before
+    assert not running(here=folder)
+
+
+_STARTER = """
+import asyncio
+from coeval.judging.checks.check_options import read_check
+from coeval.judging.checks.check_runner import CheckRunner
+from coeval.judging.checks.rubric_check import CheckedAnswer
+check = read_check({"check": "python", "function": "loops.py:loops", "timeout_s": 60.0})
+asyncio.run(CheckRunner().score(check, CheckedAnswer("", "endless")))
+"""
+
+
+async def test_workers_end_with_whoever_started_them_however_that_ends(folder: Path) -> None:
+    written(folder, "loops", HOSTILE["loops"][0])
+    starter = await asyncio.create_subprocess_exec(sys.executable, "-c", _STARTER)
+    assert await came_true(lambda: bool(running(here=folder)))
+    starter.kill()
+    await starter.wait()
+    assert await came_true(lambda: not running(here=folder))
+
+
+async def came_true(condition: Callable[[], bool]) -> bool:
+    """Whether it does within ten seconds."""
+    for _ in range(200):
+        if condition():
+            return True
+        await asyncio.sleep(0.05)
+    return False
 
 
 async def test_expressions_and_schemas_are_compared_in_workers(runner: CheckRunner) -> None:
@@ -275,8 +303,8 @@ async def test_programs_score(
 @pytest.mark.parametrize(
     ("script", "reported"),
     [
-        ("sleep 60", "took more than 1 s"),
-        ("sleep 61 & sleep 61", "took more than 1 s"),
+        ("sleep 6071", "took more than 1 s"),
+        ("sleep 6072 & sleep 6073", "took more than 1 s"),
         ("exit 3", "ended with 3"),
         ("kill -9 $$", "ended with"),
         ("yes", "ended with"),
@@ -292,7 +320,7 @@ async def test_programs_that_end_badly_give_no_score(
         await runner.score(command("sh", "-c", script, timeout_s=1), ANSWER)
     assert reported in str(failure.value)
     await asyncio.sleep(0.2)
-    assert running(b"sleep\x006") == set()
+    assert running(words=b"sleep\x00607") == set()
 
 
 @needs_sandbox

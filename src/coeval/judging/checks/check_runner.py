@@ -20,8 +20,7 @@ import msgspec
 
 from coeval.core.errors import CheckFailed, Undecodable, named
 from coeval.core.foreign import decoder
-from coeval.judging.checks.check_worker import LARGEST_FILE, Reply
-from coeval.judging.checks.code_checks import CodeCheck, CommandCheck
+from coeval.judging.checks.code_checks import LARGEST_FILE, CodeCheck, CommandCheck, Reply
 from coeval.judging.checks.rubric_check import (
     LONGEST_REASON,
     CheckedAnswer,

@@ -27,7 +27,7 @@ from coeval.core.errors import CheckFailed, named
 from coeval.core.foreign import decoder
 from coeval.core.plain import shortened
 from coeval.judging.checks.check_options import read_check
-from coeval.judging.checks.code_checks import PythonCheck
+from coeval.judging.checks.code_checks import LARGEST_FILE, PythonCheck, Reply
 from coeval.judging.checks.rubric_check import (
     LONGEST_REASON,
     PASSED,
@@ -37,8 +37,6 @@ from coeval.judging.checks.rubric_check import (
     time_limit,
 )
 
-# Bytes of any file that the code writes, its output among them.
-LARGEST_FILE = 16 << 20
 # Characters of the output that a failure quotes, from its end.
 _OUTPUT_SHOWN = 200
 # Numbers of prctl(2).
@@ -50,17 +48,10 @@ _PROCESS_EVENTS = frozenset(
 )
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A worker's line about one answer: its number, and the score or why there is none."""
-
-    number: int
-    value: float | None = None
-    reason: str = ""
-
-
 def main() -> NoReturn:
     lifeline, memory_mb = int(sys.argv[1]), int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
+    with suppress(ValueError):  # macOS refuses to limit it
+        resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ended, wakes = os.pipe()

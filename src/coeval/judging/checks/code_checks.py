@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from coeval.core.errors import CheckFailed, Undecodable
@@ -34,11 +35,22 @@ from coeval.judging.checks.rubric_check import (
 PARAMETERS = ("prompt", "response", "reference", "attributes")
 """What a user's function may ask for, by the names of its parameters."""
 
+LARGEST_FILE = 16 << 20
+"""Bytes of any file that code writes, its output among them."""
+
 # Bytes of a file named by a command that are hashed: a script, not a data set.
 _LARGEST_HASHED = 10 << 20
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A worker's line about one answer: its number, and the score or why there is none."""
+
+    number: int
+    value: float | None = None
+    reason: str = ""
 
 
 class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
@@ -89,6 +101,8 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
     def problem(self) -> str | None:
         """Return why the function cannot be called, read off its source; its code is not run."""
         file, name = self._named
+        if sys.platform == "win32":
+            return "functions need processes that can be limited; use Linux, macOS, or WSL"
         try:
             tree = ast.parse(file_bytes(file), str(file))
         except OSError as error:
