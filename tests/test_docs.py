@@ -188,7 +188,11 @@ CHECKS = (DOCS / "checks.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_checks_names_every_kind_and_option() -> None:
-    table = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", CHECKS.partition("## All checks")[2], re.MULTILINE))
+    table = dict(
+        re.findall(
+            r"^\| `(\w+)` \| (.+) \|$", CHECKS.partition("## All checks")[2].partition("## ")[0], re.MULTILINE
+        )
+    )
     assert table.keys() == KINDS.keys()
     for kind, struct in KINDS.items():
         for option in struct.__struct_fields__:
