@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -18,7 +19,7 @@ from coeval.analysis.measures.conclusions import leader_sentences, place_sentenc
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.ranking import Ranking, ranking
-from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
+from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import WithHeadline, student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.run_results import StudentScore, missing_sentences
@@ -40,8 +41,24 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+DEFAULT: dict[str, Any] = {"second": {"rubric": {"style": "It reads well.", "depth": "It goes deep."}}}
+# Checks and weights in one task, checks alone in another, and scales of their own.
+MIXED: dict[str, Any] = {
+    "story": {
+        "rubric": {
+            "tone": "It is kind.",
+            "depth": {"criterion": "It goes deep.", "scale": "1-5"},
+            "words": {"check": "length", "most": 60, "unit": "words"},
+            "like": {"check": "similarity"},
+        },
+        "weights": {"depth": 2, "like": 0.5},
+    },
+    "second": {"rubric": {"style": "It reads well.", "plot": {"criterion": "It has one.", "scale": "0-10"}}},
+    "third": {"rubric": {"words": {"check": "length", "most": 60, "unit": "words"}}},
+}
+
+
+def run_of(folder: Path, own: dict[str, Any]) -> Lab:
     """Students near the end of the scale, in the middle and alike, with gaps; a task of other factors; some
     items nearly repeat others."""
     models = [
@@ -50,10 +67,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         model("cem", "student", skill=0.4),
         model("dot", "student", skill=0.38),
     ]
-    factors = {"style": "It reads well.", "depth": "It goes deep."}
-    tasks = [task(total=9), task("second", total=5, rubric=factors), task("third", total=2)]
+    tasks = [
+        task(name, total=total, **own.get(name, {}))
+        for name, total in (("story", 9), ("second", 5), ("third", 2))
+    ]
     settings = {"generation_retries": 0, "probe_on_fail": "warn"}
-    made = Lab(tmp_path_factory.mktemp("filters"), models, tasks, settings)
+    made = Lab(folder, models, tasks, settings)
     made.run()
     for path in sorted((made.path / "phase3_datapoints").glob("*.jsonl"))[:4]:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -66,7 +85,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return run_of(tmp_path_factory.mktemp("filters"), DEFAULT)
+
+
+@pytest.fixture(scope="module")
 def measured(lab: Lab) -> MeasuredRun:
+    return measured_of(lab)
+
+
+def measured_of(lab: Lab) -> MeasuredRun:
     with reading(RunDir(lab.path)) as (reader, _):
         return measure_run(reader)
 
@@ -105,14 +133,13 @@ def chosen(grid: ScoreGrid, choice: dict[str, list[str]]) -> ScoreGrid:
         found = found.judged_by([name for name in grid.judges if name in keeps["judge"]])
     if keeps["factor"]:
         rows = np.isin(found.factor, [at for at, name in enumerate(grid.factors) if name in keeps["factor"]])
-        designs = tuple(
-            TaskDesign(design.judges, design.factors & keeps["factor"]) for design in found.designs
-        )
+        designs = tuple(design._replace(factors=design.factors & keeps["factor"]) for design in found.designs)
         found = found._replace(
             item=found.item[rows],
             student=found.student[rows],
             factor=found.factor[rows],
             levels=found.levels[rows],
+            checked=None if found.checked is None else found.checked[rows],
             designs=designs,
         )
     return found
@@ -229,6 +256,9 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         for row in tables[table]:
             one = getattr(students[row["student"]], measure)[row["part"]]
             wrong += unlike_measure(row, "score", one)
+    for row in tables["levels"]:
+        if row["count"] != students[row["name"]].levels[row["level"]]:
+            wrong.append(f"{row}: {students[row['name']].levels} expected")
     for row in tables["parts"]:
         name, factor = row["part"].split(" · ")
         one = students[row["student"]].by_task_aspect[name][factor]
@@ -253,11 +283,30 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
 
 
 def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
-    reported, grid, robust = 0, measured.grid, measured.robust
+    grid, robust = measured.grid, measured.robust
     assert grid.items.alike is not None
     assert len(grid.items.ids) - 3 > len(set(grid.items.alike.tolist()))
     assert robust is not None
     assert 0 < robust.stays.sum() < len(robust.stays)
+    hold_under_filters(page, measured)
+
+
+def test_checks_weights_and_other_scales_are_filtered_as_python_does(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made = run_of(tmp_path, MIXED)
+    measured = measured_of(made)
+    assert measured.grid.checked is not None
+    assert len(measured.grid.scales) == 3
+    seen = opened(browser, made.path / "report.html")
+    hold_under_filters(seen.page, measured)
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
+    reported, grid, robust = 0, measured.grid, measured.robust
+    assert robust is not None
     for choice in choices(grid):
         query = urlencode(choice, doseq=True)
         found = page.evaluate("query => window.coevalPage.tables(query)", query)

@@ -68,7 +68,9 @@ def bounds_of_missing(total: _Sums, known: _Sums, possible: _Sums) -> tuple[_Sum
     total, known : the sum of the scores that there are, and their number
     possible : their number if none were missing, at least 1
     """
-    return total / possible, (total + possible - known) / possible
+    lacking = possible - known
+    lacking = lacking * (abs(lacking) > _ROUNDING * possible)  # sums of shares are rounded
+    return total / possible, (total + lacking) / possible
 
 
 class Interval(msgspec.Struct, frozen=True):

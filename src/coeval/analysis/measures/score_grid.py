@@ -239,45 +239,60 @@ class ScoreGrid(NamedTuple):
         return self._replace(levels=self.levels[:, places], judges=tuple(judges), designs=designs)
 
 
-def _counted_levels(grid: ScoreGrid, groups: Sequence[tuple[NDArray[np.bool_], slice]]) -> list[LevelCounts]:
-    """How often judges gave each level: of each group of rows and judges. Where scales share a word, the
-    scale is named beside it."""
+class LevelNames(NamedTuple):
+    """``names`` of all levels, scale by scale and from worst to best; ``place`` (tasks, factors, K): which of
+    them a judge's level is. Where scales share a word, the scale is named beside it."""
+
+    names: tuple[str, ...]
+    place: NDArray[np.int64]
+
+    def counts(self, places: NDArray[np.int64]) -> LevelCounts:
+        found = np.bincount(places, minlength=len(self.names)).tolist()
+        return dict(zip(self.names, found, strict=True))
+
+
+def level_names(grid: ScoreGrid) -> LevelNames:
     scales = grid.scales
     words = Counter(level for scale in scales for level in scale.levels)
     names = [
-        [level if words[level] == 1 else f"{level} ({scale.spelled()})" for level in scale.levels]
+        level if words[level] == 1 else f"{level} ({scale.spelled()})"
         for scale in scales
+        for level in scale.levels
     ]
-    which = np.array(
-        [
-            [scales.index(design.scales.get(name, scales[0])) for name in grid.factors]
-            for design in grid.designs
-        ],
-        np.int64,
-    ).reshape(len(grid.designs), len(grid.factors))
-    on = which[grid.task, grid.factor] if len(scales) > 1 else np.zeros(len(grid.item), np.int64)
-    found: list[LevelCounts] = []
-    for rows, judges in groups:
-        counts: Counter[str] = Counter(dict.fromkeys((name for of in names for name in of), 0))
-        for at, scale in enumerate(scales):
-            given = grid.levels[rows & (on == at), judges]
-            each = np.bincount(given[given >= 0], minlength=len(grid.scale))
-            for value, count in zip(grid.scale.tolist(), each.tolist(), strict=True):
-                counts[names[at][scale.levels.index(scale.nearest(value))]] += count
-        found.append(dict(counts))
-    return found
+    first = dict(zip(scales, np.cumsum([0, *(len(scale.levels) for scale in scales)]).tolist(), strict=False))
+    of_scale = {
+        scale: first[scale]
+        + np.array([scale.levels.index(scale.nearest(value)) for value in grid.scale.tolist()])
+        for scale in scales
+    }
+    place = np.zeros((len(grid.designs), len(grid.factors), len(grid.scale)), np.int64)
+    for task, design in enumerate(grid.designs):
+        for factor, name in enumerate(grid.factors):
+            place[task, factor] = of_scale[design.scales.get(name, scales[0])]
+    return LevelNames(tuple(names), place)
+
+
+def _named_levels(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
+    """And (C, J): the place of each score's level among the names, below 0 where there is none."""
+    names = level_names(grid)
+    if len(names.names) == len(grid.scale):  # one scale
+        return names, grid.levels.astype(np.int64)
+    places = names.place[grid.task[:, None], grid.factor[:, None], grid.levels]
+    return names, np.where(grid.valid, places, UNSCORED)
 
 
 def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
-    everything = np.ones(len(grid.item), bool)
-    groups = [(everything, slice(place, place + 1)) for place in range(len(grid.judges))]
-    return dict(zip(grid.judges, _counted_levels(grid, groups), strict=True))
+    names, places = _named_levels(grid)
+    return {
+        judge: names.counts(given[given >= 0]) for judge, given in zip(grid.judges, places.T, strict=True)
+    }
 
 
 def levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     """In the order of the grid's students."""
-    groups = [(grid.student == place, slice(None)) for place in range(len(grid.students))]
-    return _counted_levels(grid, groups)
+    names, places = _named_levels(grid)
+    of = [places[grid.student == place] for place in range(len(grid.students))]
+    return [names.counts(given[given >= 0]) for given in of]
 
 
 def _renumbered(alike: Codes) -> Codes:

@@ -10,7 +10,7 @@ import numpy as np
 
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions, RobustSet
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.score_grid import ScoreGrid, level_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results
 from coeval.analysis.scores import results
@@ -64,33 +64,37 @@ def run_evidence(folder: RunDir, options: RobustOptions | None = None) -> Iterat
 
 # --- Scores packed for filtering in the page
 
-# In place of a level where there is none.
-_NONE = 3
+# In place of a level where there is none: a scale has 101 levels at most.
+_NONE = 255
 
 
 class ScoreBlocks(NamedTuple):
-    """``design``: names, and what lies where. ``levels``: task by task, (items, students, the task's factors,
-    its judges) as one byte each, 0 to 2, or 3 where there is no score. ``teachers``: of each item,
-    two bytes, the low one first. ``members``: for each attribute value, and then for the robust set where
-    there is one, a bit for each item, the first in the highest bit of a byte. Items stand task by task."""
+    """``design``: names, and what lies where. ``levels``: task by task, (items, students, the task's judged
+    factors, its judges) as one byte each, a place in the scale, or 255 where there is no score. ``checked``:
+    likewise (items, students, the task's checks), doubles, the low byte first, NaN for none. ``teachers``: of
+    each item, two bytes, the low one first. ``members``: for each attribute value, and then for the robust
+    set where there is one, a bit for each item, the first in the highest bit of a byte. Items stand task by
+    task."""
 
     design: dict[str, Any]
     levels: bytes
+    checked: bytes
     teachers: bytes
     members: bytes
 
 
 def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
     grid, robust = measured.grid, measured.robust
-    tasks = []
-    levels = []
+    tasks, levels, checked = [], [], []
+    names = level_names(grid)
     order = np.argsort(grid.items.task, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     first = 0
     for task, name in enumerate(grid.tasks):
         design = grid.designs[task]
-        factors = [at for at, factor in enumerate(grid.factors) if factor in design.factors]
+        factors = [at for at, factor in enumerate(grid.factors) if factor in design.judged]
+        checks = [at for at, factor in enumerate(grid.factors) if factor in design.factors & design.checks]
         judges = [at for at, judge in enumerate(grid.judges) if judge in design.judges]
         items = int((grid.items.task == task).sum())
         tensor = np.full((items, len(grid.students), len(factors), len(judges)), _NONE, np.uint8)
@@ -99,7 +103,19 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
         found = grid.levels[rows][:, judges]
         tensor[place[grid.item[rows]] - first, grid.student[rows], factor] = np.where(found < 0, _NONE, found)
         levels.append(tensor.tobytes())
-        tasks.append({"name": name, "items": items, "factors": factors, "judges": judges})
+        checked.append(_checked(grid, task, checks, place - first, items))
+        weights = [design.weights.get(grid.factors[at]) for at in (*factors, *checks)]
+        tasks.append(
+            {
+                "name": name,
+                "items": items,
+                "factors": factors,
+                "checks": checks,
+                "judges": judges,
+                "weights": weights if design.weights else None,
+                "levels": [names.place[task, at].tolist() for at in factors],
+            }
+        )
         first += items
     members = [*grid.items.attributes.values(), *([np.flatnonzero(robust.stays)] if robust else [])]
     return ScoreBlocks(
@@ -110,14 +126,27 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
             "teachers": grid.teachers,
             "values": list(grid.items.attributes),
             "tasks": tasks,
+            "scale": grid.scale.tolist(),
+            "levels": names.names,
             "alike": _alike(grid, place),
             "own": measured.measures.without_own.applicable,
             "robust": None if robust is None else _robust(grid, robust),
         },
         b"".join(levels),
+        b"".join(checked),
         grid.items.teacher[order].astype("<u2").tobytes(),
         b"".join(_bits(place[items], len(order)) for items in members),
     )
+
+
+def _checked(grid: ScoreGrid, task: int, checks: list[int], place: np.ndarray[Any, Any], items: int) -> bytes:
+    """``place``: of each item among those of the task."""
+    tensor = np.full((items, len(grid.students), len(checks)), np.nan)
+    if grid.checked is not None and checks:
+        rows = (grid.task == task) & np.isin(grid.factor, checks)
+        factor = np.searchsorted(checks, grid.factor[rows])
+        tensor[place[grid.item[rows]], grid.student[rows], factor] = grid.checked[rows]
+    return tensor.astype("<f8").tobytes()
 
 
 def _alike(grid: ScoreGrid, place: np.ndarray[Any, Any]) -> list[tuple[int, int]]:

@@ -163,6 +163,7 @@ def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
     if scores is not None:
         yield json_block("design", scores.design)
         yield bytes_block("levels", scores.levels)
+        yield bytes_block("checked", scores.checked)
         yield bytes_block("teachers", scores.teachers)
         yield bytes_block("members", scores.members)
 

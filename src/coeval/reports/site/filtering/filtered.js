@@ -1,12 +1,14 @@
 // The tables of chosen scores, computed anew from all of them: the same figures as Python's of such a run.
 
-const NO_LEVEL = 3;
+const NO_LEVEL = 255;
 
 // ``chosen``: by dimension, a set of names; none: all. Values of one attribute are a union, attributes a cut.
 async function filteredTables(chosen) {
-  const [design, levels, teacherBytes, memberBytes] = await Promise.all([
-    jsonBlock("design"), byteBlock("levels"), byteBlock("teachers"), byteBlock("members"),
+  const [design, levels, checkedBytes, teacherBytes, memberBytes] = await Promise.all([
+    jsonBlock("design"), byteBlock("levels"), byteBlock("checked"), byteBlock("teachers"), byteBlock("members"),
   ]);
+  const checked = new DataView(checkedBytes.buffer, checkedBytes.byteOffset, checkedBytes.byteLength);
+  const { scale } = design;
   const items = design.tasks.reduce((sum, task) => sum + task.items, 0);
   const keeps = (dimension, name) => !chosen[dimension]?.size || chosen[dimension].has(name);
   const teacherOf = (item) => teacherBytes[2 * item] + 256 * teacherBytes[2 * item + 1];
@@ -26,74 +28,100 @@ async function filteredTables(chosen) {
 
   const found = design.students.map(() => ({
     overall: new Clusters(), bounds: new Bounds(), parts: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
-    levels: [0, 0, 0],
+    levels: design.levels.map(() => 0),
   }));
   const sums = []; // of each task
-  const judgeLevels = design.judges.map(() => [0, 0, 0]);
+  const judgeLevels = design.judges.map(() => design.levels.map(() => 0));
   const into = (map, key) => {
     if (!map.has(key)) map.set(key, new Clusters());
     return map.get(key);
   };
   const all = design.values.map((_, at) => at);
   let first = 0;
-  let start = 0;
+  let [start, checksStart] = [0, 0];
   let kept = 0;
   let possible = 0;
   for (const task of design.tasks) {
     const width = task.factors.length * task.judges.length;
-    const factors = task.factors.map((at) => at).filter((at) => keeps("factor", design.factors[at]));
-    const judges = task.judges.map((at) => at).filter((at) => keeps("judge", design.judges[at]));
-    const lines = factors.map((factor) => task.factors.indexOf(factor) * task.judges.length);
+    const chosenOf = (places) => places.filter((at) => keeps("factor", design.factors[at]));
+    const [factors, checks] = [chosenOf(task.factors), chosenOf(task.checks)];
+    const judges = task.judges.filter((at) => keeps("judge", design.judges[at]));
+    const rows = factors.map((factor) => task.factors.indexOf(factor));
+    const lines = rows.map((at) => at * task.judges.length);
     const columns = judges.map((judge) => task.judges.indexOf(judge));
-    const ofTask = new TaskSums(task, design, factors.length ? judges : [], { levels, lines, columns, width });
+    const places = checks.map((check) => task.checks.indexOf(check));
+    const [begin, checksBegin] = [start, checksStart];
+    const weights = task.weights && { lines: rows.map((at) => task.weights[at]), checks: places.map((at) => task.weights[task.factors.length + at]) };
+    const units = {
+      scale, lines, checks, weights,
+      level: (at, student, line, nth) => levels[begin + (at * found.length + student) * width + lines[line] + columns[nth]],
+      checked: (at, student, nth) => checked.getFloat64(8 * (checksBegin + (at * found.length + student) * task.checks.length + places[nth]), true),
+    };
+    const ofTask = new TaskSums(task, design, factors.length ? judges : [], units);
     sums.push(ofTask);
-    const scoredBy = { judges: new Set(), factors: new Set() };
+    const scoredBy = { judges: new Set(), factors: new Map() };
     const before = kept;
     for (let at = 0; keeps("task", task.name) && at < task.items; at += 1) {
       const item = first + at;
       if (!stays(item)) continue;
       kept += 1;
-      possible += factors.length * judges.length;
-      const base = start + at * found.length * width;
+      const asked = factors.length * judges.length + checks.length;
+      possible += asked;
       const group = alike.get(item) ?? null;
-      const place = ofTask.next(design.robust !== null && has(design.values.length, item), base, group ?? item);
+      const place = ofTask.next(design.robust !== null && has(design.values.length, item), at, group ?? item);
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
-        const ofJudge = judges.map(() => [0, 0]);
-        let total = 0;
-        let count = 0;
-        factors.forEach((factor, of) => {
-          const line = base + student * width + lines[of];
+        const ofJudge = judges.map(() => [0, 0, 0]);
+        const whole = [0, 0, 0];
+        // The scores of a factor: in a task with weights it counts once.
+        const put = (factor, sum, many, weight) => {
+          into(found[student].parts, `${task.name}\n${design.factors[factor]}`).add([sum, many, many], group);
+          if (!many) return;
+          const share = weight === null ? 1 : weight / many;
+          scoredBy.factors.set(factor, weight);
+          whole[0] += sum * share;
+          whole[1] += many * share;
+          whole[2] += many;
+        };
+        if (judges.length) factors.forEach((factor, of) => {
+          const weight = weights ? weights.lines[of] : null;
           let [sum, many] = [0, 0];
           judges.forEach((judge, nth) => {
-            const level = levels[line + columns[nth]];
+            const level = units.level(at, student, of, nth);
             if (level === NO_LEVEL) return;
             scoredBy.judges.add(judge);
-            scoredBy.factors.add(factor);
-            sum += level;
+            sum += scale[level];
             many += 1;
-            ofJudge[nth][0] += level;
-            ofJudge[nth][1] += 1;
-            found[student].levels[level] += 1;
-            judgeLevels[judge][level] += 1;
+            ofJudge[nth][0] += (weight ?? 1) * scale[level];
+            ofJudge[nth][1] += weight ?? 1;
+            ofJudge[nth][2] += 1;
+            const named = task.levels[rows[of]][level];
+            found[student].levels[named] += 1;
+            judgeLevels[judge][named] += 1;
           });
-          into(found[student].parts, `${task.name}\n${design.factors[factor]}`).add(sum, many, group);
-          total += sum;
-          count += many;
+          put(factor, sum, many, weight);
+        });
+        checks.forEach((check, nth) => {
+          const value = units.checked(at, student, nth);
+          put(check, isKnown(value) ? value : 0, isKnown(value) ? 1 : 0, weights.checks[nth]);
         });
         judges.forEach((judge, nth) => {
-          into(found[student].judges, judge).add(...ofJudge[nth], group);
-          if (factors.length) ofTask.put(place, student, nth, ofJudge[nth]);
+          if (!factors.length) return;
+          into(found[student].judges, judge).add(ofJudge[nth], group);
+          ofTask.put(place, student, nth, ofJudge[nth]);
         });
-        into(found[student].teachers, teacherOf(item)).add(total, count, group);
-        for (const value of values) into(found[student].values, value).add(total, count, group);
-        found[student].overall.add(total, count, group);
-        found[student].bounds.add(total, count);
+        if (!asked) continue;
+        into(found[student].teachers, teacherOf(item)).add(whole, group);
+        for (const value of values) into(found[student].values, value).add(whole, group);
+        found[student].overall.add(whole, group);
+        found[student].bounds.add(whole);
       }
     }
-    for (const { bounds } of found) bounds.close((kept - before) * scoredBy.judges.size * scoredBy.factors.size);
+    const each = task.weights ? summed([...scoredBy.factors.values()]) : scoredBy.judges.size * scoredBy.factors.size;
+    for (const { bounds } of found) bounds.close((kept - before) * each);
     first += task.items;
     start += task.items * found.length * width;
+    checksStart += task.items * found.length * task.checks.length;
   }
   return tablesOf({ design, found, sums, judgeLevels, kept, items, possible });
 }
@@ -130,8 +158,8 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     partRows(order.flatMap((at) => [...found[at][field]].map(([key, sums]) => ({ student: label(at), part: name(key), ...measured("score", sums.mean()) }))));
   const levelRows = (rows) =>
     rows.flatMap(([name, counts]) => {
-      const total = counts[0] + counts[1] + counts[2];
-      return ["High", "Medium", "Low"].map((level, at) => ({ name, level, share: counts[2 - at] / total, count: counts[2 - at] })).filter(() => total);
+      const total = summed(counts);
+      return design.levels.map((level, at) => ({ name, level, share: counts[at] / total, count: counts[at] })).reverse().filter(() => total);
     });
   return {
     order: order.map(label),
@@ -158,14 +186,15 @@ class Bounds {
     Object.assign(this, { total: 0, count: 0, tasks: [] });
   }
 
-  add(total, count) {
-    this.total += total / 2;
-    this.count += count;
+  add([total, share]) {
+    this.total += total;
+    this.count += share;
   }
 
   // A task ends, in which so many scores might be; none where nobody has any.
   close(possible) {
-    if (possible) this.tasks.push([this.total / possible, (this.total + possible - this.count) / possible]);
+    const lacking = Math.abs(possible - this.count) > SAME * possible ? possible - this.count : 0;
+    if (possible) this.tasks.push([this.total / possible, (this.total + lacking) / possible]);
     Object.assign(this, { total: 0, count: 0 });
   }
 

@@ -81,41 +81,43 @@ class Clusters {
   items = 0;
   clusters = 0;
   units = 0;
+  shares = 0;
   total = 0;
   squares = 0;
   cross = 0;
   sizes = 0;
 
-  // ``levels``: the sum of an item's levels, of which two make a whole score; ``alike``: the group of items that
-  // it belongs to, null where it is alone.
-  add(levels, count, alike = null) {
-    if (!count) return;
+  // ``sums``: of an item's scores, of their shares in its mean, and how many there are; ``alike``: the group of
+  // items that it belongs to, null where it is alone.
+  add([total, share, units], alike = null) {
+    if (!units) return;
     this.items += 1;
-    this.units += count;
+    this.units += units;
+    this.shares += share;
     if (alike === null) {
-      this.put(levels / 2, count);
+      this.put(total, share);
       return;
     }
     this.groups ??= new Map();
-    const [total, many] = this.groups.get(alike) ?? [0, 0];
-    this.groups.set(alike, [total + levels / 2, many + count]);
+    const [sum, many] = this.groups.get(alike) ?? [0, 0];
+    this.groups.set(alike, [sum + total, many + share]);
   }
 
-  put(total, count) {
+  put(total, share) {
     this.clusters += 1;
     this.total += total;
     this.squares += total * total;
-    this.cross += total * count;
-    this.sizes += count * count;
+    this.cross += total * share;
+    this.sizes += share * share;
   }
 
   mean() {
     if (!this.units) return NO_MEAN;
     for (const group of this.groups?.values() ?? []) this.put(...group);
     this.groups = null;
-    const mean = this.total / this.units;
+    const mean = this.total / this.shares;
     const squares = Math.max(this.squares - 2 * mean * this.cross + mean ** 2 * this.sizes, 0);
-    const scatter = { items: this.clusters, squares: squares * (this.clusters / this.units) ** 2 };
+    const scatter = { items: this.clusters, squares: squares * (this.clusters / this.shares) ** 2 };
     const [low, high] = meanBounds(Math.min(Math.max(mean, 0), 1), [scatter]);
     return { value: mean, low, high, n: this.items };
   }

@@ -75,7 +75,7 @@ function leaderSentences(standing) {
 function labelTasksSentences(tasks) {
   const count = (of) => summed(of.map(({ kept }) => kept));
   const alone = tasks.filter(({ scores }) => !scores);
-  const [left, over] = [count(alone), count(tasks.filter(({ scores, judges }) => scores && judges.length))];
+  const [left, over] = [count(alone), count(tasks.filter(({ scores, judges, units }) => scores && (judges.length || units.checks.length)))];
   if (!left || !over) return [];
   const number = (value) => value.toLocaleString("en-US");
   const names = listed(alone.filter(({ kept }) => kept).map(({ name }) => name));

@@ -5,65 +5,90 @@ const ALPHA = 0.05;
 const SAME = 1e-9;
 const [ALL, WITHOUT_OWN, ROBUST] = ["all scores", "without own", "robust set"];
 
-// Sums of levels over the chosen factors of one task: of each item that stays, student and chosen judge.
+// Sums of scores over the chosen factors of one task: of each item that stays and student.
 class TaskSums {
-  // ``units``: all levels, and where in an answer's `width` of them the chosen factors and judges stand.
-  constructor({ name, items, factors }, { students }, judges, units) {
+  // ``units``: all scores, and where among an answer's the chosen factors, judges and checks stand.
+  constructor({ name, items, factors, checks }, { students }, judges, units) {
     Object.assign(this, { name, judges, units, students: students.length, kept: 0 });
-    this.scores = factors.length > 0; // else it has labels alone
+    this.scores = factors.length + checks.length > 0; // else it has labels alone
     this.robust = new Uint8Array(items);
     this.bases = new Uint32Array(items);
     this.clusters = new Uint32Array(items);
-    this.totals = new Uint16Array(items * this.students * judges.length);
-    this.counts = new Uint16Array(this.totals.length);
+    if (!units.weights) {
+      this.totals = new Float64Array(items * this.students * judges.length);
+      this.counts = new Uint16Array(this.totals.length);
+    }
   }
 
-  // A place for one more item, whose levels begin at ``base``; items that are alike share a ``cluster``.
-  next(robust, base, cluster) {
+  // A place for one more item, the ``at``-th of the task; items that are alike share a ``cluster``.
+  next(robust, at, cluster) {
     this.robust[this.kept] = robust ? 1 : 0;
-    this.bases[this.kept] = base;
+    this.bases[this.kept] = at;
     this.clusters[this.kept] = cluster;
     this.kept += 1;
     return this.kept - 1;
   }
 
   put(place, student, nth, [total, count]) {
+    if (!this.totals) return;
     const at = (place * this.students + student) * this.judges.length + nth;
     this.totals[at] = total;
     this.counts[at] = count;
   }
 
-  // Of each item the sum and the count of a student's levels by some judges; ``beside``: only where this
-  // student has one too.
+  // Of each item the sums of a student's scores by some judges and by checks: of the scores, of their shares,
+  // and how many there are; ``beside``: only where this student has one too.
   sums(student, counts, robust, beside = student) {
     const nths = this.judges.map((_, nth) => nth).filter((nth) => counts(this.judges[nth]));
-    const whole = this.units.lines.length;
-    return Array.from({ length: this.kept }, (_, place) => {
-      if (robust && !this.robust[place]) return [0, 0];
-      const [first, other] = [student, beside].map((one) => (place * this.students + one) * this.judges.length);
-      let [total, count] = [0, 0];
-      for (const nth of nths) {
-        const [own, theirs] = [this.counts[first + nth], this.counts[other + nth]];
-        if (student === beside || theirs === whole || !own) {
-          total += this.totals[first + nth];
-          count += own;
-        } else if (theirs) {
-          const [sum, many] = this.shared(place, student, beside, nth);
-          total += sum;
-          count += many;
-        }
-      }
-      return [total, count];
-    });
+    const of = (place) => (this.totals ? this.flat(place, student, beside, nths) : this.weighed(place, student, beside, nths));
+    return Array.from({ length: this.kept }, (_, place) => (robust && !this.robust[place] ? [0, 0, 0] : of(place)));
   }
 
-  shared(place, student, beside, nth) {
-    const { levels, lines, columns, width } = this.units;
+  // Where all scores count alike.
+  flat(place, student, beside, nths) {
+    const whole = this.units.lines.length;
+    const [first, other] = [student, beside].map((one) => (place * this.students + one) * this.judges.length);
     let [total, count] = [0, 0];
-    for (const line of lines) {
-      const [own, other] = [student, beside].map((one) => levels[this.bases[place] + one * width + line + columns[nth]]);
+    for (const nth of nths) {
+      const [own, theirs] = [this.counts[first + nth], this.counts[other + nth]];
+      if (student === beside || theirs === whole || !own) {
+        total += this.totals[first + nth];
+        count += own;
+      } else if (theirs) {
+        this.units.lines.forEach((_, line) => {
+          const [sum, many] = this.shared(place, student, beside, line, [nth]);
+          total += sum;
+          count += many;
+        });
+      }
+    }
+    return [total, count, count];
+  }
+
+  // Where each factor counts by its weight, once.
+  weighed(place, student, beside, nths) {
+    const { lines, checks, weights } = this.units;
+    const found = [0, 0, 0];
+    const add = ([sum, many], weight) => {
+      if (!many) return;
+      found[0] += (weight * sum) / many;
+      found[1] += weight;
+      found[2] += many;
+    };
+    lines.forEach((_, line) => add(this.shared(place, student, beside, line, nths), weights.lines[line]));
+    checks.forEach((_, nth) => {
+      const [own, other] = [student, beside].map((one) => this.units.checked(this.bases[place], one, nth));
+      add(isKnown(own) && isKnown(other) ? [own, 1] : [0, 0], weights.checks[nth]);
+    });
+    return found;
+  }
+
+  shared(place, student, beside, line, nths) {
+    let [total, count] = [0, 0];
+    for (const nth of nths) {
+      const [own, other] = [student, beside].map((one) => this.units.level(this.bases[place], one, line, nth));
       if (own === NO_LEVEL || other === NO_LEVEL) continue;
-      total += own;
+      total += this.units.scale[own];
       count += 1;
     }
     return [total, count];
@@ -71,7 +96,7 @@ class TaskSums {
 
   // The mean of each item, NaN where there is none.
   means(...of) {
-    return this.sums(...of).map(([total, count]) => (count ? total / count / 2 : NaN));
+    return this.sums(...of).map(([total, share]) => (share ? total / share : NaN));
   }
 
   clustersOf(places) {
@@ -80,7 +105,8 @@ class TaskSums {
 
   // Whether there can be any score.
   isAsked(counts, robust) {
-    return this.judges.some(counts) && (robust ? this.robust.some(Boolean) : this.kept > 0);
+    const possible = (this.units.lines.length && this.judges.some(counts)) || this.units.checks.length;
+    return possible && (robust ? this.robust.some(Boolean) : this.kept > 0);
   }
 }
 
@@ -154,9 +180,9 @@ class Standing {
     Object.assign(this, { name, design, sums, robust: name === ROBUST });
     const everyone = design.students.map((_, at) => at);
     const own = everyone.map((at) => sums.map((task) => task.sums(at, this.judges(at), this.robust)));
-    const known = own.map((tasks) => tasks.map((items) => items.filter(([, count]) => count).map(([total, count]) => total / count / 2)));
+    const known = own.map((tasks) => tasks.map((items) => items.filter(([, share]) => share).map(([total, share]) => total / share)));
     const clusters = own.map((tasks) => tasks.map((items, task) => sums[task].clustersOf(items.map((_, place) => place).filter((place) => items[place][1]))));
-    const units = own.map((tasks) => tasks.map((items) => summed(items.map(([, count]) => count))));
+    const units = own.map((tasks) => tasks.map((items) => summed(items.map(([, , units]) => units))));
     this.units = summed(units.map(summed));
     const scored = everyone.filter((at) => known[at].some((values) => values.length));
     const common = scored.flatMap((one, place) => scored.slice(place + 1).map((other) => this.shared(one, other)));
