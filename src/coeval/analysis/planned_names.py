@@ -82,6 +82,13 @@ class Planned(msgspec.Struct, frozen=True):
         return names is None or name in names
 
 
+def level_name(planned: Planned | None, task: str, factor: str, value: float) -> str:
+    """Name a value (0 to 1) by its level, or as a number where none is known, as of checks."""
+    plan = planned.tasks.get(task) if planned is not None else None
+    scale = plan.scales.get(factor) if plan is not None else None
+    return f"{value:.3g}" if scale is None else scale.nearest(value)
+
+
 Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
 """Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
 

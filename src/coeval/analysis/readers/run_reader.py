@@ -374,7 +374,7 @@ class RunReader(Reader):
                 yield index.load(key, kind)
 
     def items(self) -> WholeItems:
-        return RunItems(self.rows, self.run, self.left_out)
+        return RunItems(self.rows, self.run, self.left_out, self.planned)
 
     def rubrics(self) -> dict[str, dict[str, str]]:
         rubrics = {}

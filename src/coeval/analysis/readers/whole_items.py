@@ -13,10 +13,20 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from coeval.analysis.planned_names import LeftOut
+from coeval.analysis.planned_names import LeftOut, Planned, level_name
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
-from coeval.core.records import SAMPLE, Datapoint, Evaluation, Kept, Response, answer_name, by_id, is_good
+from coeval.core.records import (
+    SAMPLE,
+    Datapoint,
+    Evaluation,
+    Kept,
+    Response,
+    answer_name,
+    by_id,
+    is_good,
+    valid_values,
+)
 from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import is_legacy, read_legacy
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
@@ -34,8 +44,9 @@ class ItemFailure(msgspec.Struct, frozen=True):
 
 
 class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a judge said to an answer. ``scores``: by factor, None where it was asked for and did not come;
-    ``reasons`` by factor.
+    """What a judge or a check said to an answer. ``scores``: by factor, the level of its scale, or what a
+    check gave (0 to 1); None where it was asked for and did not come. ``values``: what each level is worth,
+    but for High, Medium and Low. ``reasons`` by factor.
 
     Of ``eval-framework``, ``what`` is judged (a criterion, or the order in which a pair was shown), and
     ``verdict`` holds what was read of the reply, by name.
@@ -43,6 +54,7 @@ class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
 
     judge: str
     scores: dict[str, str | None] = {}
+    values: dict[str, float] = {}
     reasons: dict[str, str] = {}
     words: str | None = None
     failed: bool = False
@@ -184,10 +196,12 @@ class WholeItems(Protocol):
 
 
 class RunItems:
-    """Those of a run, but for the judges and factors that are ``left_out``."""
+    """Those of a run, but for the judges and factors that are ``left_out``; ``planned`` knows scales."""
 
-    def __init__(self, rows: Rows, run: RunDir, left_out: Sequence[LeftOut]) -> None:
-        self._rows = rows
+    def __init__(
+        self, rows: Rows, run: RunDir, left_out: Sequence[LeftOut], planned: Planned | None = None
+    ) -> None:
+        self._rows, self._planned = rows, planned
         self._run = run
         self._judges = {(each.task, each.name) for each in left_out if each.kind == "judge"}
         self._factors = {(each.task, each.name) for each in left_out if each.kind == "factor"}
@@ -286,14 +300,17 @@ class RunItems:
         )
 
     def _judgment(self, judgment: Evaluation) -> ShownJudgment:
-        scores: dict[str, str | None] = {**judgment.scores, **dict.fromkeys(judgment.missing)}
+        values = valid_values(judgment.values)
+        named = {
+            factor: level_name(self._planned, judgment.task_id, factor, value)
+            for factor, value in values.items()
+        }
+        scores: dict[str, str | None] = {**judgment.scores, **named, **dict.fromkeys(judgment.missing)}
+        counts = {factor for factor in scores if (judgment.task_id, factor) not in self._factors}
         return ShownJudgment(
             judge=judgment.judge_model_id,
-            scores={
-                factor: level
-                for factor, level in scores.items()
-                if (judgment.task_id, factor) not in self._factors
-            },
+            scores={factor: level for factor, level in scores.items() if factor in counts},
+            values={factor: value for factor, value in values.items() if factor in counts},
             reasons=judgment.reasons or {},
             words=judgment.raw,
             failed=not is_good(judgment),

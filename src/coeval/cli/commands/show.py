@@ -90,13 +90,13 @@ def show(
     with reading(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
             warn(messages, note)
-        found, fitting = choose_answers(reader, choice)
+        (found, fitting), planned = choose_answers(reader, choice), reader.planned
         if not found:
             say(messages, _nothing(reader, choice))
     if as_json:
         sys.stdout.writelines(f"{line}\n" for line in answer_lines(found))
     else:
-        AnswerView(streams.results(), whole=full).show(found)
+        AnswerView(streams.results(), whole=full, planned=planned).show(found)
     if worst is None and (left := fitting - len(found)):
         say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
 

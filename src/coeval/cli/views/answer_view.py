@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.planned_names import Planned, level_name
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
 from coeval.core.plain import plain, plain_lines
-from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response, is_good
+from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response, is_good, valid_values
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
     from coeval.analysis.judged_answers import JudgedAnswer
 
 # Characters of a text that are shown unless all are asked for.
 _LONG = 3_000
+# Of scales from 0 to 1 the upper quarter is shown as High is, the lower one as Low.
+_GOOD = 0.75
 _STYLE: dict[Level, str] = {"High": "green", "Medium": "yellow", "Low": "red"}
 
 
@@ -40,12 +43,13 @@ def answer_lines(found: tuple[JudgedAnswer, ...]) -> Iterator[str]:
 class AnswerView:
     """Prints answers on a console, folded between words on a terminal and in one piece elsewhere.
 
-    ``whole``: long texts too.
+    ``whole``: long texts too. ``planned`` knows the scales of factors.
     """
 
-    def __init__(self, console: Console, *, whole: bool) -> None:
+    def __init__(self, console: Console, *, whole: bool, planned: Planned | None = None) -> None:
         self._console = console
         self._whole = whole
+        self._planned = planned
 
     def show(self, found: tuple[JudgedAnswer, ...]) -> None:
         """Print the answers; an item stands once above those to it that follow one another."""
@@ -91,7 +95,7 @@ class AnswerView:
 
     def _judgment(self, judgment: Evaluation) -> None:
         head = Text(plain(f"{judgment.judge_model_id}: "), style="cyan")
-        self._line(head + Text(", ").join(_scores(judgment)))
+        self._line(head + Text(", ").join(_scores(judgment, self._planned)))
         self._failure(judgment)
         for factor, reason in (judgment.reasons or {}).items():
             self._text(f"{factor}: {reason}", style="dim")
@@ -144,9 +148,13 @@ def _is_read(judgment: Evaluation) -> bool:
     return isinstance(said, dict) and said.keys() == scored
 
 
-def _scores(judgment: Evaluation) -> Iterator[Text]:
+def _scores(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
     for factor, level in judgment.scores.items():
         yield Text(plain(f"{factor} ")) + Text(plain(level), style=_STYLE.get(level, "red"))
+    for factor, value in valid_values(judgment.values).items():
+        style = "green" if value > _GOOD else "red" if value < 1 - _GOOD else "yellow"
+        name = level_name(planned, judgment.task_id, factor, value)
+        yield Text(plain(f"{factor} ")) + Text(plain(name), style=style)
     for factor in judgment.missing:
         yield Text(plain(f"{factor} missing"), style="yellow")
     for label, score in (judgment.label_scores or {}).items():

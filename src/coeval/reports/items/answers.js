@@ -130,9 +130,9 @@
     };
   }
 
-  function level(value) {
+  function level(value, worth) {
     if (value === null || value === undefined) return make("span", { class: "level missing" }, "missing");
-    return make("span", { class: `level ${{ High: "high", Medium: "medium", Low: "low" }[value] ?? ""}` }, String(value));
+    return make("span", { class: `level ${worth === undefined ? ({ High: "high", Medium: "medium", Low: "low" }[value] ?? "") : worth > 0.75 ? "high" : worth < 0.25 ? "low" : "medium"}` }, String(value));
   }
 
   function value(of) {
@@ -158,7 +158,7 @@
               "tr",
               {},
               make("th", { scope: "row" }, factor),
-              judgments.map((one) => make("td", {}, factor in (one.scores ?? {}) ? level(one.scores[factor]) : MISSING)),
+              judgments.map((one) => make("td", {}, factor in (one.scores ?? {}) ? level(one.scores[factor], one.values?.[factor]) : MISSING)),
             ),
           ),
         ),

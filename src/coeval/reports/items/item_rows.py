@@ -128,7 +128,8 @@ def _lost(value: str) -> LostTo:
 #
 # ``shown`` marks the scores that an item's mean is made of where no factor is chosen: the rubric's, where a
 # task has any, else its labels' (1 right, 0 wrong); of a benchmark those of its headline metric. ``flagged``
-# and ``marked`` are filled by others. ``scale`` says whether all that is shown lies from 0 to 1.
+# and ``marked`` are filled by others. Factors count by their weights in whole answers' scores, and alike
+# where some judges or factors are chosen. ``scale`` says whether all that is shown lies from 0 to 1.
 
 _ITEMS = """
 CREATE TABLE viewed AS
@@ -152,14 +153,14 @@ _CELLS = """
 CREATE TABLE cell AS
     SELECT v.no, s.model::item_name AS student, s.judge::item_name AS judge, s.metric::item_name AS factor,
            s.value, coalesce(s.metric = h.metric, {shown_unless_reported}) AS shown,
-           s.sample::INTEGER AS sample
-    FROM scores s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
+           s.sample::INTEGER AS sample, {share} AS share
+    FROM {scores} s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
 """
 
 _LABELS = f"""
 INSERT INTO cell
     SELECT v.no, l.model::item_name, '{EXACT_MATCH}'::item_name, l.attribute::item_name,
-           l.match::INTEGER::DOUBLE, t.task IS NULL, l.sample
+           l.match::INTEGER::DOUBLE, t.task IS NULL, l.sample, 1.0
     FROM labels l JOIN viewed v USING (task, item)
         LEFT JOIN (SELECT DISTINCT task FROM scores WHERE value IS NOT NULL) t ON t.task = l.task
 """  # noqa: S608
@@ -184,7 +185,8 @@ CREATE TABLE failures AS
 CREATE TABLE answered AS
     SELECT f.no, f.student, s.score, d.disagreement, f.failed
     FROM failures f LEFT JOIN (
-        SELECT no, student, avg(value) AS score FROM cell WHERE shown GROUP BY no, student
+        SELECT no, student, sum(value * share) / sum(share) FILTER (value IS NOT NULL) AS score
+        FROM cell WHERE shown GROUP BY no, student
     ) s USING (no, student) LEFT JOIN (
         SELECT no, student, avg(high - low) AS disagreement FROM (
             SELECT no, student, factor, max(value) AS high, min(value) AS low
@@ -220,7 +222,10 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
-    reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
+    scores = (
+        {"scores": "weighed_scores", "share": "s.share"} if labels else {"scores": "scores", "share": "1.0"}
+    )
+    reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false", **scores))
     if labels:
         reader.rows(_LABELS)
     for statement in _ANSWERED.split(";"):

@@ -79,8 +79,9 @@
             if (factors.length && !factors.includes(factor)) continue;
             if (level === null) failed += 1;
             else {
-              values.push(VALUE[level]);
-              byFactor.set(factor, [...(byFactor.get(factor) ?? []), VALUE[level]]);
+              const value = judgment.values?.[factor] ?? VALUE[level];
+              values.push(value);
+              if (judgment.judge !== "check") byFactor.set(factor, [...(byFactor.get(factor) ?? []), value]);
             }
           }
         }
