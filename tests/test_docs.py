@@ -149,17 +149,19 @@ def _free_port() -> int:
     [
         ("tutorial.md", "support.yaml", "report/report.html"),
         ("two-prompts.md", "prompts.yaml", "runs/prompts/meta.json"),
+        ("own-data.md", "tickets.yaml", "report/report.html"),
     ],
 )
 def test_the_page_leads_to_its_decision(tmp_path: Path, name: str, file: str, made: str) -> None:
     """All of its commands in one folder, in order; what it shows of their output is there. A server runs in a
-    second terminal; a later block of YAML that begins with a list's entry goes to the models."""
+    second terminal; a later block of YAML that begins with a list's entry goes to the models; a block of
+    Python is the file that its first line names."""
     page = (DOCS / name).read_text(encoding="utf-8").replace("8000", str(_free_port()))
     config = tmp_path / file
     (tmp_path / "coeval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coeval "$@"\n', encoding="utf-8")
     (tmp_path / "coeval").chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
-    said, blocks = "", re.findall(r"^```(yaml|bash|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    said, blocks = "", re.findall(r"^```(yaml|bash|text|python)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     with ExitStack() as second_terminal:
         for language, block in blocks:
             words = ["bash", "-euc", block]
@@ -175,9 +177,12 @@ def test_the_page_leads_to_its_decision(tmp_path: Path, name: str, file: str, ma
                 second_terminal.callback(server.terminate)
                 assert server.stdout is not None
                 assert b"simulated models at" in server.stdout.readline()
+            elif language == "python":
+                (tmp_path / block.split()[1]).write_text(block, encoding="utf-8")
             elif language == "bash":
                 ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-                assert ended.returncode == (3 if "--no-wait" in block else 0), (block, ended.stderr)
+                gaps = "--no-wait" in block or "missing" in ended.stderr
+                assert ended.returncode == (3 if gaps else 0), (block, ended.stderr)
                 said = ended.stdout + ended.stderr
             elif language == "text":
                 assert {*map(str.strip, block.splitlines())} <= {*map(str.strip, said.splitlines())}, block
