@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
-import coeval
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.api import open_run
 from coeval.cli.commands.run_report import count_calls
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
@@ -126,6 +127,15 @@ def test_what_cannot_be_told_is_missing_with_its_reason_and_owed(tmp_path: Path)
     assert owed(lab) == (0, 0)
 
 
+def test_scores_and_reasons_of_checks_are_shown(tmp_path: Path, coeval: Command) -> None:
+    lab = lab_of(tmp_path, {"brief": {"check": "length", "most": 1}, "mood": MOOD}, judge=False)
+    lab.run()
+    shown = coeval("show", "--run", lab.path, "--id", "story__ann__00001").out
+    record = checked(lab)["story__ann__00001__ann"]
+    assert "check: brief 0, mood" in shown
+    assert f"brief: {record['reasons']['brief']}" in shown
+
+
 def test_where_all_checks_fail_the_record_is_a_failure(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, {"size": {"check": "numeric", "attribute": "size"}}, judge=False)
     assert lab.run().exit_code == 3
@@ -189,7 +199,7 @@ def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path:
         assert student.by_aspect["short"].value == 1.0
         assert student.by_aspect["like"].value == 0.0
         assert student.by_aspect["short"].missing == 0
-    for row in coeval.Run(both.path).results().students:
+    for row in open_run(both.path).results().students:
         assert row.least == row.most == row.mean
 
 
