@@ -509,3 +509,23 @@ async def test_half_a_usage_in_a_batch_is_perhaps_what_was_held(tmp_path: Path, 
     assert account(exp)["cost_usd"] is None
     assert account(exp)["unpriced"] == TOTAL
     assert account(exp)["uncertain_usd"] == pytest.approx(TOTAL * MOST_USD)
+
+
+@pytest.mark.process
+async def test_variants_and_samples_go_as_one_batch_with_ids_of_their_own(tmp_path: Path) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda body: Answer(f"Once, {body['messages'][0]['content'][:7]}.")
+        exp = lab(tmp_path, host, total=2)
+        student = batched("gpt", host, "student") | {"samples": 2}
+        student["variants"] = {"plain": {}, "kind": {"system_prompt": "Be kind."}}
+        exp.models[1:] = [student, model("joe", "judge")]
+        run = await exp.arun()
+        assert run.exit_code == 0, run.summary
+        assert len(host.jobs) == 1, "one model, and so one job"
+        assert len(sent(host)) == 8
+        assert exp.counts() == (2, 8, 8)
+        student["samples"] = 3
+        assert (await exp.arun(continue_run=True)).exit_code == 0
+        assert len(sent(host)) == 12
+    assert exp.counts() == (2, 12, 12)
+    assert account(exp)["requests"] == 12
