@@ -15,8 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipeline.experiments import Lab, model, quiz, task
 
+from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.analysis.sampled_scores import SampledScore
+from coeval.pipeline.plan.what_counts import planned_names
+from coeval.store.rundir import RunDir
 
 VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
 
@@ -56,11 +60,11 @@ def lab(tmp_path: Path) -> Lab:
     return lab
 
 
-def by_item(lab: Lab, name: str) -> dict[str, dict[int, list[float]]]:
-    """The scores of ann's answers to the items of a task, by item and sample."""
+def by_item(lab: Lab, name: str, student: str = "ann") -> dict[str, dict[int, list[float]]]:
+    """The scores of a student's answers to the items of a task, by item and sample."""
     found: dict[str, dict[int, list[float]]] = {}
     for record in lab.records("evaluation").values():
-        if record["task_id"] == name and record["student_model_id"] == "ann":
+        if record["task_id"] == name and record["student_model_id"] == student:
             scores = [VALUE[level] for level in record["scores"].values()] + list(
                 record.get("values", {}).values()
             )
@@ -118,3 +122,37 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
     lab.models[1]["samples"] = 1
     lab.run(continue_run=True)
     assert "Several answers" not in coeval("results", "--run", lab.path).out
+
+
+def test_analyze_and_results_agree_and_pairs_are_of_pooled_items(lab: Lab) -> None:
+    results = lab.run(continue_run=True).results()
+    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+        measures = measure_run(reader).measures
+    for score in results.students:
+        found = measures.students[score.student]
+        mine = found.headline if score.task is None else found.headline_by_task.get(score.task)
+        if mine is not None and mine.value is not None:
+            assert (mine.value, mine.low, mine.high) == pytest.approx((score.mean, score.low, score.high))
+            assert (mine.n, mine.missing) == (score.n, 0)
+    means = {
+        name: {
+            item: fmean(score for scores in samples.values() for score in scores)
+            for part in ("story", "passed")
+            for item, samples in by_item(lab, part, name).items()
+        }
+        for name in ("ann", "ben")
+    }
+    [gap] = measures.ranking.differences.values()
+    better, other = measures.ranking.order
+    differences = [means[better][item] - means[other][item] for item in means["ann"]]
+    assert gap.difference.value == pytest.approx(fmean(differences))
+    assert gap.difference.n == 24
+
+
+def test_an_answer_that_is_lost_is_missing_and_in_no_pair(lab: Lab) -> None:
+    lab.lose("response_collection", "story__tea__00003__ann#4")
+    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+        measures = measure_run(reader).measures
+    assert measures.students["ann"].headline_by_task["story"].missing == 4  # two judges, two factors
+    assert measures.students["ben"].headline_by_task["story"].missing == 0
+    assert measures.students["ann"].headline_common is None, "another answer to the item has the same scores"

@@ -23,8 +23,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     """Whose items and judgments of a task count, by which factors, and what is compared as a label.
 
     Of each teacher ``total`` items are planned (None: all there are): by the number that ends the ids
-    of what a model wrote, or, of those who ``supply`` items, the first ones on record. ``binary`` factors are
-    passed or not: checks, and scales of two levels.
+    of what a model wrote, or, of those who ``supply`` items, the first ones on record.
 
     ``scales`` are those of the judged factors, by factor; ``checks`` the factors that a check scores (None:
     those that one has scored on record); ``weights``, by factor, what each counts in an item's score, 1
@@ -37,7 +36,6 @@ class PlannedTask(msgspec.Struct, frozen=True):
     labels: Names
     total: int | None = None
     supply: frozenset[str] = frozenset()
-    binary: frozenset[str] = frozenset()
     scales: dict[str, RubricScale] = {}
     checks: Names = None
     weights: dict[str, float] = {}

@@ -73,8 +73,11 @@ def _scores(reader: RunReader, often: Sequence[str]) -> Iterator[SampledScore]:
 
 
 def _is_binary(reader: RunReader, task: str, factor: str) -> bool:
+    """Whether a factor passes or not: a check, or one on a scale of two levels."""
     plan = reader.planned.tasks.get(task) if reader.planned is not None else None
-    return plan is not None and factor in plan.binary
+    if plan is None:
+        return False
+    return factor in (plan.checks or ()) or (factor in plan.scales and len(plan.scales[factor].levels) == 2)
 
 
 def _pass_rates(items: _ItemSums, samples: int) -> Iterator[PassRate]:

@@ -286,7 +286,7 @@ def _rows(
     grid: ScoreGrid, whole: NDArray[np.bool_], lengths: Floats, families: Mapping[str, str]
 ) -> tuple[JudgedRows, float]:
     """And the standard deviation of the binary logarithms of the lengths, 0 where they do not differ."""
-    answer = grid.item[whole].astype(np.int64) * len(grid.students) + grid.student[whole]
+    answer = grid.answer[whole]
     order = np.argsort(answer, kind="stable")
     _, start = np.unique(answer[order], return_index=True)
     first = np.flatnonzero(whole)[order][start]

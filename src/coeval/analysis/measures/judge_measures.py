@@ -195,7 +195,7 @@ def judge_measures(
 
 
 def _kappas(tables: Floats, items: int, scale: LevelScale, reweighting: Reweighting) -> Drawn:
-    alone = reweighting.draws(tables.reshape(len(tables), -1))
+    alone = reweighting.draws(tables.reshape(len(tables), math.prod(tables.shape[1:])))
     if not items:
         return Drawn(*[np.full(len(alone), np.nan)] * 3)
     weight = weight_at_ends(unseen_agreement(tables, items, scale.linear))

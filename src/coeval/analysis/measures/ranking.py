@@ -7,12 +7,13 @@ its mean is adjusted for that before it is held against others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import (
     Difference,
@@ -255,17 +256,35 @@ class SharedScores:
         """(I,) of each, NaN where they share no score."""
         grid, (of_a, of_b) = self._grid, (self._rows[first], self._rows[second])
         cells = self._cell[of_a], self._cell[of_b]
-        if not np.array_equal(*cells):
+        if grid.sample is None and not np.array_equal(*cells):
             _, in_a, in_b = np.intersect1d(*cells, assume_unique=True, return_indices=True)
             of_a, of_b = of_a[in_a], of_b[in_b]
         judges = [place for place, name in enumerate(grid.judges) if name not in without]
         levels = [grid.levels[rows][:, judges] for rows in (of_a, of_b)]
-        shared = (levels[0] >= 0) & (levels[1] >= 0)
         checked = [None if grid.checked is None else grid.checked[rows] for rows in (of_a, of_b)]
-        item, items, means = grid.item[of_a], len(grid.items.ids), []
-        for rows, own, check, other in zip((of_a, of_b), levels, checked, checked[::-1], strict=True):
-            both = None if check is None or other is None else np.where(np.isfinite(other), check, np.nan)
-            sums = grid.sums(rows, np.where(shared, own, UNSCORED), both)
+        given = [
+            own >= 0 if check is None else np.c_[own >= 0, np.isfinite(check)]
+            for own, check in zip(levels, checked, strict=True)
+        ]
+        others = given[::-1] if grid.sample is None else _given_by_the_other(cells, given)
+        items, means = len(grid.items.ids), []
+        for rows, own, check, other in zip((of_a, of_b), levels, checked, others, strict=True):
+            both = None if check is None else np.where(other[:, -1], check, np.nan)
+            sums = grid.sums(rows, np.where(other[:, : len(judges)], own, UNSCORED), both)
+            item = grid.item[rows]
             with np.errstate(invalid="ignore"):
                 means.append(np.bincount(item, sums.total, items) / np.bincount(item, sums.share, items))
         return means[0], means[1]
+
+
+def _given_by_the_other(
+    cells: tuple[NDArray[np.int64], NDArray[np.int64]], given: Sequence[NDArray[np.bool_]]
+) -> list[NDArray[np.bool_]]:
+    """For the rows of two students, which of the scores any row of the other has in the same cell; of several
+    answers to a datapoint a cell has several rows."""
+    known, place = np.unique(np.concatenate(cells), return_inverse=True)
+    of_a, of_b = place[: len(cells[0])], place[len(cells[0]) :]
+    there = [np.zeros((len(known), own.shape[1]), bool) for own in given]
+    for found, rows, own in zip(there, (of_a, of_b), given, strict=True):
+        np.logical_or.at(found, rows, own)
+    return [there[1][of_a], there[0][of_b]]

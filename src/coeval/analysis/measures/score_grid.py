@@ -98,7 +98,9 @@ class ScoreGrid(NamedTuple):
     """``item``, ``student`` and ``factor`` are (C,), ``levels`` is (C, J): places in ``scale``, the values
     (0 to 1) of all levels in rising order, or `UNSCORED`. ``checked`` (C,) are the scores of checks, NaN
     where there is none; None: there are none at all. Students, judges, factors, tasks and teachers are named
-    in order of their names. Students and tasks that the configuration has lost are left out."""
+    in order of their names. Students and tasks that the configuration has lost are left out. ``sample``
+    (C,) tells several answers of a student to a datapoint apart, ``samples`` how many each student gave of
+    them; None and empty where nobody gave more than one."""
 
     item: Codes
     student: Codes
@@ -113,6 +115,19 @@ class ScoreGrid(NamedTuple):
     designs: tuple[TaskDesign, ...]
     scale: Floats = THREE_LEVELS
     checked: Floats | None = None
+    sample: Codes | None = None
+    samples: Mapping[str, int] = {}
+
+    @property
+    def times(self) -> Codes:
+        """(students,): how many answers each gives to a datapoint."""
+        return np.array([self.samples.get(name, 1) for name in self.students], np.int64)
+
+    @property
+    def answer(self) -> Codes:
+        """(C,): a number for each answer."""
+        numbers = self.item.astype(np.int64) * len(self.students) + self.student
+        return numbers if self.sample is None else numbers * int(self.times.max(initial=1)) + self.sample
 
     @property
     def valid(self) -> NDArray[np.bool_]:
@@ -223,6 +238,7 @@ class ScoreGrid(NamedTuple):
             factor=self.factor[rows],
             levels=self.levels[rows],
             checked=None if self.checked is None else self.checked[rows],
+            sample=None if self.sample is None else self.sample[rows],
             items=GridItems(
                 [item for item, stays in zip(self.items.ids, items, strict=True) if stays],
                 self.items.task[items],
@@ -313,11 +329,12 @@ def score_grid(reader: RunReader) -> ScoreGrid:
     places = _Places(terms)
     items, number_of = _items(reader, places, tasks, teachers)
     scale = _scale(reader, designs)
-    columns = reader.columns(_grid_sql(judges, np.int16 if len(scale) > _MOST_CODES else np.int8), [scale])
+    code = np.int16 if len(scale) > _MOST_CODES else np.int8
+    columns = reader.columns(_grid_sql(judges, code, several=reader.sampled), [scale])
     item = number_of[columns["item"]]
     student = places.codes(students)[columns["student"]]
     counts = (item >= 0) & (student >= 0)
-    levels = np.empty((int(counts.sum()), len(judges)), np.int16 if len(scale) > _MOST_CODES else np.int8)
+    levels = np.empty((int(counts.sum()), len(judges)), code)
     for place in range(len(judges)):
         levels[:, place] = columns[f"judge_{place}"][counts]
     checked = np.ma.filled(columns["checked"][counts].astype(np.float64), np.nan)
@@ -335,6 +352,8 @@ def score_grid(reader: RunReader) -> ScoreGrid:
         designs=designs,
         scale=np.array(scale),
         checked=checked if np.isfinite(checked).any() else None,
+        sample=columns["sample"][counts] if reader.sampled else None,
+        samples={name: times for name, times in reader.samples.items() if times > 1},
     )
 
 
@@ -475,8 +494,9 @@ WHERE attribute IS NOT NULL GROUP BY attribute
 """
 
 
-def _grid_sql(judges: Sequence[str], code: type[np.int8 | np.int16]) -> str:
-    """``?``: the values of all levels."""
+def _grid_sql(judges: Sequence[str], code: type[np.int8 | np.int16], *, several: bool) -> str:
+    """``?``: the values of all levels; ``several``: there are several answers to an item."""
+    sample = ", sample" if several else ""
     kind = "TINYINT" if code is np.int8 else "SMALLINT"
     levels = "".join(
         f", coalesce(max(CASE WHEN judge = {_quoted(judge)} THEN level END), {UNSCORED})::{kind} "
@@ -484,10 +504,11 @@ def _grid_sql(judges: Sequence[str], code: type[np.int8 | np.int16]) -> str:
         for place, judge in enumerate(judges)
     )
     return f"""
-        SELECT item, enum_code(student)::INTEGER AS student, enum_code(factor)::INTEGER AS factor{levels},
+        SELECT item{sample}, enum_code(student)::INTEGER AS student,
+               enum_code(factor)::INTEGER AS factor{levels},
                max(CASE WHEN judge = '{CHECK}' THEN value END) AS checked
-        FROM (SELECT *, list_position(?::DOUBLE[], value) - 1 AS level FROM coded WHERE sample = 0) one
-        WHERE value IS NOT NULL GROUP BY item, one.student, one.factor
+        FROM (SELECT *, list_position(?::DOUBLE[], value) - 1 AS level FROM coded) one
+        WHERE value IS NOT NULL GROUP BY item, one.student, one.factor{sample}
     """  # noqa: S608
 
 

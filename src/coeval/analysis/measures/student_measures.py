@@ -144,12 +144,14 @@ Counts = NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class ItemScores:
     """Of each student and datapoint, (S, I): the sum of the scores that its answer has, that of their shares
-    in it, and how many; ``cluster`` (I,) is that of each datapoint."""
+    in it, and how many; ``cluster`` (I,) is that of each datapoint, ``times`` (S,) how many answers a student
+    gives to one: they are pooled."""
 
     total: Floats
     share: Floats
     units: Counts
     cluster: Codes
+    times: Codes
 
     @property
     def mean(self) -> Floats:
@@ -176,6 +178,7 @@ def item_scores(grid: ScoreGrid, judge: int | None = None) -> ItemScores:
         np.asarray(share, np.float64),
         units.astype(np.int64),
         grid.items.cluster,
+        grid.times,
     )
 
 
@@ -221,11 +224,17 @@ def common_units(grid: ScoreGrid) -> ScoreGrid | None:
     students = len(np.unique(grid.student[grid.scored]))
     cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
     cells, cell = np.unique(cell, return_inverse=True)
-    shared = (
-        np.stack([np.bincount(cell, column, len(cells))[cell] == students for column in valid.T], axis=-1)
-        if valid.shape[1]
-        else valid
-    )
+    # of several answers to a datapoint the first that has the score stands for the student
+    _, once = np.unique(cell * len(grid.students) + grid.student, return_inverse=True)
+
+    def of_all(column: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        if grid.sample is not None:
+            kept = np.zeros(len(column), bool)
+            kept[np.unique(np.where(column, once, -1), return_index=True)[1]] = True
+            column = column & kept
+        return np.asarray(np.bincount(cell, column, len(cells))[cell] == students, bool)
+
+    shared = np.stack([of_all(column) for column in valid.T], axis=-1) if valid.shape[1] else valid
     if (shared | ~valid).all():
         return None
     judges = len(grid.judges)
@@ -283,8 +292,8 @@ def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
         return [_NO_BOUNDS] * len(grid.students)
     inside = (grid.items.task == there[:, None]).astype(np.float64)
     found = []
-    for total, known in zip(scores.total, scores.share, strict=True):
-        each = np.stack(bounds_of_missing(inside @ total, inside @ known, possible[there]), axis=-1)
+    for total, known, times in zip(scores.total, scores.share, grid.times, strict=True):
+        each = np.stack(bounds_of_missing(inside @ total, inside @ known, possible[there] * times), axis=-1)
         by_task = {
             grid.tasks[task]: (least, most) for task, (least, most) in zip(there, each.tolist(), strict=True)
         }
@@ -303,7 +312,8 @@ def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possi
     inside = group >= 0
     needed = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
     units = np.bincount(which[which >= 0], scores.units[which >= 0], len(means)).astype(np.int64)
-    return _measured(students, names, means, needed - units.reshape(students, len(names)), needed)
+    missing = scores.times[:, None] * needed - units.reshape(students, len(names))
+    return _measured(students, names, means, missing, needed)
 
 
 def _measured(
@@ -328,7 +338,7 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
     means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
     needed = np.array([possible.of_factor(name) for name in names], np.int64)
     units = np.bincount(which, sums.units, len(means)).reshape(students, len(names))
-    return _measured(students, names, means, needed - units, needed)
+    return _measured(students, names, means, grid.times[:, None] * needed - units, needed)
 
 
 def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
@@ -341,11 +351,11 @@ def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
     units = np.bincount(which, sums.units, len(means)).astype(np.int64)
     items = np.bincount(grid.items.task, minlength=tasks)
     found: list[dict[str, _Named]] = [{} for _ in grid.students]
-    for student in range(students):
+    for student, times in enumerate(grid.times.tolist()):
         for task, design in enumerate(grid.designs):
             first = (student * tasks + task) * factors
             found[student][grid.tasks[task]] = {
-                name: of_interval(means[first + at], int(items[task]) * each - int(units[first + at]))
+                name: of_interval(means[first + at], int(items[task]) * each * times - int(units[first + at]))
                 for at, name in enumerate(grid.factors)
                 if items[task] and (each := design.scores_of(name))
             }
@@ -366,7 +376,11 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[
     found: list[_Named] = [{} for _ in grid.students]
     for value, items in grid.items.attributes.items():
         some = ItemScores(
-            scores.total[:, items], scores.share[:, items], scores.units[:, items], scores.cluster[items]
+            scores.total[:, items],
+            scores.share[:, items],
+            scores.units[:, items],
+            scores.cluster[items],
+            scores.times,
         )
         one_group = np.zeros(len(items), np.int32)
         of_value = _by_item_group(some, one_group, (value,), possible.of_items[items])

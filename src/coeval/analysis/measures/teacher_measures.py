@@ -64,7 +64,7 @@ def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Tea
     possible = _possible_units(grid)
     found = {}
     for place, (name, rows) in enumerate(_rows_of(grid).items()):
-        needed = int(possible[grid.items.teacher == place].sum()) * len(grid.students)
+        needed = int(possible[grid.items.teacher == place].sum()) * int(grid.times.sum())
         found[name] = _of_teacher(rows, reweighting, needed - rows.units)
     return found
 

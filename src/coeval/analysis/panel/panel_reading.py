@@ -149,9 +149,12 @@ def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
 def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
     """(C,): characters of the answer of each row; NaN where it is not known."""
     columns = reader.columns(_LENGTHS, [list(grid.tasks), list(grid.students)])
-    found = np.full((len(grid.items.ids), len(grid.students)), np.nan)
-    found[columns["item"], columns["student"]] = columns["length"]
-    return found[grid.item, grid.student]
+    samples = int(grid.times.max(initial=1))
+    found = np.full((len(grid.items.ids), len(grid.students), samples), np.nan)
+    counts = columns["sample"] < samples
+    found[tuple(columns[name][counts] for name in ("item", "student", "sample"))] = columns["length"][counts]
+    sample = np.zeros(1, np.int64) if grid.sample is None else grid.sample
+    return np.asarray(found[grid.item, grid.student, sample], np.float64)
 
 
 def consistency_of(
@@ -172,7 +175,7 @@ WITH item AS (
     SELECT key, row_number() OVER (ORDER BY id) - 1 AS item
     FROM planned WHERE NOT failed AND list_contains(?::VARCHAR[], task::VARCHAR)
 )
-SELECT item, list_position(?::VARCHAR[], r.student::VARCHAR) - 1 AS student, r.length
+SELECT item, list_position(?::VARCHAR[], r.student::VARCHAR) - 1 AS student, r.sample, r.length
 FROM response r JOIN item ON r.datapoint = item.key
 WHERE r.length IS NOT NULL AND student IS NOT NULL
 """

@@ -76,9 +76,6 @@ def _planned_task(
         labels=frozenset(task.label_attributes) | _of(mine, "label"),
         total=None if teachers is None or stays else task.sampling.most,
         supply=frozenset(item_sources(config, task)),
-        binary=frozenset(
-            name for name in factors or () if name in task.checks or len(task.scale_of(name).levels) == 2
-        ),
         scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
         checks=frozenset(task.checks),
         weights=task.weights,
