@@ -194,3 +194,11 @@ def test_only_students_have_variants(lab: Lab) -> None:
     lab.models.append(model("eve", "student"))
     with pytest.raises(ConfigError, match=r"variants  V-05  are prompts of a student"):
         load_config(lab.file)
+
+
+def test_a_template_for_a_variant_is_inherited_with_its_task(lab: Lab) -> None:
+    lab.tasks[0]["prompt_library"] = {"test.ben@kind": "Mine: {input}", "test.ben@gone": "Old: {input}"}
+    lab.models[1]["variants"] = TWO | {"gone": {}}
+    lab.run()
+    heir = Lab(lab.folder, [TEA, varied()], [], {"resume_from": "exp"}, id="heir")
+    assert load_config(heir.file).tasks[0].prompt_library == {"test.ben@kind": "Mine: {input}"}

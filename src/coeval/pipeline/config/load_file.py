@@ -234,7 +234,7 @@ def _leave_out_prompts_of_others(data: dict[str, Any]) -> None:
     tasks, models = data.get("tasks"), data.get("models")
     if not isinstance(tasks, list) or not isinstance(models, list):
         return
-    names = {str(model.get("name")) for model in models if isinstance(model, dict)}
+    names = set(Draft(data, frozenset()).players())
     for task in tasks:
         library = task.get("prompt_library") if isinstance(task, dict) else None
         if isinstance(library, dict):
