@@ -30,7 +30,7 @@ from coeval.models.local import function_model
 from coeval.models.local.callables import given_callable, source_hash
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
-from coeval.models.open import Models, check_askable
+from coeval.models.open import Models, check_askable, obstacle
 
 KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
 ASKED = Request(
@@ -253,6 +253,26 @@ async def test_a_call_that_hangs_is_given_up_and_others_go_on() -> None:
             raise AssertionError("threads that ended are not used again")
 
 
+@pytest.mark.parametrize("most", [1, 4])
+async def test_calls_that_hang_among_fast_ones_hold_nobody_up(most: int) -> None:
+    """The first thread hangs, when all before it was fast; where it is alone, those that wait are refused."""
+    free = threading.Event()
+
+    def answer(prompt: str) -> str:
+        if prompt.endswith(("13", "33", "53")):
+            free.wait(60)
+        return "ok"
+
+    async with opened(answer, timeout_s=0.2, max_concurrency=most) as model:
+        asked = [Request((Message("user", f"{n}"),)) for n in range(80)]
+        async with asyncio.timeout(30):
+            ended = await asyncio.gather(*map(model.complete, asked), return_exceptions=True)
+        kinds = [type(each).__name__ for each in ended]
+        assert kinds.count("RequestTimeout") == (3 if most > 1 else 1)
+        assert kinds.count("ModelStopped") == (0 if most > 1 else 66)
+        free.set()
+
+
 async def test_a_coroutine_that_hangs_is_cancelled() -> None:
     async def answer(prompt: str) -> str:
         await asyncio.sleep(60)
@@ -407,3 +427,8 @@ async def test_objects_of_one_class_are_told_apart() -> None:
     assert places[1] == f"{places[0]}#2"
     assert [await said(place) for place in places] == ["a", "b"]
     assert given_callable(bots[0]) == places[0]
+
+
+@pytest.mark.parametrize("interface", ["python", "command"])
+def test_an_interface_without_code_is_an_obstacle_and_no_crash(interface: str) -> None:
+    assert f"interface {interface} (model {interface}) needs parameters." in str(obstacle(interface, KEYS))

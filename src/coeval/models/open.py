@@ -222,6 +222,9 @@ def _is_local(spec: ModelSpec) -> bool:
 
 def _find_own(spec: ModelSpec) -> None:
     """Check that a model's code is there; nothing of it is run."""
+    needed = "callable" if spec.interface == "python" else "argv"
+    if needed not in spec.options:
+        raise UsageError(f"interface {spec.interface} (model {spec.name}) needs parameters.{needed}")
     if spec.interface == "python":
         source_hash(str(spec.options["callable"]))
     else:

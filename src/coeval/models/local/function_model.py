@@ -13,7 +13,9 @@ import threading
 import time
 from abc import abstractmethod
 from asyncio import AbstractEventLoop, Future, TimerHandle
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -178,13 +180,15 @@ _LATE = object()
 
 
 class _Thread:
-    """One thread's call: ``answered``, and since when. ``left``: it hangs, and nobody waits for it."""
+    """One thread's call: ``answered``, and since when; what it has ``done`` and not given back. ``left``: it
+    hangs, and nobody waits for it."""
 
-    __slots__ = ("answered", "began", "left")
+    __slots__ = ("answered", "began", "done", "left")
 
     def __init__(self) -> None:
         self.answered: Future[Any] | None = None
         self.began = 0.0
+        self.done: deque[tuple[Future[Any], Any, float]] = deque()
         self.left = False
 
 
@@ -213,10 +217,7 @@ class CallThreads:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         if self._hanging >= self._most:
-            raise ModelStopped(
-                f"{self._name} is no longer called: {self._hanging} calls took more than "
-                f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
-            )
+            raise self._stopped()
         answered = self._loop.create_future()
         self._pending += 1
         self._queue.put((answered, request))
@@ -225,6 +226,12 @@ class CallThreads:
                 self._start(self._loop, 1)
             self._looking = self._loop.call_later(_LOOK_S, self._look)
         return answered
+
+    def _stopped(self) -> ModelStopped:
+        return ModelStopped(
+            f"{self._name} is no longer called: {self._hanging} calls took more than "
+            f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
+        )
 
     def close(self) -> None:
         if self._looking is not None:
@@ -243,7 +250,6 @@ class CallThreads:
         """Make one call after the other. Reads nothing but the queue, so that no lock is held."""
         queue, call, clock = self._queue, self._call, time.perf_counter
         while (job := queue.get()) is not None:
-            done: list[tuple[Future[Any], Any, float]] = []
             until = clock() + _BATCH_S
             while job is not None:
                 answered, request = job
@@ -251,9 +257,9 @@ class CallThreads:
                     thread.began, thread.answered = began, _ = clock(), answered
                     outcome = outcome_of(call, request)
                     thread.answered = None
-                    done.append((answered, outcome, clock() - began))
+                    thread.done.append((answered, outcome, clock() - began))
                 else:
-                    done.append((answered, None, 0.0))
+                    thread.done.append((answered, None, 0.0))
                 if thread.left or clock() >= until:
                     break
                 try:
@@ -262,26 +268,32 @@ class CallThreads:
                     break
             left = thread.left
             try:
-                loop.call_soon_threadsafe(self._deliver, done, left)
+                loop.call_soon_threadsafe(self._deliver, thread, left)
             except RuntimeError:  # the run has ended
                 return
             if left or job is None:
                 return
 
-    def _deliver(self, done: list[tuple[Future[Any], Any, float]], left: bool) -> None:
-        """``left``: the thread ends, whose call took too long."""
+    def _deliver(self, thread: _Thread, left: bool = False) -> None:
+        """Take what a thread has done so far; ``left``: it ends, whose call took too long."""
         self._hanging -= left
-        self._pending -= len(done)
-        self._slow = sum(took for _, _, took in done) > _SLOW_S * len(done)
-        for answered, outcome, took in done:
+        calls, seconds = len(thread.done), 0.0
+        for _ in range(calls):
+            answered, outcome, took = thread.done.popleft()
+            seconds += took
             if not answered.done():
                 answered.set_result((outcome, took))
+        self._pending -= calls
+        if calls:
+            self._slow = seconds > _SLOW_S * calls
 
     def _look(self) -> None:
         """Give up calls that hang, and add threads where calls wait for something."""
         loop, now = asyncio.get_running_loop(), time.perf_counter()
         for thread in [*self._threads]:
             answered = thread.answered
+            if answered is not None and now > thread.began + _LOOK_S:
+                self._deliver(thread)  # what it did before need not wait for this call
             if answered is not None and now > thread.began + self._timeout_s:
                 thread.left = True
                 self._threads.remove(thread)
@@ -289,7 +301,17 @@ class CallThreads:
                 if not answered.done():
                     answered.set_result((_LATE, now - thread.began))
         oldest = min((t.began for t in self._threads if t.answered is not None), default=now)
-        if not self._queue.empty() and (self._slow or now > oldest + _SLOW_S):
+        if self._hanging >= self._most:
+            self._turn_away()
+        elif not self._queue.empty() and (not self._threads or self._slow or now > oldest + _SLOW_S):
             room = self._most - len(self._threads) - self._hanging
             self._start(loop, max(0, min(room, max(1, len(self._threads)))))
         self._looking = loop.call_later(_LOOK_S, self._look) if self._pending > 0 else None
+
+    def _turn_away(self) -> None:
+        """Nobody is left to make the calls that wait."""
+        with suppress(Empty):
+            while (job := self._queue.get_nowait()) is not None:
+                self._pending -= 1
+                if not job[0].done():
+                    job[0].set_exception(self._stopped())
