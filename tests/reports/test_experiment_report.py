@@ -28,7 +28,11 @@ def report_of(folder: Path) -> Report:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    models = [model("ann"), model("ben", skill=0.5, failure_rate=0.3), model("cem", "student", skill=0.2)]
+    models = [
+        model("ann"),
+        model("ben", skill=0.5, failure_rate=0.3, severity=0.04),
+        model("cem", "student", skill=0.2),
+    ]
     settings = {"generation_retries": 0, "probe_on_fail": "warn"}
     made = Lab(tmp_path_factory.mktemp("report"), models, [task(total=6), quiz(total=4)], settings)
     made.run()
