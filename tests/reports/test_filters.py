@@ -259,7 +259,14 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     for row in tables["levels"]:
         if row["count"] != students[row["name"]].levels[row["level"]]:
             wrong.append(f"{row}: {students[row['name']].levels} expected")
-    for row in tables["parts"]:
+    checks = {
+        (name, check)
+        for name, design in zip(grid.tasks, grid.designs, strict=True)
+        for check in design.checks
+    }
+    if {row["part"] for row in tables["checks"]} - {" · ".join(check) for check in checks}:
+        wrong.append(f"{tables['checks']}: {checks} expected")
+    for row in [*tables["parts"], *tables["checks"]]:
         name, factor = row["part"].split(" · ")
         one = students[row["student"]].by_task_aspect[name][factor]
         wrong += unlike_measure(row, "score", one)

@@ -25,7 +25,7 @@ from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust
 from coeval.analysis.measures.run_measures import Measures, OutputMeasures, RunMeasures, SampleSpread
 from coeval.analysis.measures.sample_measures import sample_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.student_measures import check_measures, student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
@@ -99,6 +99,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         coverage=benchmark.coverage,
         leak=benchmark.leak,
         items=benchmark.items,
+        checks=check_measures(grid, students),
         samples=sample_measures(reader),
     )
     found = tuple(_concluded(reader, grid, measures))

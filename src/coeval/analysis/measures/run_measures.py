@@ -26,7 +26,7 @@ from coeval.analysis.measures.measured import (
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.sample_measures import FactorSamples
-from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.analysis.panel.own_judgments import OthersAlone
@@ -81,6 +81,9 @@ class RunMeasures(Record, frozen=True):
     ]
     leak: Annotated[TeacherLeak, Part("Gains on items of one's own family", ("coverage",))]
     items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
+    checks: Annotated[
+        Mapping[tuple[str, str], CheckMeasures] | None, Part("Of each task's checks", ("students",))
+    ] = None
     samples: Annotated[
         Mapping[tuple[str, str, str], FactorSamples] | None,
         Part("Of several answers to an item", ("students",), "Several answers to an item", "answers of"),

@@ -84,6 +84,13 @@ class StudentMeasures(Entity, frozen=True):
     ] = None
 
 
+class CheckMeasures(Entity, frozen=True):
+    """What students reached in a factor that a check scores; of checks that pass or fail, how often they
+    passed."""
+
+    mean: Annotated[Named, ShownAs("Mean over items, by student", elsewhere="checks")]
+
+
 WithHeadline: TypeAlias = StudentMeasures | Headline
 
 
@@ -215,6 +222,21 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             headline_common=None if of_common is None else of_interval(_headline(grid, of_common[place]), 0),
         )
     return found
+
+
+def check_measures(
+    grid: ScoreGrid, students: Mapping[str, StudentMeasures]
+) -> dict[tuple[str, str], CheckMeasures] | None:
+    """By task and check; None where a run has none. ``students`` are those of the grid."""
+    found = {
+        (task, name): CheckMeasures(
+            {student: one.by_task_aspect[task][name] for student, one in students.items()}
+        )
+        for task, design in zip(grid.tasks, grid.designs, strict=True)
+        for name in sorted(design.checks)
+        if all(name in one.by_task_aspect[task] for one in students.values())
+    }
+    return found or None
 
 
 def common_units(grid: ScoreGrid) -> ScoreGrid | None:

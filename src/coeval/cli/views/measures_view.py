@@ -182,10 +182,13 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
             title = "Without the scores that students gave themselves"
             _print_standing(title, measures.without_own.students, measures.without_own.ranking, console)
         printed |= _print_declared(measures, shown, ("samples",), console)
+        printed |= _print_checks(measures, console)
     if "labels" in shown and measures.labels:
         _print_labels(measures.labels, console, whole="students" not in shown)
         printed = True
     printed |= _print_declared(measures, shown, ("agreement", "judges", "teachers"), console)
+    if "agreement" in shown and measures.panel is not None and measures.panel.kappa_weights is not None:
+        say(console, "kappa: Cohen's weighted κ, linear in the values of levels.", "dim")
     if "robust" in shown and (measures.units or "students" not in shown):
         _print_robust(measures.robust, console)
         printed |= measures.robust.applicable
@@ -335,6 +338,21 @@ def _print_robust(robust: RobustMeasures, console: Console) -> None:
     whose = f"judges {listed(robust.judges or ())}; teachers {listed(robust.teachers or ())}"
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
     say(console, "These items were selected by the same scores, so there are no ranks or p-values.", "dim")
+
+
+def _print_checks(measures: RunMeasures, console: Console) -> bool:
+    """A row for each check and student."""
+    several = len({task for task, _ in measures.checks or {}}) > 1
+    rows = {
+        f"{task} · {name}: {student}" if several else f"{name}: {student}": {
+            "mean": _text(one),
+            "n": _text(one.n),
+            "missing": _text(one.missing),
+        }
+        for (task, name), found in (measures.checks or {}).items()
+        for student, one in found.mean.items()
+    }
+    return print_rows("Checks", "check: student", rows, console)
 
 
 def _print_leanings(measures: Measures, console: Console) -> bool:

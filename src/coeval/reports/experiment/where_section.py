@@ -74,7 +74,10 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     values = list(_by(of, lambda one: one.by_attr_value, "attribute"))
     said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
     said += _unexpected(parts)
+    checks = [part for part in parts if tuple(name for _, name in part.query[1:]) in (measures.checks or {})]
     tables = [_table("parts", "Tasks and factors", parts), _table("values", "Attributes", values)]
+    if checks:
+        tables.append(_table("checks", "Checks", checks))
     pictures = [
         _picture(
             tables[0],

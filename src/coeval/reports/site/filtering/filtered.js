@@ -27,7 +27,7 @@ async function filteredTables(chosen) {
     [...wanted.values()].every((values) => values.some((value) => has(value, item)));
 
   const found = design.students.map(() => ({
-    overall: new Clusters(), bounds: new Bounds(), parts: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
+    overall: new Clusters(), bounds: new Bounds(), parts: new Map(), checks: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
     levels: design.levels.map(() => 0),
   }));
   const sums = []; // of each task
@@ -75,13 +75,15 @@ async function filteredTables(chosen) {
         const whole = [0, 0, 0];
         // The scores of a factor: in a task with weights it counts once.
         const put = (factor, sum, many, weight) => {
-          into(found[student].parts, `${task.name}\n${design.factors[factor]}`).add([sum, many, many], group);
-          if (!many) return;
+          const key = `${task.name}\n${design.factors[factor]}`;
+          into(found[student].parts, key).add([sum, many, many], group);
+          if (!many) return key;
           const share = weight === null ? 1 : weight / many;
           scoredBy.factors.set(factor, weight);
           whole[0] += sum * share;
           whole[1] += many * share;
           whole[2] += many;
+          return key;
         };
         if (judges.length) factors.forEach((factor, of) => {
           const weight = weights ? weights.lines[of] : null;
@@ -103,7 +105,8 @@ async function filteredTables(chosen) {
         });
         checks.forEach((check, nth) => {
           const value = units.checked(at, student, nth);
-          put(check, isKnown(value) ? value : 0, isKnown(value) ? 1 : 0, weights.checks[nth]);
+          const key = put(check, isKnown(value) ? value : 0, isKnown(value) ? 1 : 0, weights.checks[nth]);
+          found[student].checks.set(key, found[student].parts.get(key));
         });
         judges.forEach((judge, nth) => {
           if (!factors.length) return;
@@ -171,6 +174,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
       standings: ways.flatMap((way) => way.rows()),
       differences,
       parts: part("parts", partName),
+      checks: part("checks", partName),
       values: part("values", (at) => design.values[at]),
       "by-judge": part("judges", (at) => design.judges[at]),
       "by-teacher": part("teachers", (at) => design.teachers[at]),

@@ -10,6 +10,7 @@ const LINKS = {
     const [task, factor] = tasks.length > 1 ? row.part.split(" · ") : [null, row.part];
     return task === null ? { student: row.student, factor } : { student: row.student, task, factor };
   },
+  checks: (row, design) => LINKS.parts(row, design),
   values: (row) => ({ student: row.student, attribute: row.part }),
   "by-judge": (row) => ({ student: row.student, judge: row.part }),
   "by-teacher": (row) => ({ student: row.student, teacher: row.part }),
