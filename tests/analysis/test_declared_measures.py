@@ -67,10 +67,12 @@ def test_a_field_that_declares_nothing_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A run of which there is something to say by every measure: labels, samples and a gap among them."""
+    """A run of which there is something to say by every measure: labels, checks, samples and a gap among
+    them."""
     models = [model(name, skill=0.3 + 0.2 * at) for at, name in enumerate(("gpt-a", "gpt-b", "qwen-a"))]
     models[2]["samples"] = 2
-    made = Lab(tmp_path_factory.mktemp("lab"), models, [task(total=12), quiz(total=6)])
+    brief = task("brief", total=2, rubric={"short": {"check": "length", "most": 60, "unit": "words"}})
+    made = Lab(tmp_path_factory.mktemp("lab"), models, [task(total=12), quiz(total=6), brief])
     assert made.run().exit_code == 0
     made.lose("response_collection", next(iter(made.records("response_collection"))))
     return made

@@ -134,14 +134,7 @@ def chosen(grid: ScoreGrid, choice: dict[str, list[str]]) -> ScoreGrid:
     if keeps["factor"]:
         rows = np.isin(found.factor, [at for at, name in enumerate(grid.factors) if name in keeps["factor"]])
         designs = tuple(design._replace(factors=design.factors & keeps["factor"]) for design in found.designs)
-        found = found._replace(
-            item=found.item[rows],
-            student=found.student[rows],
-            factor=found.factor[rows],
-            levels=found.levels[rows],
-            checked=None if found.checked is None else found.checked[rows],
-            designs=designs,
-        )
+        found = found.of_rows(rows)._replace(designs=designs)
     return found
 
 

@@ -145,13 +145,17 @@ class ScoreGrid(NamedTuple):
         """The scores of judges alone: of a check they are to have none, and none is missing."""
         if self.checked is None:
             return self
-        rows = self.valid.any(axis=1)
+        return self.of_rows(np.asarray(self.valid.any(axis=1), bool))._replace(checked=None)
+
+    def of_rows(self, rows: NDArray[np.bool_]) -> ScoreGrid:
+        """Some of the rows, (C,); datapoints and names stay."""
         return self._replace(
             item=self.item[rows],
             student=self.student[rows],
             factor=self.factor[rows],
             levels=self.levels[rows],
-            checked=None,
+            checked=None if self.checked is None else self.checked[rows],
+            sample=None if self.sample is None else self.sample[rows],
         )
 
     @property
@@ -232,13 +236,8 @@ class ScoreGrid(NamedTuple):
         """Some of the datapoints, (I,), with their rows; names stay."""
         rows = items[self.item]
         number = np.cumsum(items) - 1
-        return self._replace(
+        return self.of_rows(rows)._replace(
             item=number[self.item[rows]],
-            student=self.student[rows],
-            factor=self.factor[rows],
-            levels=self.levels[rows],
-            checked=None if self.checked is None else self.checked[rows],
-            sample=None if self.sample is None else self.sample[rows],
             items=GridItems(
                 [item for item, stays in zip(self.items.ids, items, strict=True) if stays],
                 self.items.task[items],

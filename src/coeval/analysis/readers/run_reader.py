@@ -156,15 +156,16 @@ SEARCHED = (
 )
 
 
-def score_views(*, weighed: bool) -> str:
+def score_views(*, weighed: bool, alone: bool = False) -> str:
     """Make ``scores``, ``weighed_scores`` and ``coded``. Each weighed score has its ``factor_weight``, NULL
     where a task weighs none, and its ``share``: how much it counts in its item's mean. ``weighed``: whether
-    a task has checks or weights."""
+    a task has checks or weights; ``alone``: no judge scores a factor of these."""
     weight, share, join = "NULL::DOUBLE", "1.0::DOUBLE", ""
     counts = f"a.judge <> '{CHECK}'"
     if weighed:
         weight, join = "w.weight", "LEFT JOIN weighed w ON w.task = a.term AND w.factor = a.factor"
-        share = f"coalesce({weight} / count(given) OVER (PARTITION BY response, a.factor), 1.0)"
+        each = "1" if alone else "count(given) OVER (PARTITION BY response, a.factor)"
+        share = f"coalesce({weight} / {each}, 1.0)"
         counts = f"(a.judge = '{CHECK}') = coalesce(w.checked, false)"
     rest = f"""ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor {join}
     WHERE a.factor IS NOT NULL AND {counts}"""
@@ -504,4 +505,5 @@ class RunReader(Reader):
         for each in weighed:
             self.rows("INSERT INTO weighed VALUES (?, ?, ?, ?)", each)
         if weighed:
-            self.rows(score_views(weighed=True))
+            alone = all(checked for *_, checked in weighed)
+            self.rows(score_views(weighed=True, alone=alone))
