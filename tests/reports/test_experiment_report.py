@@ -16,6 +16,7 @@ from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.reports.experiment.where_section import of_few_values
 from coeval.reports.folder_report import reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.store.rundir import RunDir
@@ -270,3 +271,8 @@ def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Pa
         assert (row["spa"], row["count"]) == (judge["consistency"]["spa"], judge["consistency"]["count"])
         assert [row["spa_low"], row["spa_high"]] == judge["ci95"]["consistency"]["spa"]
     assert "leak" not in {table.name for section in report.sections for table in section.tables}
+
+
+def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:
+    strata = [*(f"amount={n}" for n in range(60)), "kind=refund", "kind=late"]
+    assert of_few_values(strata) == ["kind=refund", "kind=late"]

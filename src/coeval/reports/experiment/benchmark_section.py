@@ -23,6 +23,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.experiment.where_section import of_few_values
 from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
@@ -65,8 +66,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 item_dots(items.name, _FLAGS),
             )
         )
-    if strata.rows:
-        names = list(dict.fromkeys(str(row[0]) for row in strata.rows))
+    if names := of_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
         columns = HeatMap(
             table=strata.name,
             row="value",

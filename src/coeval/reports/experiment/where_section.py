@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -49,7 +49,7 @@ def residuals(cells: Cells) -> dict[tuple[str, str], float]:
 
 
 # Of attributes in a picture: those whose scores differ most among students.
-_MOST_VALUES = 40
+MOST_VALUES = 40
 # Clauses of one sentence; the heat map shows all.
 _TOLD = 3
 _UNEXPECTED = (
@@ -87,10 +87,8 @@ def where_section(evidence: RunEvidence) -> ReportSection:
             students,
         ),
     ]
-    if values:
-        pictures.append(
-            _picture(tables[1], "attributes", "Scores by what items are about", _widest(values), students)
-        )
+    if widest := _widest(values):
+        pictures.append(_picture(tables[1], "attributes", "Scores by what items are about", widest, students))
     for name, found, what in (
         ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Who judges whom how"),
         ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
@@ -200,9 +198,18 @@ def _widest(parts: list[_PartScore]) -> list[str]:
     scores: dict[str, list[float]] = {}
     for (_, name), value in _known(parts).items():
         scores.setdefault(name, []).append(value)
-    spread = sorted(scores, key=lambda name: (min(scores[name]) - max(scores[name]), name))
-    kept = set(spread[:_MOST_VALUES])
+    few = of_few_values(scores)
+    spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
+    kept = set(spread[:MOST_VALUES])
     return [name for name in dict.fromkeys(part.name for part in parts) if name in kept]
+
+
+def of_few_values(strata: Iterable[str]) -> list[str]:
+    """The ``attribute=value`` of attributes with few values: of an amount or an id, each stands for an item
+    or two, and its mean shows chance."""
+    strata = list(strata)
+    values = Counter(stratum.partition("=")[0] for stratum in strata)
+    return [stratum for stratum in strata if values[stratum.partition("=")[0]] <= MOST_VALUES]
 
 
 def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
