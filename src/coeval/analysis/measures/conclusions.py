@@ -56,7 +56,7 @@ def conclusions(
         ("leads", place_sentences(ranks)),
         ("where", elsewhere),
         ("where", _leaks(measures.leak.families)),
-        ("judges", _judges(measures.judges) if ranks.order else iter(())),
+        ("judges", _judges(measures.judges, _kappa(measures)) if ranks.order else iter(())),
         ("judges", panel_findings(measures.judges)),
         ("cost", next_purchases(measures.next)),
         ("cost", _missing(students)),
@@ -186,7 +186,12 @@ def _leaks(families: Mapping[str, Gain]) -> Iterator[str]:
             yield f"Students of family {family} {verb} {by} on items that its own teachers wrote."
 
 
-def _judges(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
+def _kappa(measures: RunMeasures) -> str:
+    weighted = measures.panel is not None and measures.panel.kappa_weights is not None
+    return "weighted κ" if weighted else "κ"
+
+
+def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
     if len(judges) < 2:
         yield "A single judge scored the answers, so nothing is known of how far judges would agree."
         return
@@ -198,9 +203,9 @@ def _judges(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     mean = sum(known.values()) / len(known)
     said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
     worst = min(known, key=lambda name: (known[name], name))
-    sentence = f"The judges agree {said} (mean κ {mean:.2f}"
+    sentence = f"The judges agree {said} (mean {kappa} {mean:.2f}"
     if len(known) > 2:
-        sentence += f"; least {worst}, κ {_bracketed(kappas[worst])}"
+        sentence += f"; least {worst}, {kappa} {_bracketed(kappas[worst])}"
     yield f"{sentence})."
 
 
