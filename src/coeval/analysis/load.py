@@ -34,7 +34,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import RECORD_FILES, RunDir
 
 
 def load(folder: str | Path, planned: Planned | None = None) -> Reader:
@@ -67,7 +67,7 @@ def record_files(folder: Path) -> list[Path]:
     run = RunDir(folder)
     if run.is_run():
         return [
-            *(file for stage in RunReader.stages for file in run.files(stage.files)),
+            *(file for kind in RECORD_FILES for file in run.files(kind)),
             run.config,
             run.inherited,
         ]

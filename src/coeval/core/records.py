@@ -342,6 +342,30 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
         return self.scores or valid_values(self.values) or None
 
 
+Winner: TypeAlias = Literal["first", "second", "tie"]
+WINNERS: tuple[Winner, ...] = ("first", "second", "tie")
+
+
+class Preference(Kept, frozen=True, kw_only=True, omit_defaults=True):
+    """Phase 5 of a pairwise task: which of two answers to an item a judge prefers, ``id`` =
+    ``{datapoint}__{first}:{second}__{judge}``. The answer of ``first_model_id`` was shown first."""
+
+    datapoint_id: str
+    task_id: str
+    teacher_model_id: str
+    first_model_id: str
+    second_model_id: str
+    judge_model_id: str
+    winner: Winner | None = None
+    reason: str | None = None
+    evaluated_at: str = ""
+    raw: str | None = None
+
+    @property
+    def value(self) -> Winner | None:
+        return self.winner
+
+
 Record: TypeAlias = Datapoint | Response | Evaluation
 
 
@@ -411,6 +435,19 @@ def response_id(item: str, student: str, sample: int = 0) -> str:
 def evaluation_id(response: str, judge: str = EXACT_MATCH) -> str:
     """Return the id of a judge's evaluation, or of a label comparison."""
     return f"{response}__{judge}"
+
+
+PAIR = ":"
+"""What parts the two students of a comparison in its id; no name holds it."""
+
+
+def pair_name(first: str, second: str) -> str:
+    """Return how a comparison's id names its students; the answer of ``first`` is shown first."""
+    return f"{first}{PAIR}{second}"
+
+
+def preference_id(item: str, first: str, second: str, judge: str) -> str:
+    return f"{item}__{pair_name(first, second)}__{judge}"
 
 
 def judgment_id(item: str, what: str) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.core.errors import Unparsable
-from coeval.core.records import Completion, TokenLogprob
+from coeval.core.records import Completion, TokenLogprob, Winner
+from coeval.core.text import extract_json
+from coeval.judging.verdict import is_contradicted
 
 # --- Log-probabilities of the verdict token
 
@@ -113,3 +115,34 @@ def _stands_out(text: str) -> bool:
     closing = list(_IDENTIFIER.finditer(body))
     closes = bool(closing) and not body[closing[-1].end() :].strip(_AROUND)
     return closes or _OPENING.match(body) is not None
+
+
+# --- Verdict of a run's judge: ``{"reason": "…", "verdict": "A"}``
+
+_WINNER_OF: dict[str, Winner] = {"a": "first", "b": "second", "tie": "tie"}
+
+
+class Preferred(NamedTuple):
+    """The answer that a judge prefers, and why: empty where it gives no reason."""
+
+    winner: Winner
+    reason: str
+
+
+def parse_preference(text: str) -> Preferred:
+    """Parse A, B or tie: the bare word, or JSON with it as ``verdict``.
+
+    Raises Unparsable: the reply is anything else, or says two things.
+    """
+    winner = _WINNER_OF.get(text.strip(_AROUND).casefold())
+    if winner is not None:
+        return Preferred(winner, "")
+    found = extract_json(text).value
+    said = found.get("verdict") if isinstance(found, dict) else None
+    winner = _WINNER_OF.get(said.strip(_AROUND).casefold()) if isinstance(said, str) else None
+    if winner is None:
+        raise Unparsable(f"the reply holds no verdict that is A, B or tie, but {said!r:.80}", raw=text)
+    if is_contradicted(text, "verdict"):
+        raise Unparsable("the reply holds more than one verdict", raw=text)
+    reason = found.get("reason")
+    return Preferred(winner, reason.strip() if isinstance(reason, str) else "")

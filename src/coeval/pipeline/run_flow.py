@@ -7,16 +7,20 @@ downstream of it, so a resumed run needs no special case.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from coeval.core.records import (
     EXACT_MATCH,
+    PAIR,
+    SEPARATOR,
     Datapoint,
     Evaluation,
     Kept,
+    Preference,
     Response,
     is_good,
     item_number,
@@ -27,6 +31,7 @@ from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.phases.check_work import CheckWork
+from coeval.pipeline.phases.comparisons import PairWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -90,6 +95,15 @@ class _Origin:
         )
 
 
+class _Meeting:
+    """The answers to an item as they come, until the last: a comparison begins with the second of two."""
+
+    def __init__(self) -> None:
+        self.awaited: set[str] = set()
+        self.came: dict[str, Judged] = {}
+        self.lost: set[str] = set()
+
+
 class RunFlow:
     """The works of a plan, and what follows from each record.
 
@@ -111,12 +125,15 @@ class RunFlow:
         self._recorded = plan.recorded
         self._folder = folder
         recorded = plan.recorded
-        self.builds_on_records = bool(recorded.responses or recorded.evaluations or plan.renewed)
+        self.builds_on_records = bool(
+            recorded.responses or recorded.evaluations or recorded.pairs or plan.renewed
+        )
         """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
         self._asking = asking
         self._checks = checks
         self._phases = frozenset(phases)
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
+        self._meetings: defaultdict[str, _Meeting] = defaultdict(_Meeting)
         self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
         self._nuance = {
             setup.task.name: KnownNuance(setup.task, setup.space.nuance)
@@ -140,7 +157,10 @@ class RunFlow:
     def _of_slot(self, setup: TaskSetup, slot: Slot, samples: _Sampled) -> Iterator[Work]:
         standing = partial(self._standing_item, slot.id)
         origin = _Origin(self._recorded, MadeFrom.STANDS, setup, standing)
-        for node in self._walks[setup.task.name].of_slot(slot):
+        nodes: Iterable[Node] = self._walks[setup.task.name].of_slot(slot)
+        if setup.pairs is not None:
+            nodes = self._awaited(nodes, slot.id)
+        for node in nodes:
             if node.phase == "data_generation" and node.owed:
                 if slot.teacher is not None and node.phase in self._phases:
                     tried = tried_before(self._recorded.items, slot.id)
@@ -150,14 +170,80 @@ class RunFlow:
 
     def follow(self, work: Work, record: Kept) -> Iterable[Work]:
         """The works that a new record brings about; none after a failed one."""
-        if isinstance(record, Evaluation) or not is_good(record):
+        if isinstance(record, Evaluation | Preference) or not is_good(record):
             return ()  # most records are the last of their line
         origin = self._origin(work, record)
-        return () if origin is None else self._begun(self._below(work, origin.anew, waiting=False), origin)
+        if origin is None:
+            return ()
+        below = self._below(work, origin.anew, waiting=False)
+        if origin.setup.pairs is not None and isinstance(work, ItemWork):
+            below = self._awaited(below, work.key)
+        elif origin.setup.pairs is not None and isinstance(work, ResponseWork):
+            pairs = self._pairs_with(work, origin.judged(work.key))
+            begun = [*self._begun(chain(below, pairs), origin)]
+            self._part(work.prepared.item.id)
+            return begun
+        return self._begun(below, origin)
+
+    def _part(self, item: str) -> None:
+        """Forget the answers to an item once the last has come: they may be large."""
+        if item in self._meetings and not self._meetings[item].awaited:
+            del self._meetings[item]
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
-        return Counter(node.phase for node in self._below(work, always) if node.owed)
+        nodes = self._below(work, always)
+        if isinstance(work, ResponseWork) and work.setup.pairs is not None:
+            nodes = [*nodes, *self._pairs_with(work, None)]
+            self._part(work.prepared.item.id)
+        return Counter(node.phase for node in nodes if node.owed)
+
+    def _awaited(self, nodes: Iterable[Node], item: str) -> list[Node]:
+        """Note which answers to an item are about to be asked for, before any of them can come."""
+        nodes = list(nodes)
+        if "evaluation" in self._phases:
+            answers = {node.key for node in nodes if node.phase == "response_collection" and node.owed}
+            self._meetings[item].awaited |= answers
+        return nodes
+
+    def _pairs_with(self, work: ResponseWork, judged: Judged | None) -> list[Node]:
+        """The comparisons of an answer that came, or (None) did not: those that wait are not yet to be made;
+        of one that did not come, those that are lost with it."""
+        item, names = work.prepared.item, work.prepared.item.teacher_model_id
+        walk, meeting = self._walks[work.setup.task.name], self._meetings.get(item.id)
+        if meeting is None or work.role_model.sample or work.key not in meeting.awaited:
+            return []
+        meeting.awaited.discard(work.key)
+        there = zip(walk.responses_to(item.id), walk.stands(item.id), strict=True)
+        ready = [
+            True
+            if key in meeting.came
+            else False
+            if key in meeting.awaited or key == work.key
+            else None
+            if key in meeting.lost
+            else stands
+            for key, stands in there
+        ]
+        if judged is None:
+            meeting.lost.add(work.key)
+        else:
+            meeting.came[work.key] = judged
+            ready[walk.responses_to(item.id).index(work.key)] = True
+        mine = frozenset(walk.pairs_with(work.key))
+        return [node for node in walk.pairs_of(item.id, names, ready, anew=True) if node.key in mine]
+
+    def _compared(self, node: Node, origin: _Origin) -> PairWork:
+        """The comparison of two answers that are there."""
+        design, maker = origin.setup.pairs, node.maker
+        item, pair, _ = node.key.rsplit(SEPARATOR, 2)
+        came = self._meetings[item].came if item in self._meetings else {}
+        keys = [item + SEPARATOR + name for name in pair.split(PAIR)]
+        first, second = (came.get(key) or origin.judged(key) for key in keys)
+        if design is None or maker is None:
+            raise TypeError(f"{node.key} is no comparison")
+        tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else 0
+        return PairWork(self._asking, design, first, second, maker, node.key, tried)
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
@@ -179,9 +265,14 @@ class RunFlow:
                 rejudged = any(
                     key in recorded.evaluations and origin.anew("evaluation", key) for key in followers
                 )
-                return rejudged or work.prepared.item.id in renewed
+                again = any(
+                    key in recorded.pairs for key in self._walks[work.setup.task.name].pairs_with(work.key)
+                )
+                return rejudged or again or work.prepared.item.id in renewed
             case EvaluationWork() | LabelWork() | CheckWork():
                 return work.judged.response.id in renewed
+            case PairWork():
+                return not renewed.isdisjoint((work.first.response.id, work.second.response.id))
             case _:
                 return False
 
@@ -225,6 +316,9 @@ class RunFlow:
                 tried = tried_before(recorded.responses, key) if self.builds_on_records else 0
                 yield ResponseWork(self._asking, setup, maker, key, origin.item, tried)
                 continue
+            if setup.pairs is not None and maker is not None:
+                yield self._compared(node, origin)
+                continue
             judged = origin.judged(parent_id(key))
             if maker is None and node.name == EXACT_MATCH:
                 yield LabelWork(judged, key)
@@ -249,6 +343,9 @@ class RunFlow:
         match record:
             case Evaluation():
                 of = self._folder.evaluations
+                names = (record.task_id, record.teacher_model_id, record.judge_model_id)
+            case Preference():
+                of = self._folder.pairs
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
             case Response():
                 of, names = self._folder.responses, (record.task_id, record.student_model_id, "")

@@ -188,6 +188,14 @@ class _TaskPrompts:
         for alike in _alike(setup.students):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
         answer = self._stand_ins.mark(f"the answer that {_one_of(setup.students)} will give")
+        if setup.pairs is not None:
+            other = self._stand_ins.mark("the answer that another of the students will give")
+            shown = {**item_values, "answer_a": answer, "answer_b": other}
+            shown["answer_format"] = setup.pairs.answer_format
+            for alike in _alike(setup.judges):
+                requested = alike[0].prompt(shown, setup.pairs.schema)
+                yield self._prompt("evaluation", "comparison", alike, requested, item)
+            return
         for alike in _alike(setup.judges):
             criteria, schema, what = self._criteria()
             shown = {**item_values, "response": answer, **criteria}

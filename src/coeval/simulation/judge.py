@@ -202,6 +202,21 @@ def assistants_verdict(ask: SimulatedAsk) -> Reply:
     return f"{_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
 
 
+def compares_answers(text: str) -> bool:
+    """A run's comparison of two answers."""
+    return "<answer_a>" in text and "<answer_b>" in text and '"verdict"' in text
+
+
+def pair_verdict(ask: SimulatedAsk) -> Reply:
+    """Prefer the answer that looks better, or neither, with a reason where one is asked for."""
+    first = _between(ask.text, "<answer_a>", "</answer_a>\n\n<answer_b>", last_end=True)
+    _, _, rest = ask.text.rpartition("</answer_a>\n\n<answer_b>")
+    gap = _gap(ask, first, rest.rpartition("</answer_b>")[0])
+    verdict = "tie" if abs(gap) < SLIGHTLY_FROM else "A" if gap > 0 else "B"
+    reason = {"reason": _reason_for(ask, "pair")} if '"reason"' in ask.text else {}
+    return {**reason, "verdict": verdict}
+
+
 def output_preference(ask: SimulatedAsk) -> Reply:
     """Choose ``m`` or ``M``, with the probabilities of both and of other tokens."""
     _, _, outputs = ask.text.partition('"model_identifier": "m"')

@@ -10,6 +10,7 @@ from coeval.core.records import LEVELS
 from coeval.simulation.conforming import conforming
 from coeval.simulation.judge import (
     assistants_verdict,
+    compares_answers,
     compares_assistants,
     criterion_grade,
     evaluation,
@@ -17,6 +18,7 @@ from coeval.simulation.judge import (
     grades_criterion,
     grades_rubric_item,
     output_preference,
+    pair_verdict,
     prefers_output,
     rubric_factors,
     rubric_item_grade,
@@ -86,6 +88,7 @@ PARTS: tuple[FormPart, ...] = (
     FormPart("rubric_item_grade", grades_rubric_item, rubric_item_grade),
     FormPart("assistants_verdict", compares_assistants, assistants_verdict),
     FormPart("output_preference", prefers_output, output_preference),
+    FormPart("pair_verdict", compares_answers, pair_verdict),
     FormPart("factor_score", _judges_one_factor, factor_score),
     FormPart("evaluation", _judges, evaluation),
     FormPart("benchmark_item", _asks_for_item, benchmark_item),

@@ -19,8 +19,9 @@ import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable
 from coeval.core.foreign import decode, decoder, lines_decoder
-from coeval.core.records import Kept, is_good, item_of, valid_levels, valid_values
+from coeval.core.records import WINNERS, Kept, is_good, item_of, valid_levels, valid_values
 from coeval.store.jsonl import Lines, block_at, groups_of_lines, line_at
+from coeval.store.rundir import PAIRS
 
 # --- JSONL files with line positions
 
@@ -392,10 +393,27 @@ class EvaluationPart(RecordPart, frozen=True, kw_only=True):
         )
 
 
+class PreferencePart(RecordPart, frozen=True, kw_only=True):
+    datapoint_id: str
+    task_id: str
+    teacher_model_id: str
+    first_model_id: str
+    second_model_id: str
+    judge_model_id: str
+    winner: str | None = None
+    recipe: str = ""
+    input_hash: str = ""
+
+    @property
+    def value(self) -> str | None:
+        return self.winner if self.winner in WINNERS else None
+
+
 _PART_OF: dict[str, type[RecordPart]] = {
     "data_generation": ItemPart,
     "response_collection": ResponsePart,
     "evaluation": EvaluationPart,
+    PAIRS: PreferencePart,
 }
 
 

@@ -230,6 +230,17 @@ FOLDERS: dict[str, str] = {
 }
 """Phase → its folder, in the pipeline's order."""
 
+PAIRS = "pairs"
+"""The files of phase 5 that hold comparisons of two answers: beside its phases, a kind of `RunDir.files`."""
+_PAIRS_END = ".pairs.jsonl"
+RECORD_FILES = ("data_generation", "response_collection", "evaluation", PAIRS)
+"""The kinds of record files of phases 3–5, each after those that it follows from."""
+
+
+def phase_of_files(kind: str) -> str:
+    """Return the phase that a kind of record files belongs to."""
+    return "evaluation" if kind == PAIRS else kind
+
 
 def now() -> str:
     """Return the time as in records: UTC, ``YYYY-MM-DDTHH:MM:SSZ``."""
@@ -267,7 +278,7 @@ class RunDir:
         self.path = Path(path)
 
     def folder(self, phase: str) -> Path:
-        return self.path / FOLDERS[phase]
+        return self.path / FOLDERS[phase_of_files(phase)]
 
     def target_attrs(self, task: str) -> Path:
         return self.folder("attribute_mapping") / f"{task}_target_attrs.json"
@@ -286,6 +297,9 @@ class RunDir:
 
     def evaluations(self, task: str, teacher: str, judge: str) -> Path:
         return self.folder("evaluation") / f"{task}.{teacher}.{judge}.evaluations.jsonl"
+
+    def pairs(self, task: str, teacher: str, judge: str) -> Path:
+        return self.folder(PAIRS) / f"{task}.{teacher}.{judge}{_PAIRS_END}"
 
     @property
     def meta(self) -> Path:
@@ -349,8 +363,11 @@ class RunDir:
         return self.path / "run.log"
 
     def files(self, phase: str) -> list[Path]:
-        """List the JSONL files of a phase 3–5, by name."""
-        return sorted(self.folder(phase).glob("*.jsonl"))
+        """List the JSONL files of a phase 3–5, or of one of the `RECORD_FILES`, by name."""
+        found = sorted(self.folder(phase).glob("*.jsonl"))
+        if phase_of_files(phase) != "evaluation":
+            return found
+        return [path for path in found if path.name.endswith(_PAIRS_END) == (phase == PAIRS)]
 
     def holds(self, phase: str) -> bool:
         """Check whether the phase has any artifact."""

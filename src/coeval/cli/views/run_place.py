@@ -77,7 +77,7 @@ def index_of(recorded: Recorded, phase: Phase) -> PhaseIndex[Entry] | PhaseIndex
         case "response_collection":
             return recorded.responses
         case "evaluation":
-            return recorded.evaluations
+            return recorded.evaluations if recorded.evaluations or not recorded.pairs else recorded.pairs
         case _:
             return None
 

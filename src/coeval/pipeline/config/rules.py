@@ -53,6 +53,9 @@ V-38  what a check runs can be run: its function is in its file, a command has a
       ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
 V-39  a model of the interface python has its ``callable``, one of command its ``argv``, no other has either;
       and the file that is started names them, not one inherited by resume_from
+V-39  a model of the interface python has its ``callable``, one of command its ``argv``; no other has either
+V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; ``baseline`` and
+      ``pairs`` need it, ``evaluation_mode: per_factor`` does not go with it
 ====  ======================================================================================
 """
 
@@ -76,6 +79,7 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_fol
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.own_data import own_data_rules
+from coeval.pipeline.config.pair_rules import pair_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles
 from coeval.pipeline.config.rubric_rules import rubric_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
@@ -222,6 +226,8 @@ _WITHOUT = {
     "response": "judges would score answers that they do not see",
     "criterion": "every factor would be judged by the same words",
     "rubric": "judges would not see the factors, which teachers write",
+    "answer_a": "judges would compare answers of which they see one at most",
+    "answer_b": "judges would compare answers of which they see one at most",
     "target_attributes": "teachers would not see what their items are to cover",
 }
 
@@ -238,6 +244,7 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
             yield from misnamed or _blind(draft, index, key, template, teachers)
         yield from _seeds(draft, index)
         yield from rubric_rules(draft, index)
+        yield from pair_rules(draft, index)
 
 
 def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:

@@ -45,7 +45,9 @@ PHASES: tuple[Phase, ...] = (
 )
 Mode: TypeAlias = Literal["New", "Keep", "Extend", "Model"]
 
-Omissible: TypeAlias = Literal["input", "response", "factor", "criterion", "rubric", "target_attributes"]
+Omissible: TypeAlias = Literal[
+    "input", "response", "factor", "criterion", "rubric", "target_attributes", "answer_a", "answer_b"
+]
 
 INTERFACES = (*HOSTS.own, "auto")
 """What a model's `interface` may be without another package's help."""
@@ -280,6 +282,28 @@ class TaskConfig(Section):
         Literal["single", "per_factor"],
         Field(description="One judge call per answer, or one per rubric factor."),
     ] = "single"
+    judging: Annotated[
+        Literal["scores", "pairwise"],
+        Field(
+            description="`scores`: judges score each answer; `pairwise`: they compare answers two by two "
+            "(docs/pairs.md)."
+        ),
+    ] = "scores"
+    baseline: Annotated[
+        str | None,
+        Field(description="Of pairwise judging: the student to compare all others with. Default: all pairs."),
+    ] = None
+    pairs: Annotated[
+        Literal["all", "active"],
+        Field(
+            description="Of pairwise judging: every pair on every item, or `active`: some items first, then "
+            "the pairs whose order is least certain."
+        ),
+    ] = "all"
+    pairs_share: Annotated[
+        float,
+        Field(gt=0, le=1, description="Of `pairs: active`: the most of all comparisons that are asked for."),
+    ] = 0.5
     prompt_library: Annotated[
         dict[str, FilledText],
         Field(description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from coeval.core.records import Role
+from coeval.core.records import PAIR, Role
 from coeval.core.text import canonical, digest, placeholders
 from coeval.pipeline.config.schema import TaskConfig
-from coeval.pipeline.prompts import render_rubric
+from coeval.pipeline.prompts import COMPARE_PAIR, render_rubric
 
 _PER_FACTOR = frozenset({"rubric", "factor", "criterion"})
 
@@ -22,7 +22,7 @@ def template_parts(
     """A template, and those of a task's ``fields`` that it uses, as parts of a recipe by path in the file."""
     parts = {f"tasks.{task}.prompt_library.{template_id}": digest(template)}
     for name in sorted(fields.keys() & placeholders(template)):
-        if role != "judge" or name not in _PER_FACTOR:
+        if role != "judge" or name not in _PER_FACTOR or template_id == COMPARE_PAIR:
             parts[f"tasks.{task}.{_FIELD_PATH[name]}"] = digest(fields[name])
     return parts
 
@@ -83,3 +83,8 @@ def _spelled(attributes: tuple[tuple[str, str], ...]) -> str:
 def judged_input(item: str, response: str) -> str:
     """``input_hash`` of an evaluation: the `item_content` and the answer that were judged."""
     return digest(item, response)
+
+
+def compared_input(first: str, second: str) -> str:
+    """``input_hash`` of a comparison: the `judged_input` of the answer shown first, and of the other."""
+    return f"{first}{PAIR}{second}"

@@ -21,6 +21,7 @@ from coeval.analysis.run_results import EmptyAnswers
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import (
+    PAIR,
     SEPARATOR,
     answer_name,
     is_good,
@@ -28,6 +29,7 @@ from coeval.core.records import (
     item_of,
     item_prefix,
     maker,
+    preference_id,
     valid_levels,
     valid_values,
 )
@@ -41,12 +43,13 @@ from coeval.store.record_index import (
     ItemPart,
     ItemRows,
     PhaseIndex,
+    PreferencePart,
     RecordColumn,
     RecordFiles,
     RecordPart,
     ResponsePart,
 )
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import PAIRS, RunDir
 
 # --- Memory of one record of phases 3–5
 
@@ -85,7 +88,7 @@ class EvaluationEntry(Entry, frozen=True, eq=False):
 
 
 class RecordIndexes:
-    """Indexes of the three phases."""
+    """Indexes of the three phases; comparisons of answers in ``pairs``."""
 
     def __init__(self) -> None:
         self.rows = ItemRows()
@@ -93,6 +96,7 @@ class RecordIndexes:
         self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
         self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
         self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
+        self.pairs: PhaseIndex[Entry] = PhaseIndex(self.rows, 2)
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.scored: set[tuple[str, str]] = set()
@@ -101,9 +105,9 @@ class RecordIndexes:
         """Whether a line may be no valid record, by what is read of it here, or follow from none."""
 
     @property
-    def files(self) -> tuple[RecordFiles, RecordFiles, RecordFiles]:
+    def files(self) -> tuple[RecordFiles, ...]:
         """What has been read of each phase."""
-        return self.items.files, self.responses.files, self.evaluations.files
+        return self.items.files, self.responses.files, self.evaluations.files, self.pairs.files
 
     @property
     def damaged(self) -> list[tuple[Path, int]]:
@@ -258,6 +262,33 @@ class RecordNotes:
             except Undecodable:
                 indexes.evaluations.files.damage(position)
 
+    def pairs(self, lines: Iterable[tuple[int, PreferencePart]]) -> None:
+        """Note comparisons: made from two answers as they are now, from older ones, or from others."""
+        indexes, rows = self._indexes, self._indexes.rows
+        judged, older = self.contents.judged, self.contents.older_judged
+        for position, part in lines:
+            names = (part.first_model_id, part.second_model_id, part.judge_model_id)
+            try:
+                if part.id != preference_id(part.datapoint_id, *names):
+                    raise _misnamed(part)
+                row, good = rows[part.datapoint_id], self._judge(part)
+                column = indexes.pairs.columns[part.id[len(part.datapoint_id) :]]
+                if row in column.entries and column.stays(row, part):
+                    continue
+                fresh = True
+                of_two = part.input_hash.split(PAIR) if part.input_hash else ()
+                for name, made_from in zip(names, of_two, strict=False):
+                    end = SEPARATOR + name
+                    now = judged[end].get(row)
+                    if now is None or now == made_from:
+                        indexes.doubtful |= now is None
+                        continue
+                    fresh = False
+                    good = good and made_from not in older[end].get(row, ())
+                column.put(row, self._entry(good, part.recipe, part.attempts, fresh), position)
+            except Undecodable:
+                indexes.pairs.files.damage(position)
+
     def _note_older_judged(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
         """Note what judgments of an answer were made from before."""
         inputs = self.contents.judged[end]
@@ -385,6 +416,7 @@ class Recorded(RecordIndexes):
         if "evaluation" in needed:
             verdicts = folder.files("evaluation")
             notes.evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))
+            notes.pairs(self.pairs.files.lines(folder.files(PAIRS), PreferencePart, without))
         return self
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, NamedTuple
 
 from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
@@ -251,7 +252,8 @@ class Plan:
             "response_collection": recorded.responses,
             "evaluation": recorded.evaluations,
         }
-        self._grain = {phase: Grain(phase, modes[phase], index[phase]) for phase in FLOWING}
+        ids: dict[Phase, Iterable[str]] = {**index, "evaluation": chain(recorded.evaluations, recorded.pairs)}
+        self._grain = {phase: Grain(phase, modes[phase], ids[phase]) for phase in FLOWING}
         self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
         self.selective = only is not None or bool(self._as_it_is)
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
@@ -333,7 +335,8 @@ class Plan:
         place = (phase, setup.task.name, part.name)
         known = self._statuses.get(place)
         if known is None:
-            kind = EvaluationStatuses if phase == "evaluation" else RecordStatuses
+            scores = phase == "evaluation" and setup.pairs is None
+            kind = EvaluationStatuses if scores else RecordStatuses
             known = self._statuses[place] = kind(
                 phase, setup, part, redo=self.stance is Stance.REDO, accepts=self._accepts(phase)
             )

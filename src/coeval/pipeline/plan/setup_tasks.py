@@ -14,7 +14,9 @@ from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.phases.blueprint import TaskBlueprint
 from coeval.pipeline.plan.judge_form import JudgeForm
+from coeval.pipeline.plan.pair_design import pair_design
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
+from coeval.pipeline.prompts import COMPARE_PAIR
 from coeval.pipeline.samples import ItemSpace
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
@@ -26,6 +28,8 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     names = item_writers(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
+    if task.judging == "pairwise":
+        judge_template = COMPARE_PAIR
     labels = set(task.label_attributes)
     library = {**config.variant_prompts(), **task.prompt_library}
     settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
@@ -39,19 +43,22 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
-        return tuple(role_model(model, role, settled, template, config.experiment.seed) for model in models)
+        # what nobody judges is no criterion of a comparison
+        shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
+        return tuple(role_model(model, role, shown, template, config.experiment.seed) for model in models)
 
+    students = (
+        *(
+            replace(student, labels=declared)
+            for student in cast(config.with_role("student"), "student", "test")
+        ),
+        *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in given),
+    )
     return TaskSetup(
         task=task,
         teachers=cast(writers, "teacher", "sample"),
         sources=item_sources(config, task),
-        students=(
-            *(
-                replace(student, labels=declared)
-                for student in cast(config.with_role("student"), "student", "test")
-            ),
-            *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in given),
-        ),
+        students=students,
         given=frozenset(given),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
@@ -60,6 +67,7 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
         form=form,
         checks=checks,
         check_hashes={factor: check.fingerprint() for factor, check in checks.items()},
+        pairs=pair_design(task, [student.name for student in students]) if criteria else None,
     )
 
 

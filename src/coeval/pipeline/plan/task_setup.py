@@ -12,6 +12,7 @@ from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.models.metering.answer_bound import answer_limits
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.judge_form import JudgeForm
+from coeval.pipeline.plan.pair_design import PairDesign
 from coeval.pipeline.plan.recipes import task_fields, template_parts
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
@@ -64,7 +65,8 @@ class TaskSetup:
     items it uses as well. Students that are ``given`` are not asked: their answers exist.
     ``criteria`` maps each factor that judges score to the hash of
     its criterion and scale; factors named like a label attribute are compared, not judged, and a setup
-    without criteria has no judges. ``form`` is what judges are asked.
+    without criteria has no judges. ``form`` is what judges are asked; ``pairs`` what they compare, where they
+    score nothing.
     ``checks`` are the factors that are computed, ``check_hashes`` what their scores follow from.
     """
 
@@ -80,6 +82,7 @@ class TaskSetup:
     given: frozenset[str] = frozenset()
     checks: Mapping[str, RubricCheck] = field(default_factory=dict)
     check_hashes: Mapping[str, str] = field(default_factory=dict)
+    pairs: PairDesign | None = None
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -117,7 +120,10 @@ class TaskSetup:
     @property
     def response_weight(self) -> int:
         """Records that one response may bring about, itself included."""
-        return 1 + len(self.judges) + bool(self.task.label_attributes) + bool(self.checks)
+        judgments = len(self.judges)
+        if self.pairs is not None:  # a comparison comes of two answers
+            judgments *= len(self.pairs.orders)
+        return 1 + judgments + bool(self.task.label_attributes) + bool(self.checks)
 
     @property
     def item_weight(self) -> int:

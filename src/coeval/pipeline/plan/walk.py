@@ -9,12 +9,13 @@ that are alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from coeval.core.records import SEPARATOR, answer_name, item_of
+from coeval.core.records import SEPARATOR, answer_name, item_of, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.plan.pair_design import Compared, PairDesign
 from coeval.pipeline.plan.recorded import Entry
 from coeval.pipeline.plan.run_plan import (
     SETTLED,
@@ -73,6 +74,21 @@ class _Computed(NamedTuple):
     statuses: ComputedStatuses
 
 
+class _Comparison(NamedTuple):
+    """One comparison of every item: the places of its students and judge, how ids end, what is recorded."""
+
+    of: Compared
+    first: int
+    second: int
+    judge: int
+    suffix: str
+    entry: Callable[[int], Entry | None]
+
+
+Ready: TypeAlias = Sequence[bool | None]
+"""Of each answer to an item: whether it is there, or is owed (False), or will not come (None)."""
+
+
 class _Alike:
     """Of a teacher's items and what follows from them: how many records stand, and how many are made anew;
     ``whole``: the items that stand with all that follows from them."""
@@ -80,6 +96,7 @@ class _Alike:
     def __init__(self, students: int, judges: int, computed: int) -> None:
         self.whole = self.items = self.fresh_items = self.fresh_answers = 0
         self.answers, self.verdicts, self.computed = [0] * students, [0] * judges, [0] * computed
+        self.fresh_pairs = [0] * judges
 
 
 class Walk:
@@ -90,7 +107,8 @@ class Walk:
         self._recorded = plan.recorded
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_Computed(s.name, SEPARATOR + s.name, s) for s in plan.computed(setup)]
-        self._gathers = not each and not plan.selective
+        active = setup.pairs is not None and setup.pairs.share is not None
+        self._gathers = not each and not plan.selective and not active
         self._given = setup.given
         self.unanswered: Counter[str] = Counter()
         """Answers that exist and are not there, by student; complete once `alike` was walked over."""
@@ -106,18 +124,28 @@ class Walk:
         self._students = makers("response_collection", setup.students)
         self._asked = [student for student in self._students if student.name not in setup.given]
         self._judges = makers("evaluation", setup.judges)
+        self._scoring = self._judges if setup.pairs is None else []
+        self._comparisons = list(self._compared(setup.pairs)) if setup.pairs is not None else []
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
         self._verdicts = {
-            s.suffix: [self._recorded.evaluations.entry_getter(s.suffix + j.suffix) for j in self._judges]
+            s.suffix: [self._recorded.evaluations.entry_getter(s.suffix + j.suffix) for j in self._scoring]
             for s in self._students
         }
         self._alike: dict[str, _Alike] = {}
         self._spared: dict[tuple[Phase, str, str], Spared] = {}
         self._item = self._recorded.items.entry_getter("")
-        by_row = not (each or plan.selective or plan.renewed)
+        by_row = not (each or plan.selective or plan.renewed or active)
         self._whole = rows_that_stand(self._recorded.rows.values(), self._columns()) if by_row else set[int]()
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
+
+    def _compared(self, design: PairDesign) -> Iterator[_Comparison]:
+        place = {student.name: at for at, student in reversed([*enumerate(self._students)])}  # of sample 0
+        for of in design.orders:
+            for at, judge in enumerate(self._judges):
+                suffix = SEPARATOR + pair_name(*of) + judge.suffix
+                entry = self._recorded.pairs.entry_getter(suffix)
+                yield _Comparison(of, place[of.first], place[of.second], at, suffix, entry)
 
     # --- items -------------------------------------------------------------------------------
 
@@ -157,10 +185,13 @@ class Walk:
         answers, verdicts = self._recorded.responses.columns, self._recorded.evaluations.columns
         for student in self._students:
             yield answers[student.suffix].entries, student.statuses.settles
-            for judge in self._judges:
+            for judge in self._scoring:
                 yield verdicts[student.suffix + judge.suffix].entries, judge.statuses.settles
             for computed in self._computed:
                 yield verdicts[student.suffix + computed.suffix].entries, computed.statuses.settles
+        for each in self._comparisons:
+            settles = self._judges[each.judge].statuses.settles
+            yield self._recorded.pairs.columns[each.suffix].entries, settles
 
     # --- responses and evaluations -----------------------------------------------------------
 
@@ -177,6 +208,7 @@ class Walk:
         """What is owed, or to be told, of the answers to an item and of what follows from them; without
         ``waiting``, not what follows from answers that are themselves owed."""
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
+        ready: list[bool | None] = [None] * len(self._students)
         for place, student in enumerate(self._students):
             key, names = item + student.suffix, (teacher, student.name)
             entry = held = self._answers[place](row)
@@ -190,6 +222,7 @@ class Walk:
             good = entry is not None and entry.good
             if not owed and not good:
                 continue
+            ready[place] = not owed
             if owed or status is not SETTLED:
                 part, calls = student.part, int(owed)
                 yield Node(
@@ -206,6 +239,42 @@ class Walk:
                 alike.fresh_answers += 1
             elif waiting:
                 yield from self.below_response(key, names, always, waits=True)
+        if self._comparisons:
+            yield from self.pairs_of(item, teacher, ready, anew=anew is not never, alike=alike)
+
+    def stands(self, item: str) -> Ready:
+        """Whether the answers to an item are there, as they are on record; None where one is not."""
+        row = self._recorded.rows.get(item, NO_ROW)
+        found = (get(row) for get in self._answers)
+        return [True if entry is not None and entry.good else None for entry in found]
+
+    def pairs_of(
+        self, item: str, teacher: str, ready: Ready, *, anew: bool, alike: _Alike | None = None
+    ) -> Iterator[Node]:
+        """What is owed, or to be told, of the comparisons of answers to an item; ``anew``: none on record
+        counts. A comparison whose answer is made again is made again too, whatever the answer says."""
+        plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
+        for of, first, second, at, suffix, get in self._comparisons:
+            if ready[first] is None or ready[second] is None:
+                continue
+            waits = not (ready[first] and ready[second])
+            judge, key = self._judges[at], item + suffix
+            entry = None if anew or waits else get(row)
+            if entry is not None and plan.renewed and key not in plan.renewed:
+                answers = {item + self._students[place].suffix for place in (first, second)}
+                entry = None if not answers.isdisjoint(plan.renewed) else entry
+            status = judge.statuses[entry]
+            if status is SETTLED:
+                if alike is not None:
+                    alike.verdicts[at] += 1
+            elif waits and alike is not None and self._gathers:
+                alike.fresh_pairs[at] += 1
+            else:
+                owed = status.owed and self._left("evaluation", key, teacher, *of, judge.name)
+                if owed or (entry is not None and entry.good):
+                    yield Node(
+                        "evaluation", key, teacher, judge.name, judge.part, status, owed, int(owed), waits
+                    )
 
     def below_response(
         self,
@@ -221,7 +290,7 @@ class Walk:
         row = self._recorded.rows.get(item, NO_ROW)
         renewed = bool(plan.renewed) and response in plan.renewed
         for place, get in enumerate(self._verdicts[response[len(item) :]]):
-            name, suffix, statuses, part = self._judges[place]
+            name, suffix, statuses, part = self._scoring[place]
             entry = get(row)
             stale = renewed and response + suffix not in plan.renewed
             if entry is not None and (stale or (anew is not never and anew("evaluation", response + suffix))):
@@ -254,8 +323,15 @@ class Walk:
 
     def judgments_of(self, response: str) -> list[str]:
         """The ids of the judgments of an answer, its labels and checks among them."""
-        suffixes = (*(judge.suffix for judge in self._judges), *(each.suffix for each in self._computed))
+        suffixes = (*(judge.suffix for judge in self._scoring), *(each.suffix for each in self._computed))
         return [response + suffix for suffix in suffixes]
+
+    def pairs_with(self, response: str) -> Iterator[str]:
+        """The ids of the comparisons of an answer with others."""
+        item = item_of(response, 1)
+        for each in self._comparisons:
+            if response[len(item) :] in (self._students[at].suffix for at in (each.first, each.second)):
+                yield item + each.suffix
 
     def _left(self, phase: Phase, key: str, *models: str) -> bool:
         """Whether names and modes leave the record to this run."""
@@ -281,20 +357,26 @@ class Walk:
             yield self._all("data_generation", teacher, None, SETTLED, counts.items + counts.whole)
             for student, count in zip(self._students, counts.answers, strict=True):
                 yield self._all("response_collection", teacher, student, SETTLED, count + counts.whole)
-            for judge, count in zip(self._judges, counts.verdicts, strict=True):
-                yield self._all("evaluation", teacher, judge, SETTLED, count + answers)
+            pairs = Counter(each.judge for each in self._comparisons)
+            for at, (judge, count) in enumerate(zip(self._judges, counts.verdicts, strict=True)):
+                whole = counts.whole * pairs[at] if self._comparisons else answers
+                yield self._all("evaluation", teacher, judge, SETTLED, count + whole)
             for computed, count in zip(self._computed, counts.computed, strict=True):
                 yield self._all("evaluation", teacher, computed, SETTLED, count + answers)
-            yield from self._fresh(teacher, counts.fresh_items, counts.fresh_answers)
+            yield from self._fresh(teacher, counts)
 
-    def _fresh(self, teacher: str, items: int, answers: int) -> Iterator[Node]:
+    def _fresh(self, teacher: str, counts: _Alike) -> Iterator[Node]:
         """What follows from items and answers that are made anew: all is owed, whatever is recorded."""
+        items, answers = counts.fresh_items, counts.fresh_answers
         self.unanswered.update(dict.fromkeys(self._given, items))
         for student in self._asked:
             yield self._all("response_collection", teacher, student, student.statuses[None], items)
         answers += items * len(self._asked)
-        for judge in self._judges:
-            yield self._all("evaluation", teacher, judge, judge.statuses[None], answers)
+        asked = {student.name for student in self._asked}
+        pairs = Counter(each.judge for each in self._comparisons if asked.issuperset(each.of))
+        for at, judge in enumerate(self._judges):
+            made = items * pairs[at] + counts.fresh_pairs[at] if self._comparisons else answers
+            yield self._all("evaluation", teacher, judge, judge.statuses[None], made)
         for computed in self._computed:
             yield self._all("evaluation", teacher, computed, computed.statuses[None], answers)
 

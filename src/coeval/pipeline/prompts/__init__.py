@@ -27,6 +27,8 @@ _TASK = frozenset(
 
 _JUDGED = frozenset({"input", "response", "reference", "scale", "answer_format"})
 
+COMPARE_PAIR = "compare_pair"
+
 VARIABLES: dict[str, frozenset[str]] = {
     "map_target_attrs": frozenset({"task_description"}),
     "map_nuanced_attrs": frozenset({"task_description"}),
@@ -35,6 +37,7 @@ VARIABLES: dict[str, frozenset[str]] = {
     "test": _TASK | {"input"},
     "evaluate_single": _TASK | _JUDGED,
     "evaluate_per_factor": _TASK | _JUDGED | {"factor", "criterion"},
+    COMPARE_PAIR: _TASK | {"input", "reference", "answer_a", "answer_b", "answer_format"},
 }
 """Template id → the variables that a template of this id may use."""
 
@@ -45,6 +48,7 @@ NEEDS: dict[str, tuple[frozenset[str], ...]] = {
     "test": (frozenset({"input"}),),
     "evaluate_single": (frozenset({"response"}), frozenset({"rubric"})),
     "evaluate_per_factor": (frozenset({"response"}), frozenset({"factor", "criterion"})),
+    COMPARE_PAIR: (frozenset({"answer_a"}), frozenset({"answer_b"})),
 }
 """Template id → sets of variables, of each of which a template has to use one: they change from request to
 request, so that their values cannot stand in its text."""

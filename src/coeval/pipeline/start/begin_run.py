@@ -37,7 +37,7 @@ from coeval.pipeline.start.inherit import (
 from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
 from coeval.pricing.price_book import PriceBook
 from coeval.store.record_usage import usage_on_record
-from coeval.store.rundir import Meta, RunDir, finish_replacing, now
+from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, now, phase_of_files
 
 log = logging.getLogger("coeval")
 
@@ -202,12 +202,12 @@ def _inherited_usage(config: Config, folder: RunDir, *, taking: bool) -> dict[st
     if source is None:
         return meta.inherited if meta is not None else None
     files = []
-    for phase in inherited_phases(config):
-        if phase in PHASES[2:]:
-            to_come = source.files(phase)
-            new = [path for path in to_come if not (folder.folder(phase) / path.name).exists()]
+    for kind in RECORD_FILES:
+        if phase_of_files(kind) in inherited_phases(config):
+            to_come = source.files(kind)
+            new = [path for path in to_come if not (folder.folder(kind) / path.name).exists()]
             # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.
-            files += [*new, *(folder.files(phase) if meta is None else ())]
+            files += [*new, *(folder.files(kind) if meta is None else ())]
     before = meta.inherited if meta is not None and meta.inherited else {}
     found = usage_on_record(files)
     return {

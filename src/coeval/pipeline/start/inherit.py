@@ -21,7 +21,7 @@ from coeval.pipeline.phases.answer_file import answer_paths
 from coeval.store.journal import Dropped
 from coeval.store.jsonl import read_json, store_error, whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.legacy import convert, is_legacy
-from coeval.store.rundir import RunDir, move_to_replaced
+from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_files
 from coeval.tables.origin import inherit_origins
 
 # --- Names that a run took over by ``resume_from``
@@ -105,7 +105,8 @@ def _rubric_names(config: Config, source: RunDir) -> Iterator[Name]:
 def _names_on_record(source: RunDir, phase: Phase) -> set[Name]:
     read = decoder(_Named)
     names: set[Name] = set()
-    for path in source.files(phase):
+    pairs = source.files(PAIRS) if phase == "evaluation" else []
+    for path in (*source.files(phase), *pairs):
         for _, line in whole_lines(path):
             with suppress(Undecodable):
                 record = read(line)
@@ -237,12 +238,13 @@ class Cleared(RunDir):
 
     def folder(self, phase: str) -> Path:
         """Artifacts of phases 1–2 are asked for by name, records of 3–5 by `files`."""
-        gone = phase in self._gone and phase in PHASES[:2]
+        gone = phase in self._gone and phase in PHASES[:2]  # never one of the kinds of record files
         return self.path / "replaced" / "nothing" if gone else super().folder(phase)
 
     def files(self, phase: str) -> list[Path]:
         found = super().files(phase)
-        return [path for path in found if path in self._staying] if phase in self._gone else found
+        gone = phase_of_files(phase) in self._gone
+        return [path for path in found if path in self._staying] if gone else found
 
 
 def cleared(config: Config, folder: RunDir) -> Cleared:

@@ -28,7 +28,7 @@ from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route
 from coeval.store.record_usage import less, usage_on_record
-from coeval.store.rundir import FOLDERS, RunDir
+from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +143,4 @@ def own_usage(folder: RunDir) -> dict[str, Usage]:
 
 
 def _record_files(folder: RunDir) -> Iterable[Path]:
-    return [path for phase in PHASES[2:] for path in folder.files(phase)]
+    return [path for kind in RECORD_FILES for path in folder.files(kind)]

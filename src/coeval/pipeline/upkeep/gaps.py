@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from coeval.core.text import listed, numbered
+from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
@@ -107,7 +108,10 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     changed: Counter[Changed] = Counter()
     unanswered: Counter[tuple[str, str]] = Counter()
     for setup in setups:
-        walk, files = Walk(plan, setup), _Files(folder, setup.task.name, gaps)
+        walk, files = (
+            Walk(plan, setup),
+            _Files(folder, setup.task.name, gaps, setup.judges if setup.pairs else ()),
+        )
         nodes = (node for slot in plan.slots(setup) for node in walk.of_slot(slot))
         for node in chain(nodes, walk.alike()):
             gap = files.of(node)
@@ -128,7 +132,8 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
 class _Files:
     """The files of a task by what stands in them; a plan may have a million records in a dozen files."""
 
-    def __init__(self, folder: RunDir, task: str, gaps: Gaps) -> None:
+    def __init__(self, folder: RunDir, task: str, gaps: Gaps, comparing: Sequence[RoleModel] = ()) -> None:
+        self._comparing = {judge.name for judge in comparing}
         self._folder = folder
         self._task = task
         self._gaps = gaps
@@ -148,5 +153,7 @@ class _Files:
                 return self._folder.datapoints(self._task, teacher)
             case "response_collection":
                 return self._folder.responses(self._task, name)
+            case _ if name in self._comparing:
+                return self._folder.pairs(self._task, teacher, name)
             case _:
                 return self._folder.evaluations(self._task, teacher, name)

@@ -14,7 +14,7 @@ from coeval.pipeline.upkeep.gaps import Gaps
 from coeval.pipeline.upkeep.repair import Needed, RepairReport, config_of, count_gaps, examine, rubrics
 from coeval.store.jsonl import torn_tail
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import RECORD_FILES, RunDir
 
 
 class QuickLook(NamedTuple):
@@ -82,5 +82,5 @@ def _doubtful(folder: RunDir, recorded: Recorded) -> bool:
         return False
     factors = dict(rubrics(folder))
     unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored)
-    files = (path for phase in PHASES[2:] for path in folder.files(phase))
+    files = (path for kind in RECORD_FILES for path in folder.files(kind))
     return recorded.doubtful or unknown or any(map(torn_tail, files))

@@ -25,10 +25,12 @@ from coeval.core.records import (
     Datapoint,
     Evaluation,
     Kept,
+    Preference,
     Response,
     evaluation_id,
     is_good,
     item_prefix,
+    preference_id,
     proposal_id,
     response_id,
 )
@@ -43,7 +45,7 @@ from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RunDir, finish_replacing, now
+from coeval.store.rundir import RECORD_FILES, RunDir, finish_replacing, now, phase_of_files
 
 # --- Valid lines, and the names of flaws
 #
@@ -96,6 +98,7 @@ class Examiner:
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
         self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
+        self._read_pair = decoder(Preference)
 
     def examine(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
         """The record that a whole line holds, or what is wrong with it.
@@ -107,7 +110,8 @@ class Examiner:
             return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
             utf8(line)
-            record = self._read[phase](line)
+            pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
+            record = self._read_pair(line) if pairs else self._read[phase](line)
         except Misshapen as error:
             return _misfit(line, str(error))
         except Undecodable as error:
@@ -132,6 +136,8 @@ class Examiner:
                 return self._of_response(record)
             case Evaluation():
                 return self._of_evaluation(record)
+            case Preference():
+                return self._of_preference(record)
             case _:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
 
@@ -155,6 +161,15 @@ class Examiner:
             return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
         self._responses.add(response.id)
         return None
+
+    def _of_preference(self, pair: Preference) -> Flaw | None:
+        names = (pair.first_model_id, pair.second_model_id)
+        whose = preference_id(pair.datapoint_id, *names, pair.judge_model_id)
+        if flaw := _named(pair, whose) or _valued(pair):
+            return flaw
+        answers = (response_id(pair.datapoint_id, name) for name in names)
+        gone = next((key for key in answers if key not in self._responses), None)
+        return Flaw("origin", f"there is no response {gone}") if gone is not None else None
 
     def _of_evaluation(self, evaluation: Evaluation) -> Flaw | None:
         response = response_id(evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample)
@@ -362,7 +377,7 @@ def examine(folder: RunDir, needed: Needed, sources: Mapping[Path, ItemSource]) 
 
 def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        return folder.files(phase)
+        return [path for kind in RECORD_FILES if phase_of_files(kind) == phase for path in folder.files(kind)]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []
 

@@ -39,6 +39,7 @@ from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.ledger import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
+from coeval.pipeline.phases.comparisons import PairWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -72,7 +73,7 @@ _SHOWN_BY: Mapping[Phase, str] = {
     "response_collection": "answer",
     "evaluation": "judge output",
 }
-_Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork
+_Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork | PairWork
 
 
 def sampled_models(preview: Preview) -> set[str]:
@@ -164,7 +165,7 @@ class _LiveSamples:
             key = response_id(prepared.item.id, student.name)
             yield ResponseWork(asking, setup, student, key, prepared, 0)
 
-    def _judgment_works(self, asking: Asking) -> Iterator[EvaluationWork]:
+    def _judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
         answers = {setup.task.name: self._answers_to(setup) for setup in self._setups}
         possible = [setup for setup in self._setups if answers[setup.task.name]]
         for setup, judge, number in self._turns("evaluation", possible):
@@ -173,6 +174,9 @@ class _LiveSamples:
             if setup.task.evaluation_mode == "per_factor":
                 factors = (factors[number % len(factors)],)
             judged, key = Judged(setup, prepared, response), evaluation_id(response.id, judge.name)
+            if setup.pairs is not None:  # compared with itself: as long as any comparison
+                yield PairWork(asking, setup.pairs, judged, judged, judge, key, 0)
+                continue
             yield EvaluationWork(asking, judged, judge, key, factors, 0)
 
     def _turns(

@@ -202,6 +202,15 @@ class _TaskShapes:
     def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
         """Calls are as many as there are factors, where each is asked for by itself."""
         setup, alone = self.setup, self.setup.task.evaluation_mode == "per_factor"
+        if setup.pairs is not None:
+            texts = {"answer_a": _MARKS["answer"], "answer_b": _MARKS["answer"]}
+            shown = {**self._values(), **texts, "answer_format": setup.pairs.answer_format}
+            made = OF_PROMPTS.about(
+                _verdict_characters(("verdict",), _REASON if setup.pairs.rationale else 0.0)
+            )
+            return self._shape(
+                "evaluation", judge, _size(judge, [judge.prompt(shown, setup.pairs.schema)]), made
+            )
         size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
         new = each(lambda n: max(0.0, n - len(known)), factors)
         reason = _REASON if setup.form.rationale else 0.0

@@ -21,6 +21,7 @@ from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.start.inherit import source_folder
 from coeval.pricing.lengths import Cell, Lengths, Source
 from coeval.store.jsonl import whole_lines
+from coeval.store.rundir import RECORD_FILES, phase_of_files
 
 # Bytes, some 2,000 records, whose mean is known to 1%. Of a longer file every second record is read, or every
 # tenth: as many as there are in so many bytes.
@@ -39,6 +40,7 @@ class SeenRecord(msgspec.Struct):
     response: str | None = None
     scores: dict[str, str] = {}
     values: dict[str, float] | None = None
+    winner: str | None = None
     usage: Usage | None = None
     attempts: int = 1
     latency_s: float | None = None
@@ -52,7 +54,8 @@ def seen_lengths(config: Config, preview: Preview) -> Lengths:
     source, supplied = source_folder(config), preview.supply.rewritten
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
-        found = [path for folder in folders for path in folder.files(phase)]
+        kinds = (kind for kind in RECORD_FILES if phase_of_files(kind) == phase)
+        found = [path for kind in kinds for folder in folders for path in folder.files(kind)]
         if phase == "data_generation":
             found += [path for path in supplied if path not in found]
         for path in found:
@@ -90,7 +93,9 @@ def add_record(
     for kind, text in texts.items():
         lengths.add(kind, maker, len(text))
     role = next((each.role for each in cast_of(setup, phase) if each.name == maker.model), None)
-    factors = len(record.scores) + len(record.values or ()) if role == "judge" else 0
+    if (setup.pairs is not None) != (record.winner is not None) and role == "judge":
+        return  # of another kind than is asked for now
+    factors = len(record.scores) + len(record.values or ()) + bool(record.winner) if role == "judge" else 0
     if role is None or record.usage is None or (role == "judge" and not factors):
         return
     alone = role == "judge" and setup.task.evaluation_mode == "per_factor"
