@@ -269,6 +269,31 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     most: float | None = None
 
 
+def points_text(share: float | None, low: float | None, high: float | None) -> str | None:
+    """``63.2 [58.1, 68.0]``: a share and its interval in points of 100; None where there is none."""
+    if share is None:
+        return None
+    bounds = "" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * share:.1f}{bounds}"
+
+
+class PairStrength(msgspec.Struct, frozen=True):
+    """How likely a student wins against one of the others, 0 to 1, by Bradley–Terry with its 95 % interval.
+
+    ``ranks`` are the best and the worst that it may have; ``win_rate`` its wins in so many ``comparisons``,
+    of which ``ties`` count half.
+    """
+
+    student: str
+    strength: float | None
+    low: float | None
+    high: float | None
+    ranks: tuple[int, int]
+    win_rate: float | None
+    ties: int
+    comparisons: int
+
+
 class MetricScore(msgspec.Struct, frozen=True):
     """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
     it, with its 95 % interval and standard error over n prompts.
@@ -303,6 +328,7 @@ class Results(msgspec.Struct, frozen=True):
     items have labels alone, and what of the records could not be counted. ``missing``: what of the plan is
     not there, one sentence each.
     ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
+    ``pairs``: students by comparisons of their answers, the strongest first.
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
     """
@@ -317,6 +343,7 @@ class Results(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
     costs: tuple[ModelCost, ...] = ()
     sampled: tuple[SampledScore, ...] = ()
+    pairs: tuple[PairStrength, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:

@@ -33,6 +33,7 @@ from coeval.analysis.intervals import (
     mean_over_strata,
     wilson,
 )
+from coeval.analysis.measures.pair_measures import measured_pairs, pair_strengths, read_comparisons
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_headlines
@@ -76,6 +77,7 @@ def _(reader: RunReader) -> Results:
         notes=(*label_task_notes(reader), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
+        pairs=pair_strengths(measured_pairs(read_comparisons(reader))),
     )
 
 

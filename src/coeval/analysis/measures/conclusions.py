@@ -13,6 +13,7 @@ from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeMeasures
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.pair_measures import pair_sentences
 from coeval.analysis.measures.ranking import SAME, Ranking, SharedScores, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -48,8 +49,13 @@ def conclusions(
     (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
     ``elsewhere`` those of `task_leaders`."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
+    compared = measures.pairs
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
-        ("leads", leader_sentences(students, ranks) if ranks.order or not labels else iter(())),
+        ("leads", pair_sentences(compared) if compared is not None else iter(())),
+        (
+            "leads",
+            leader_sentences(students, ranks) if ranks.order or not (labels or compared) else iter(()),
+        ),
         ("leads", beside),
         ("leads", _labels(labels)),
         ("leads", related),

@@ -20,6 +20,7 @@ from coeval.analysis.measures.judge_measures import (
 )
 from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.pair_measures import measured_pairs, read_comparisons
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
 from coeval.analysis.measures.run_measures import Measures, OutputMeasures, RunMeasures, SampleSpread
@@ -101,6 +102,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         items=benchmark.items,
         checks=check_measures(grid, students),
         samples=sample_measures(reader),
+        pairs=measured_pairs(read_comparisons(reader)),
     )
     found = tuple(_concluded(reader, grid, measures))
     texts = tuple(conclusion.text for conclusion in found)

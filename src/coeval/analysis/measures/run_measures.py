@@ -23,6 +23,7 @@ from coeval.analysis.measures.measured import (
     entries,
     plain_part,
 )
+from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.sample_measures import FactorSamples
@@ -88,6 +89,7 @@ class RunMeasures(Record, frozen=True):
         Mapping[tuple[str, str, str], FactorSamples] | None,
         Part("Of several answers to an item", ("students",), "Several answers to an item", "answers of"),
     ] = None
+    pairs: Annotated[PairMeasures | None, Part("Comparisons of answers", ("students", "judges"))] = None
 
 
 class SampleSpread(Record, frozen=True):

@@ -28,7 +28,7 @@ from coeval.analysis.measures.run_measures import (
     shown_parts,
 )
 from coeval.analysis.panel.bias_ledger import Leaning
-from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
+from coeval.analysis.run_results import SIMULATED, bounds_text, points_text, with_interval
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.results_view import json_text
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.analysis.measures.label_measures import LabelMeasures, Labels, LabelStudent
+    from coeval.analysis.measures.pair_measures import PairMeasures
     from coeval.analysis.measures.ranking import Ranking
     from coeval.analysis.measures.robust_set import RobustMeasures
     from coeval.analysis.measures.run_measures import Measures
@@ -176,6 +177,9 @@ def print_measures(measures: Measures, analysis: Analysis, console: Console) -> 
 def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) -> bool:
     """Whether there was anything to print."""
     printed = False
+    if "pairs" in shown and measures.pairs is not None:
+        _print_pairs(measures.pairs, console)
+        printed = True
     if "students" in shown:
         printed |= _print_students(measures, console)
         if measures.without_own.applicable:
@@ -205,6 +209,31 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
     if "items" in shown:
         printed |= _print_items(measures, console)
     return printed
+
+
+def _print_pairs(found: PairMeasures, console: Console) -> None:
+    """Strengths in points, win rates, judges."""
+    tables = (
+        ("Strength by comparisons", "student", found.students),
+        ("Win rates, the stronger against the weaker", "students", found.rates),
+        ("Judges of comparisons", "judge", found.judges),
+    )
+    for title, heading, records in tables:
+        of: Mapping[Any, Record] = records
+        print_rows(title, heading, {_name(key): _points_of(record) for key, record in of.items()}, console)
+    say(console, "Points of 100: a tie is half a win. docs/pairs.md", "dim")
+
+
+def _points_of(record: Record) -> dict[str, str]:
+    """Its cells with shares as points."""
+    found = _cells(record)
+    for name, shown in declared(type(record)).items():
+        figure = getattr(record, name)
+        if isinstance(shown, ShownAs) and shown.terminal and isinstance(figure, Measured):
+            found[shown.terminal] = points_text(figure.value, figure.low, figure.high) or ""
+        elif isinstance(shown, ShownAs) and isinstance(figure, tuple):
+            found = {"ranks": _rank(figure), **found}
+    return found
 
 
 def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Console) -> bool:

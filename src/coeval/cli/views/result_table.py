@@ -28,6 +28,7 @@ from coeval.analysis.run_results import (
     label_columns,
     missing_label_sentences,
     missing_sentences,
+    points_text,
     unequally_covered_sentence,
     warning_of_cut_off,
     with_interval,
@@ -38,7 +39,7 @@ from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+    from coeval.analysis.run_results import LabelAccuracy, PairStrength, Results, StudentScore
     from coeval.analysis.sampled_scores import SampledScore
 
 # --- Notes beside a table of scores
@@ -192,6 +193,9 @@ def render(results: Results, console: Console) -> None:
     """Print scores, label accuracies and what they mean, within the console's width."""
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
+    if results.pairs:
+        _print(_pair_table(results.pairs, console.width), console)
+        say(console, "Strength: expected wins in 100 comparisons with the others. docs/pairs.md", "dim")
     scored = any(score.mean is not None or score.failed for score in results.students)
     if scored:
         for table in _score_tables(results, console.width):
@@ -204,7 +208,7 @@ def render(results: Results, console: Console) -> None:
         _print(_sampled_table(shown, console.width), console)
     if results.metrics:
         print_metrics(results.metrics, console)
-    if not scored and not results.labels and not results.metrics:
+    if not (scored or results.labels or results.metrics or results.pairs):
         say(console, "no scores yet: no answer has been judged")
     for note in notes(results, scored=scored):
         say(console, note, "dim")
@@ -259,6 +263,19 @@ def _score_tables(results: Results, width: int) -> list[Table]:
         tables.append(_table("Scores by task", rows, tasks[:fitting], width))
         tasks = tasks[fitting:]
     return tables
+
+
+def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
+    """Students by comparisons of their answers, in points."""
+    ranks = ["–".join(str(rank) for rank in dict.fromkeys(one.ranks)) for one in pairs]
+    columns = [
+        ("rank", ranks),
+        ("strength", [points_text(one.strength, one.low, one.high) or NOTHING for one in pairs]),
+        ("win rate", [points_text(one.win_rate, None, None) or NOTHING for one in pairs]),
+        ("ties", [f"{one.ties:,}" for one in pairs]),
+        ("n", [f"{one.comparisons:,}" for one in pairs]),
+    ]
+    return _table("Pairwise comparisons", [Row(plain(one.student), False) for one in pairs], columns, width)
 
 
 def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:

@@ -131,6 +131,7 @@ def print_json(results: Results, parts: Parts | None) -> None:
 def print_csv(results: Results, parts: Parts | None) -> None:
     """Scores and label accuracies, or what they are made of, told apart by their ``measure``."""
     rows = list(_rows(*(results.students, results.labels) if parts is None else parts))
+    rows += [{"measure": "strength", **_row(strength)} for strength in results.pairs]
     rows += [{"measure": "metric", **_row(metric)} for metric in results.metrics]
     if not rows:
         return
@@ -157,7 +158,7 @@ def _row(record: msgspec.Struct) -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula is marked as the text it is."""
-    text = ", ".join(value) if isinstance(value, tuple) else value
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else value
     if not isinstance(text, str):
         return text
     return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)

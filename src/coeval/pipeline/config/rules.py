@@ -53,7 +53,6 @@ V-38  what a check runs can be run: its function is in its file, a command has a
       ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
 V-39  a model of the interface python has its ``callable``, one of command its ``argv``, no other has either;
       and the file that is started names them, not one inherited by resume_from
-V-39  a model of the interface python has its ``callable``, one of command its ``argv``; no other has either
 V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; ``baseline`` and
       ``pairs`` need it, ``evaluation_mode: per_factor`` does not go with it
 ====  ======================================================================================

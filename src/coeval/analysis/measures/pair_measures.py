@@ -1,0 +1,342 @@
+"""Measures of comparisons: strengths of students, who wins against whom, and judges' leaning to a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
+from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
+from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.run_results import PairStrength, points_text
+from coeval.core.records import is_good
+from coeval.core.text import listed, numbered
+from coeval.store.record_index import Index, PreferencePart
+from coeval.store.rundir import PAIRS
+
+
+class PairStudent(Entity, frozen=True):
+    """A student by the comparisons of its answers with those of others."""
+
+    strength: Annotated[
+        Measured,
+        ShownAs(
+            "How likely it wins against one of the other students, each as likely to be met: by "
+            "Bradley–Terry, ties being half a win. The interval is over items",
+            "Strength",
+            "strength",
+        ),
+    ]
+    ranks: Annotated[
+        tuple[int, int],
+        ShownAs(
+            "The best and the worst rank it may have, by all differences and Holm's adjustment",
+            "Ranks",
+            kind="text",
+        ),
+    ]
+    win_rate: Annotated[
+        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate", "share")
+    ]
+    ties: Annotated[int, ShownAs("Comparisons that no answer won", "Ties", "ties", "count")]
+    comparisons: Annotated[int, ShownAs("In which it was compared", "Comparisons", "comparisons", "count")]
+    by_task: Annotated[Mapping[str, Measured], ShownAs("Its strength in each task", elsewhere=FILES)] = {}
+
+
+class PairRate(Entity, frozen=True):
+    """How often the first of two students wins against the second."""
+
+    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins", "share")]
+    p: Annotated[
+        float,
+        ShownAs(
+            "Of their strengths being equal, adjusted for the number of pairs", "p (Holm)", "p", "probability"
+        ),
+    ]
+    comparisons: Annotated[int, ShownAs("In both orders, by all judges", "Comparisons", kind="count")]
+
+
+class PairJudge(Entity, frozen=True):
+    """A judge by its comparisons."""
+
+    first_place: Annotated[
+        Measured,
+        ShownAs(
+            "How often the answer shown first wins, ties half; 0.5 of a judge without a leaning",
+            "The first wins",
+            "first wins",
+            "share",
+        ),
+    ]
+    consistency: Annotated[
+        Measured,
+        ShownAs("How often both orders have the same winner", "Same in both orders", "consistent", "share"),
+    ]
+    agreement: Annotated[
+        Measured,
+        ShownAs("How often another judge names the same winner", "Same as others", "agreement", "share"),
+    ]
+    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties", "share")]
+    comparisons: Annotated[int, ShownAs("That it made", "Comparisons", "comparisons", "count")]
+
+
+class PairMeasures(Record, frozen=True):
+    """Of all comparisons that count. ``order``: students, the strongest first."""
+
+    order: Annotated[tuple[str, ...], ShownAs("The students, the strongest first", elsewhere=FILES)]
+    students: Annotated[dict[str, PairStudent], ShownAs("Of each student", elsewhere="strengths")]
+    rates: Annotated[dict[tuple[str, str], PairRate], ShownAs("Of every two", elsewhere="win-rates")]
+    judges: Annotated[dict[str, PairJudge], ShownAs("Of each judge", elsewhere="pair-judges")]
+    items: Annotated[int, ShownAs("On which answers were compared", elsewhere=FILES)]
+    failed: Annotated[int, ShownAs("Comparisons that came to nothing", elsewhere=FILES)]
+
+
+def pair_sentences(found: PairMeasures) -> Iterator[str]:
+    """Who is strongest, and which judges lean to a place."""
+    first, *others = found.order
+    lead = found.students[first]
+    items = numbered(found.items, "item")
+    if others and lead.ranks == (1, 1):
+        wins = _points(lead.strength)
+        yield f"{first} is significantly stronger than all others: it wins {wins} of 100 ({items})."
+    elif others:
+        tied = [name for name in others if found.students[name].ranks[0] == 1]
+        what = (
+            f"statistically tied with {listed(tied)}"
+            if tied
+            else "not significantly stronger than all others"
+        )
+        yield f"{first} is strongest, winning {_points(lead.strength)} of 100 ({items}), and {what}."
+    for name, judge in found.judges.items():
+        share = judge.first_place
+        if share.value is None or share.low is None or share.high is None or share.low <= 0.5 <= share.high:
+            continue
+        place = "first" if share.value > 0.5 else "second"
+        lean = f"by {abs(100 * share.value - 50):.1f} points"
+        yield f"{name} leans to the answer shown {place}, {lean}; asking both orders cancels it."
+
+
+def _points(share: Measured) -> str:
+    return points_text(share.value, share.low, share.high) or "–"
+
+
+class Comparisons(NamedTuple):
+    """Good comparisons, by place: codes of names, numbers of items and clusters; ``won``: 1 where the first
+    won, ½ for a tie. ``failed``: how many others came to nothing."""
+
+    tasks: list[str]
+    students: list[str]
+    judges: list[str]
+    task: NDArray[np.int64]
+    item: NDArray[np.int64]
+    cluster: NDArray[np.int64]
+    who: NDArray[np.int64]
+    judge: NDArray[np.int64]
+    won: Floats
+    failed: int
+
+    def of(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Comparisons:
+        """Some of them."""
+        names = ("task", "item", "cluster", "who", "judge", "won")
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    good: bool
+    part: PreferencePart
+
+
+_WON = {"first": 1.0, "tie": 0.5, "second": 0.0}
+
+
+def read_comparisons(reader: RunReader) -> Comparisons | None:
+    """Those of planned items, students and judges whose answers are there; None where a run has none.
+
+    Raises StoreError: a file cannot be read.
+    """
+    files = reader.run.files(PAIRS)
+    if not files:
+        return None
+    index: Index[_Kept] = Index()
+    index.read(files, PreferencePart, lambda part: _Kept(is_good(part), part))
+    answers = {
+        (item, student)
+        for item, student in reader.rows("SELECT item, model FROM answers WHERE NOT failed AND sample = 0")
+    }
+    kept = [
+        found for key in index if (found := index.get(key)) is not None and _counts(reader, found, answers)
+    ]
+    good = [each.part for each in kept if each.good]
+    names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
+    tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
+    items = sorted({part.datapoint_id for part in good})
+    clusters = reader.clusters_of(items)
+    item = _codes(items, [part.datapoint_id for part in good])
+    of_item = np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    first = _codes(names, [part.first_model_id for part in good])
+    second = _codes(names, [part.second_model_id for part in good])
+    return Comparisons(
+        tasks,
+        names,
+        judges,
+        _codes(tasks, [part.task_id for part in good]),
+        item,
+        of_item[item],
+        np.column_stack([first, second]),
+        _codes(judges, [part.judge_model_id for part in good]),
+        np.array([_WON[part.winner or "tie"] for part in good]),
+        len(kept) - len(good),
+    )
+
+
+def _counts(reader: RunReader, found: _Kept, answers: set[tuple[str, str]]) -> bool:
+    part, planned = found.part, reader.planned
+    pair = (part.first_model_id, part.second_model_id)
+    if any((part.datapoint_id, student) not in answers for student in pair):
+        return False
+    if planned is None:
+        return True
+    return planned.counts(part.task_id, "judge", part.judge_model_id) and all(
+        planned.counts(part.task_id, "student", student) for student in pair
+    )
+
+
+def _codes(names: Sequence[str], found: Sequence[str]) -> NDArray[np.int64]:
+    place = {name: at for at, name in enumerate(names)}
+    return np.array([place[name] for name in found], np.int64)
+
+
+def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
+    """Measure comparisons; None where there are none."""
+    if found is None or not len(found.won):
+        return None
+    strength, p_values = _fitted(found)
+    order = sorted(
+        range(len(found.students)), key=lambda at: (-(strength[at].value or 0.0), found.students[at])
+    )
+    by_task = {
+        task: _strengths_in(found.of(found.task == code))
+        for code, task in enumerate(found.tasks)
+        if len(found.tasks) > 1
+    }
+    students = {}
+    for at in order:
+        name = found.students[at]
+        mine = (found.who == at).any(axis=1)
+        won = np.where(found.who[:, 0] == at, found.won, 1 - found.won)
+        students[name] = PairStudent(
+            strength=strength[at],
+            ranks=_ranks(at, strength, p_values),
+            win_rate=of_interval(clustered_mean(won[mine], found.cluster[mine]), None),
+            ties=int((found.won[mine] == _WON["tie"]).sum()),
+            comparisons=int(mine.sum()),
+            by_task={task: of[name] for task, of in by_task.items() if name in of},
+        )
+    return PairMeasures(
+        order=tuple(students),
+        students=students,
+        rates=dict(_rates(found, order, p_values)),
+        judges={name: _judge(found, at) for at, name in enumerate(found.judges)},
+        items=len(np.unique(found.item)),
+        failed=found.failed,
+    )
+
+
+_Places = dict[tuple[int, int], float]
+
+
+def _fitted(found: Comparisons) -> tuple[list[Measured], _Places]:
+    """Of each student the strength; of every two that p, adjusted by Holm's method."""
+    clusters, cluster = np.unique(found.cluster, return_inverse=True)
+    shape = (len(clusters), len(found.students))
+    fitted = bradley_terry(PairedSums.of(shape, cluster, found.who, found.won))
+    expected, again = fitted.expected()
+    items = len(np.unique(found.item))
+    measured = []
+    for share, replicates in zip(expected.tolist(), again.T, strict=True):
+        low, high = share_bounds(share, float(replicates.std(ddof=1)), len(clusters))
+        measured.append(Measured(share, low, high, items, None))
+    pairs = list(combinations(range(len(found.students)), 2))
+    adjusted = holm([fitted.p_value(*pair) for pair in pairs])
+    return measured, dict(zip(pairs, adjusted, strict=True))
+
+
+def _strengths_in(found: Comparisons) -> dict[str, Measured]:
+    """Of the students that a task has comparisons of."""
+    there, who = np.unique(found.who, return_inverse=True)
+    names = [found.students[at] for at in there]
+    task = found._replace(students=names, who=who.reshape(found.who.shape))
+    return dict(zip(names, _fitted(task)[0], strict=True))
+
+
+def _ranks(at: int, strength: Sequence[Measured], p_values: _Places) -> tuple[int, int]:
+    """1 and how many are surely stronger; the number of students less how many are surely weaker."""
+    mine = strength[at].value or 0.0
+    others = [other for other in range(len(strength)) if other != at]
+    sure = [other for other in others if p_values[min(at, other), max(at, other)] < ALPHA]
+    better = sum((strength[other].value or 0.0) > mine for other in sure)
+    return 1 + better, len(strength) - (len(sure) - better)
+
+
+def _rates(
+    found: Comparisons, order: Sequence[int], p_values: _Places
+) -> Iterator[tuple[tuple[str, str], PairRate]]:
+    """Of every two students that were compared, the stronger first."""
+    for one, other in combinations(order, 2):
+        rows = (found.who == one).any(axis=1) & (found.who == other).any(axis=1)
+        if rows.any():
+            won = np.where(found.who[rows, 0] == one, found.won[rows], 1 - found.won[rows])
+            wins = of_interval(clustered_mean(won, found.cluster[rows]), None)
+            p = p_values[min(one, other), max(one, other)]
+            yield (found.students[one], found.students[other]), PairRate(wins, p, int(rows.sum()))
+
+
+def _judge(found: Comparisons, judge: int) -> PairJudge:
+    mine = found.of(found.judge == judge)
+    others = found.of(found.judge != judge)
+    return PairJudge(
+        first_place=of_interval(clustered_mean(mine.won, mine.cluster), None),
+        consistency=_same(mine, mine, lambda key: (key[0], key[2], key[1]), flipped=True),
+        agreement=_same(mine, others, lambda key: key),
+        ties=of_interval(clustered_mean(mine.won == _WON["tie"], mine.cluster), None),
+        comparisons=len(mine.won),
+    )
+
+
+_Key = tuple[int, int, int]
+
+
+def _same(
+    found: Comparisons, others: Comparisons, partner: Callable[[_Key], _Key], *, flipped: bool = False
+) -> Measured:
+    """How often comparisons name the winner that their partners, of the same item and answers, name."""
+    known: dict[_Key, list[float]] = {}
+    for key, won in zip(_keys(others), others.won.tolist(), strict=True):
+        known.setdefault(key, []).append(1 - won if flipped else won)
+    equal, clusters = [], []
+    for key, won, cluster in zip(_keys(found), found.won.tolist(), found.cluster.tolist(), strict=True):
+        for other in known.get(partner(key), ()):
+            equal.append(float(won == other))
+            clusters.append(cluster)
+    interval = clustered_mean(equal, clusters) if equal else Interval(None, None, None, 0)
+    return of_interval(interval, None)
+
+
+def _keys(found: Comparisons) -> Iterator[_Key]:
+    return zip(found.item.tolist(), found.who[:, 0].tolist(), found.who[:, 1].tolist(), strict=True)
+
+
+def pair_strengths(found: PairMeasures | None) -> tuple[PairStrength, ...]:
+    """The students as results show them, the strongest first."""
+    students = found.students.items() if found is not None else ()
+    return tuple(
+        PairStrength(name, *one.strength[:3], one.ranks, one.win_rate.value, one.ties, one.comparisons)
+        for name, one in students
+    )
