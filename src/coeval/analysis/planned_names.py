@@ -27,7 +27,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
 
     ``scales`` are those of the judged factors, by factor; ``checks`` the factors that a check scores (None:
     those that one has scored on record); ``weights``, by factor, what each counts in an item's score, 1
-    where nothing is said.
+    where nothing is said. Where the task ``compares`` answers, no score of a judge is planned.
     """
 
     teachers: Names
@@ -39,6 +39,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     scales: dict[str, RubricScale] = {}
     checks: Names = None
     weights: dict[str, float] = {}
+    compares: bool = False
 
     def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
         match kind:

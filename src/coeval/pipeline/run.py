@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from coeval.core.errors import Draining
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Purpose, is_good, model_of
+from coeval.core.records import Purpose, id_fields, is_good, model_of, preference_id
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.judging.checks.check_runner import CheckRunner
@@ -29,6 +29,7 @@ from coeval.pipeline.plan.count_plan import (
     remember_recipes,
 )
 from coeval.pipeline.plan.forecast import expected
+from coeval.pipeline.plan.pair_design import Compared
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
@@ -126,21 +127,25 @@ async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
         running.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
     remember_recipes(running.folder, setups)
     if running.options.phase_barriers:
-        await _one_by_one(running, setups)
+        added = await _one_by_one(running, setups)
     else:
         renewed = None if running.session.batches is None else set[str]()
-        await _flow(running, plan, found, FLOWING, renewed)
+        added = await _flow(running, plan, found, FLOWING, renewed)
+    for (task, judge), pairs in added.items():
+        found.of("evaluation", task, judge).planned += pairs
     return plan, found
 
 
-async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> None:
+async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> Counter[tuple[str, str]]:
     """Phases 3–5 with barriers between them. Each is planned from what the one before has left on disk;
     what followed from a record that this run has made anew no longer stands, whatever its stance."""
     renewed: set[str] = set()
+    added = Counter[tuple[str, str]]()
     for phase in FLOWING:
         if not running.interrupted:
             plan = _plan(running, running.options, setups, renewed)
-            await _flow(running, plan, count_plan(plan), (phase,), renewed)
+            added += await _flow(running, plan, count_plan(plan), (phase,), renewed)
+    return added
 
 
 async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
@@ -195,9 +200,11 @@ async def _flow(
     found: PlanCount,
     phases: tuple[Phase, ...],
     renewed: set[str] | None,
-) -> None:
-    """Do what is owed in these phases, in as many rounds as batch jobs take; add the ids of what took the
-    place of other records, and of what was made from that, to ``renewed``."""
+) -> Counter[tuple[str, str]]:
+    """Do what is owed in these phases, in as many rounds as batch jobs and active pairs take; add the ids of
+    what took the place of other records, and of what was made from that, to ``renewed``. How many comparisons
+    were added to the plan, by task and judge."""
+    added, short = Counter[tuple[str, str]](), set[str]()
     works: Counter[tuple[Purpose, str]] = Counter()
     for (phase, _, name), count in found.by_model.items():
         works[phase, model_of(name)] += count.owed
@@ -206,20 +213,50 @@ async def _flow(
     async with aclosing(CheckRunner(sandboxed=not running.options.allow_unsandboxed)) as checks:
 
         def run_flow(slots: Sequence[int]) -> RunFlow:
-            return RunFlow(plan, slots, running.folder, running.asking, checks, phases)
+            return RunFlow(plan, slots, running.folder, running.asking, checks, phases, short)
 
-        await _round(running, run_flow(found.open), renewed)
-        while await running.session.another_round():
-            plan.read_again(running.folder, renewed or set())
-            await _round(running, run_flow(count_plan(plan).open), renewed)
+        await _round(running, run_flow(found.open), renewed, short)
+        while True:
+            while await running.session.another_round():
+                plan.read_again(running.folder, renewed or set())
+                await _round(running, run_flow(count_plan(plan).open), renewed, short)
+            more = _more_pairs(running, plan, renewed) if "evaluation" in phases else added
+            if not more or running.interrupted:
+                return added
+            added += more
+            await _round(running, run_flow(count_plan(plan).open), renewed, short)
 
 
-async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | None) -> None:
-    """Do what can be done now."""
+def _more_pairs(running: RunSession, plan: Plan, renewed: Set[str] | None) -> Counter[tuple[str, str]]:
+    """Expect the comparisons that `pairs: active` asks for now, by what is recorded, and did not before; how
+    many these are, by task and judge."""
+    active = [setup for setup in plan.setups if setup.pairs is not None and setup.pairs.share is not None]
+    before = {setup.task.name: plan.wanted(setup) or frozenset() for setup in active}
+    more = Counter[tuple[str, str]]()
+    if not active or running.interrupted:
+        return more
+    plan.read_again(running.folder, renewed or set())
+    for setup in active:
+        task = setup.task.name
+        for item, pair in (plan.wanted(setup) or frozenset()) - before[task]:
+            for judge in setup.judges:
+                both = (pair, Compared(pair.second, pair.first))
+                keys = (preference_id(item, *of, judge.name) for of in both)
+                names = (id_fields(item)[1], *pair, judge.name)
+                more[task, judge.name] += sum(plan.requested_for("evaluation", key, *names) for key in keys)
+    for (_, name), pairs in (more := +more).items():
+        running.session.foresee("evaluation", name, pairs)
+    running.board.correct("evaluation", more.total())
+    return more
+
+
+async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | None, short: set[str]) -> None:
+    """Do what can be done now; add what came to nothing to ``short``."""
     async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
         if done.pending:
             continue
         if done.record is None or not is_good(done.record):
+            short.add(done.work.key)
             for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
             continue

@@ -119,7 +119,9 @@ class RunFlow:
         asking: Asking,
         checks: CheckRunner,
         phases: tuple[Phase, ...] = FLOWING,
+        short: Set[str] = frozenset(),
     ) -> None:
+        self._short = short
         self._plan = plan
         self._open = open
         self._recorded = plan.recorded
@@ -162,7 +164,8 @@ class RunFlow:
             nodes = self._awaited(nodes, slot.id)
         for node in nodes:
             if node.phase == "data_generation" and node.owed:
-                if slot.teacher is not None and node.phase in self._phases:
+                left = node.phase in self._phases and node.key not in self._short
+                if slot.teacher is not None and left:
                     tried = tried_before(self._recorded.items, slot.id)
                     yield ItemWork(self._asking, setup, slot.teacher, slot.id, samples.of(slot), tried)
                 return  # the rest follows from it
@@ -203,7 +206,7 @@ class RunFlow:
         nodes = list(nodes)
         if "evaluation" in self._phases:
             answers = {node.key for node in nodes if node.phase == "response_collection" and node.owed}
-            self._meetings[item].awaited |= answers
+            self._meetings[item].awaited |= answers - self._short
         return nodes
 
     def _pairs_with(self, work: ResponseWork, judged: Judged | None) -> list[Node]:
@@ -309,7 +312,7 @@ class RunFlow:
         """The works of those nodes that wait for no other."""
         setup, recorded = origin.setup, self._recorded
         for node in nodes:
-            if not node.owed or node.waits or node.phase not in self._phases:
+            if not node.owed or node.waits or node.phase not in self._phases or node.key in self._short:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:

@@ -221,6 +221,8 @@ def _figure(number: float, column: ReportColumn, digits: int) -> str:
     """Of a measure: calls and dollars as such, all else with the digits of its column."""
     if column.kind in ("count", "usd"):
         return _number(number, column, digits)
+    if column.kind == "points":
+        return _signless_zero(f"{100 * number:.1f}")
     return _signless_zero(f"{number:.{digits}f}")
 
 
@@ -230,6 +232,8 @@ def _number(cell: float, column: ReportColumn, digits: int) -> str:
             return f"{cell:,.0f}"
         case "usd":
             return dollars(cell)
+        case "points":
+            return _signless_zero(f"{100 * cell:.1f}")
         case "probability":
             return "<0.001" if cell < 0.001 else f"{cell:.3f}"
         case "seconds":

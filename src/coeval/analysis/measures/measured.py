@@ -46,8 +46,10 @@ def of_interval(interval: Interval, missing: int | None) -> Measured:
 
 # --- What is declared of a measure
 
-FigureKind: TypeAlias = Literal["text", "count", "score", "share", "number", "probability", "usd", "seconds"]
-"""How a figure is written: ``score`` and ``share`` lie between 0 and 1, ``usd`` are dollars."""
+FigureKind: TypeAlias = Literal[
+    "text", "count", "score", "share", "points", "number", "probability", "usd", "seconds"
+]
+"""How a figure is written: ``score``, ``share`` and ``points`` (shown as 0 to 100) lie between 0 and 1."""
 
 Analysis: TypeAlias = Literal[
     "all", "students", "teachers", "judges", "agreement", "robust", "labels", "coverage", "items"

@@ -32,6 +32,7 @@ class PairStudent(Entity, frozen=True):
             "Bradley–Terry, ties being half a win. The interval is over items",
             "Strength",
             "strength",
+            "points",
         ),
     ]
     ranks: Annotated[
@@ -43,7 +44,7 @@ class PairStudent(Entity, frozen=True):
         ),
     ]
     win_rate: Annotated[
-        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate", "share")
+        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate", "points")
     ]
     ties: Annotated[int, ShownAs("Comparisons that no answer won", "Ties", "ties", "count")]
     comparisons: Annotated[int, ShownAs("In which it was compared", "Comparisons", "comparisons", "count")]
@@ -53,7 +54,7 @@ class PairStudent(Entity, frozen=True):
 class PairRate(Entity, frozen=True):
     """How often the first of two students wins against the second."""
 
-    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins", "share")]
+    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins", "points")]
     p: Annotated[
         float,
         ShownAs(
@@ -72,18 +73,18 @@ class PairJudge(Entity, frozen=True):
             "How often the answer shown first wins, ties half; 0.5 of a judge without a leaning",
             "The first wins",
             "first wins",
-            "share",
+            "points",
         ),
     ]
     consistency: Annotated[
         Measured,
-        ShownAs("How often both orders have the same winner", "Same in both orders", "consistent", "share"),
+        ShownAs("How often both orders have the same winner", "Same in both orders", "consistent", "points"),
     ]
     agreement: Annotated[
         Measured,
-        ShownAs("How often another judge names the same winner", "Same as others", "agreement", "share"),
+        ShownAs("How often another judge names the same winner", "Same as others", "agreement", "points"),
     ]
-    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties", "share")]
+    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties", "points")]
     comparisons: Annotated[int, ShownAs("That it made", "Comparisons", "comparisons", "count")]
 
 

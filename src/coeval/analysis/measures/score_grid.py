@@ -397,8 +397,11 @@ def _design(reader: RunReader, task: str) -> TaskDesign:
     judges = {judge for judge, _ in rows}
     factors = {factor for _, found in rows for factor in found or () if factor is not None}
     plan = reader.planned.tasks[task] if reader.planned is not None else _ANYBODY
-    judges |= plan.judges or frozenset()
-    factors |= plan.factors or frozenset()
+    if plan.compares:
+        factors |= plan.checks or frozenset()
+    else:
+        judges |= plan.judges or frozenset()
+        factors |= plan.factors or frozenset()
     if plan.factors is not None:
         factors &= plan.factors
     recorded = {factor for judge, found in rows if judge == CHECK for factor in found or ()}

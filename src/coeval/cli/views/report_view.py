@@ -130,5 +130,7 @@ def _number(number: float, kind: FigureKind) -> str:
             return f"{number:,.0f}"
         case "score" | "share" | "probability":
             return f"{number:.3f}"
+        case "points":
+            return f"{100 * number:.1f}"
         case "number" | "seconds" | "text":
             return f"{number:,.4g}"

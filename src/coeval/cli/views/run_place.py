@@ -28,7 +28,7 @@ from coeval.core.errors import StoreError
 from coeval.core.text import numbered
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, Recorded
+from coeval.pipeline.plan.recorded import Entry, EvaluationEntry, PairEntry, Recorded
 from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
 from coeval.pipeline.upkeep.repair import RepairReport, config_of
@@ -70,7 +70,9 @@ def missing(report: RepairReport, phase: Phase) -> int | None:
     return report.owed(phase)
 
 
-def index_of(recorded: Recorded, phase: Phase) -> PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | None:
+def index_of(
+    recorded: Recorded, phase: Phase
+) -> PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | PhaseIndex[PairEntry] | None:
     match phase:
         case "data_generation":
             return recorded.items

@@ -72,7 +72,7 @@ def expected(config: Config, preview: Preview) -> Forecast:
     calls: dict[Place, Calls] = {}
     owed: dict[Place, Calls] = {}
     planned: Counter[Place] = Counter()
-    least, most = preview.least, preview.plan_count
+    least, most = preview.least, preview.most
     for task in config.tasks:
         for kind in KINDS:
             proposals = len(preview.blueprint.owed_proposals(task, kind))

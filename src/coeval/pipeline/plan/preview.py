@@ -31,7 +31,8 @@ class Preview:
     """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their setups stand in for it.
 
     Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
-    the most that may be owed then, ``least`` the least; they are one where every rubric is known.
+    the most that may be owed then, ``least`` the least; they are one where every rubric is known. ``most``
+    counts what `pairs: active` may ask for as well.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
     ``supply`` what benchmark teachers have put there. ``records``: as they were read, where they are those of
     the run's own folder as it is.
@@ -41,6 +42,7 @@ class Preview:
     plan: Plan
     plan_count: PlanCount
     least: PlanCount
+    most: PlanCount
     unsettled: frozenset[str]
     standing: RunDir
     supply: Supply
@@ -65,8 +67,10 @@ def make_plan(
     setups: Sequence[TaskSetup],
     recorded: Recorded,
     renewed: Set[str] = frozenset(),
+    *,
+    furthest: bool = False,
 ) -> Plan:
-    """The plan of phases 3–5 under the run's modes; ``renewed``: see `Plan`."""
+    """The plan of phases 3–5 under the run's modes; ``renewed`` and ``furthest``: see `Plan`."""
     return Plan(
         setups,
         recorded,
@@ -74,6 +78,7 @@ def make_plan(
         options.stance,
         _players(config, options.only_models) if options.only_models else None,
         renewed,
+        furthest=furthest,
     )
 
 
@@ -130,7 +135,9 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     found = count_plan(plan)
     settled = all(small is large for small, large in zip(least, most, strict=True))
     lower = found if settled else count_plan(make_plan(config, options, least, recorded))
-    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
+    active = any(setup.pairs is not None and setup.pairs.share is not None for setup in most)
+    upper = count_plan(make_plan(config, options, most, recorded, furthest=True)) if active else found
+    return Preview(blueprint, plan, found, lower, upper, frozenset(unsettled), source or folder, supply)
 
 
 def _bounds(

@@ -84,6 +84,12 @@ class EvaluationEntry(Entry, frozen=True, eq=False):
     scored: tuple[tuple[str, str], ...] = ()
 
 
+class PairEntry(Entry, frozen=True, eq=False):
+    """A recorded comparison; ``winner`` is empty where it is not good."""
+
+    winner: str = ""
+
+
 # --- Indexes of the records of phases 3–5
 
 
@@ -96,7 +102,7 @@ class RecordIndexes:
         self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
         self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
         self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
-        self.pairs: PhaseIndex[Entry] = PhaseIndex(self.rows, 2)
+        self.pairs: PhaseIndex[PairEntry] = PhaseIndex(self.rows, 2)
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.scored: set[tuple[str, str]] = set()
@@ -171,6 +177,7 @@ class RecordNotes:
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
+        self._pair_entries: dict[tuple[bool, str, int, bool, str], PairEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
@@ -285,7 +292,10 @@ class RecordNotes:
                         continue
                     fresh = False
                     good = good and made_from not in older[end].get(row, ())
-                column.put(row, self._entry(good, part.recipe, part.attempts, fresh), position)
+                alike = (good, part.recipe, part.attempts, fresh, part.winner or "")
+                if (entry := self._pair_entries.get(alike)) is None:
+                    entry = self._pair_entries[alike] = PairEntry(*alike[:4], winner=alike[4])
+                column.put(row, entry, position)
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
@@ -341,7 +351,9 @@ def _misnamed(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> int:
+def tried_before(
+    index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | PhaseIndex[PairEntry], key: str
+) -> int:
     """The askings that all records of an id count; the seed of the next one depends on it."""
     entry = index.get(key)
     return 0 if entry is None else max(index.requested_in_vain(key), entry.attempts)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
+from coeval.pipeline.plan.active_pairs import Unit, wanted_units
 from coeval.pipeline.plan.recipes import CHECK_RECIPE, label_recipe
 from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -230,7 +231,7 @@ class Plan:
     ``only`` names the models whose work is to be done (``--only-models``); what no named model
     takes part in is neither done nor counted. ``renewed`` holds the ids of items and responses that an
     earlier phase, or round, of this run has made anew, and of what has been made from them since: nothing
-    else that followed from them stands.
+    else that followed from them stands. ``furthest``: with the most that `pairs: active` may ask for.
     """
 
     def __init__(
@@ -241,8 +242,12 @@ class Plan:
         stance: Stance,
         only: frozenset[str] | None = None,
         renewed: Set[str] = frozenset(),
+        *,
+        furthest: bool = False,
     ) -> None:
         self.setups = setups
+        self._furthest = furthest
+        self._wanted: dict[str, frozenset[Unit] | None] = {}
         self.renewed = renewed
         self.recorded = recorded
         self.stance = stance
@@ -264,8 +269,17 @@ class Plan:
         still: what has been made since is not for that reason left by them."""
         self.recorded = Recorded()  # what was read before goes first: it may be a million records
         self._statuses.clear()
+        self._wanted.clear()
         self.renewed = renewed
         self.recorded.read(folder)
+
+    def wanted(self, setup: TaskSetup) -> frozenset[Unit] | None:
+        """What of a task is to be compared by now; None: all."""
+        task = setup.task.name
+        if task not in self._wanted:
+            items = [slot.id for slot in self.slots(setup)] if setup.pairs is not None else []
+            self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self._furthest)
+        return self._wanted[task]
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)

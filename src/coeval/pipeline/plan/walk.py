@@ -125,6 +125,7 @@ class Walk:
         self._asked = [student for student in self._students if student.name not in setup.given]
         self._judges = makers("evaluation", setup.judges)
         self._scoring = self._judges if setup.pairs is None else []
+        self._wanted = plan.wanted(setup)
         self._comparisons = list(self._compared(setup.pairs)) if setup.pairs is not None else []
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
@@ -256,6 +257,8 @@ class Walk:
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         for of, first, second, at, suffix, get in self._comparisons:
             if ready[first] is None or ready[second] is None:
+                continue
+            if self._wanted is not None and (item, of.either) not in self._wanted:
                 continue
             waits = not (ready[first] and ready[second])
             judge, key = self._judges[at], item + suffix

@@ -79,6 +79,7 @@ def _planned_task(
         scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
         checks=frozenset(task.checks),
         weights=task.weights,
+        compares=task.judging == "pairwise",
     )
 
 

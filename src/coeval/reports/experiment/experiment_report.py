@@ -8,11 +8,12 @@ from coeval.analysis.run_results import SIMULATED, bill
 from coeval.core.errors import StoreError
 from coeval.core.plain import plain
 from coeval.core.text import numbered
-from coeval.reports.content import Report, Sentence
+from coeval.reports.content import Report, ReportSection, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import as_sentence, cost_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import leading_section
+from coeval.reports.experiment.pairs_section import pairs_section
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.store.rundir import Meta, RunDir
@@ -32,10 +33,16 @@ def experiment_report(evidence: RunEvidence) -> Report:
             *(Sentence(plain(found.text), found.topic) for found in measured.conclusions),
             *(Sentence(plain(as_sentence(note)), "cost") for note in evidence.missing.notes),
         ),
-        sections=tuple(section(evidence) for section in _SECTIONS),
+        sections=(*_compared(evidence), *(section(evidence) for section in _SECTIONS)),
         banner=SIMULATED if reader.simulated else "",
         labels=evidence.labels,
     )
+
+
+def _compared(evidence: RunEvidence) -> Iterator[ReportSection]:
+    """First what comparisons say, where there are any."""
+    if (found := evidence.measured.measures.pairs) is not None:
+        yield pairs_section(found)
 
 
 def _meta(run: RunDir) -> Meta | None:

@@ -38,6 +38,11 @@ function cellText(row, column, digits) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return plain(value);
   const low = row[`${column.name}_low`];
+  if (column.kind === "points") {
+    const points = (share) => fixed(100 * share, 1);
+    const ends = low === null || low === undefined ? "" : ` [${points(low)}, ${points(row[`${column.name}_high`])}]`;
+    return points(value) + ends;
+  }
   if (low !== undefined) {
     const bounds = low === null ? "" : ` [${fixed(low, digits)}, ${fixed(row[`${column.name}_high`], digits)}]`;
     return fixed(value, digits) + bounds;

@@ -107,7 +107,7 @@ _SCRIPTS = (
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
 # Sections whose figures are those of the whole run, whatever is chosen.
-_UNFILTERED = frozenset({"judges", "benchmark", "cost"})
+_UNFILTERED = frozenset({"pairs", "judges", "benchmark", "cost"})
 # Of a table that stand in the page's text; the others are shown when somebody asks for them.
 _MOST_ROWS = 60
 _NUMBER = re.compile(r"(?<![\w./:-])[±$−-]?\d[\d,.]*+(?:\s\[[^\]]*\])?(?![\w/-])")

@@ -88,6 +88,7 @@ _FORMATS: dict[FigureKind, str] = {
     "count": "#,##0",
     "score": "0.000",
     "share": "0.000",
+    "points": "0.0%",
     "number": "0.000",
     "probability": '[<0.001]"<0.001";0.000',
     "usd": '[=0]"$"0.00;[<0.1]"$"0.0000;"$"#,##0.00',

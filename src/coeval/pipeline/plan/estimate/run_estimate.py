@@ -192,7 +192,7 @@ class _TaskShapes:
         not made."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
         place = (phase, task, role_model.name)
-        most, least = (of.by_model.get(place) for of in (self.preview.plan_count, self.preview.least))
+        most, least = (of.by_model.get(place) for of in (self.preview.most, self.preview.least))
         high = most.calls if most is not None else 0
         low = least.calls - least.spared_calls if least is not None else 0
         calls = Span(high, low, high)
