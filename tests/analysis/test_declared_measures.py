@@ -72,9 +72,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     models = [model(name, skill=0.3 + 0.2 * at) for at, name in enumerate(("gpt-a", "gpt-b", "qwen-a"))]
     models[2]["samples"] = 2
     brief = task("brief", total=2, rubric={"short": {"check": "length", "most": 60, "unit": "words"}})
-    made = Lab(tmp_path_factory.mktemp("lab"), models, [task(total=12), quiz(total=6), brief])
+    duel = task("duel", total=4, judging="pairwise")
+    made = Lab(tmp_path_factory.mktemp("lab"), models, [task(total=12), quiz(total=6), brief, duel])
     assert made.run().exit_code == 0
-    made.lose("response_collection", next(iter(made.records("response_collection"))))
+    made.lose(
+        "response_collection", next(key for key in made.records("response_collection") if "story" in key)
+    )
     return made
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coeval.analysis.pair_strength import PairStrength
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.analysis.sampled_scores import SampledScore
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
@@ -267,31 +268,6 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     failed: int = 0
     least: float | None = None
     most: float | None = None
-
-
-def points_text(share: float | None, low: float | None, high: float | None) -> str | None:
-    """``63.2 [58.1, 68.0]``: a share and its interval in points of 100; None where there is none."""
-    if share is None:
-        return None
-    bounds = "" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{100 * share:.1f}{bounds}"
-
-
-class PairStrength(msgspec.Struct, frozen=True):
-    """How likely a student wins against one of the others, 0 to 1, by Bradley–Terry with its 95 % interval.
-
-    ``ranks`` are the best and the worst that it may have; ``win_rate`` its wins in so many ``comparisons``,
-    of which ``ties`` count half.
-    """
-
-    student: str
-    strength: float | None
-    low: float | None
-    high: float | None
-    ranks: tuple[int, int]
-    win_rate: float | None
-    ties: int
-    comparisons: int
 
 
 class MetricScore(msgspec.Struct, frozen=True):

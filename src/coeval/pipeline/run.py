@@ -29,7 +29,7 @@ from coeval.pipeline.plan.count_plan import (
     remember_recipes,
 )
 from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.pair_design import Compared
+from coeval.pipeline.plan.pair_design import OrderedPair
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
@@ -213,7 +213,9 @@ async def _flow(
     async with aclosing(CheckRunner(sandboxed=not running.options.allow_unsandboxed)) as checks:
 
         def run_flow(slots: Sequence[int]) -> RunFlow:
-            return RunFlow(plan, slots, running.folder, running.asking, checks, phases, short)
+            flow = RunFlow(plan, slots, running.folder, running.asking, checks, phases)
+            flow.short = short
+            return flow
 
         await _round(running, run_flow(found.open), renewed, short)
         while True:
@@ -240,7 +242,7 @@ def _more_pairs(running: RunSession, plan: Plan, renewed: Set[str] | None) -> Co
         task = setup.task.name
         for item, pair in (plan.wanted(setup) or frozenset()) - before[task]:
             for judge in setup.judges:
-                both = (pair, Compared(pair.second, pair.first))
+                both = (pair, OrderedPair(pair.second, pair.first))
                 keys = (preference_id(item, *of, judge.name) for of in both)
                 names = (id_fields(item)[1], *pair, judge.name)
                 more[task, judge.name] += sum(plan.requested_for("evaluation", key, *names) for key in keys)

@@ -31,7 +31,6 @@ from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.phases.check_work import CheckWork
-from coeval.pipeline.phases.comparisons import PairWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -41,6 +40,7 @@ from coeval.pipeline.phases.evaluations import (
     ResponseWork,
     prepared_item,
 )
+from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -119,9 +119,9 @@ class RunFlow:
         asking: Asking,
         checks: CheckRunner,
         phases: tuple[Phase, ...] = FLOWING,
-        short: Set[str] = frozenset(),
     ) -> None:
-        self._short = short
+        self.short: Set[str] = frozenset()
+        """What came to nothing earlier in this run, and is not asked for again in it."""
         self._plan = plan
         self._open = open
         self._recorded = plan.recorded
@@ -164,7 +164,7 @@ class RunFlow:
             nodes = self._awaited(nodes, slot.id)
         for node in nodes:
             if node.phase == "data_generation" and node.owed:
-                left = node.phase in self._phases and node.key not in self._short
+                left = node.phase in self._phases and node.key not in self.short
                 if slot.teacher is not None and left:
                     tried = tried_before(self._recorded.items, slot.id)
                     yield ItemWork(self._asking, setup, slot.teacher, slot.id, samples.of(slot), tried)
@@ -206,7 +206,7 @@ class RunFlow:
         nodes = list(nodes)
         if "evaluation" in self._phases:
             answers = {node.key for node in nodes if node.phase == "response_collection" and node.owed}
-            self._meetings[item].awaited |= answers - self._short
+            self._meetings[item].awaited |= answers - self.short
         return nodes
 
     def _pairs_with(self, work: ResponseWork, judged: Judged | None) -> list[Node]:
@@ -312,7 +312,7 @@ class RunFlow:
         """The works of those nodes that wait for no other."""
         setup, recorded = origin.setup, self._recorded
         for node in nodes:
-            if not node.owed or node.waits or node.phase not in self._phases or node.key in self._short:
+            if not node.owed or node.waits or node.phase not in self._phases or node.key in self.short:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
+from coeval.analysis.pair_strength import PairStrength, points_text
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import PairStrength, points_text
 from coeval.core.records import is_good
 from coeval.core.text import listed, numbered
 from coeval.store.record_index import Index, PreferencePart

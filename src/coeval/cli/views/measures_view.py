@@ -27,8 +27,9 @@ from coeval.analysis.measures.run_measures import (
     plain_measures,
     shown_parts,
 )
+from coeval.analysis.pair_strength import points_text
 from coeval.analysis.panel.bias_ledger import Leaning
-from coeval.analysis.run_results import SIMULATED, bounds_text, points_text, with_interval
+from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.results_view import json_text

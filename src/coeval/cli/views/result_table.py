@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coeval.analysis.pair_strength import points_text
 from coeval.analysis.run_results import (
     LABELS,
     SIMULATED,
@@ -28,7 +29,6 @@ from coeval.analysis.run_results import (
     label_columns,
     missing_label_sentences,
     missing_sentences,
-    points_text,
     unequally_covered_sentence,
     warning_of_cut_off,
     with_interval,
@@ -39,7 +39,8 @@ from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.run_results import LabelAccuracy, PairStrength, Results, StudentScore
+    from coeval.analysis.pair_strength import PairStrength
+    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
     from coeval.analysis.sampled_scores import SampledScore
 
 # --- Notes beside a table of scores
@@ -267,10 +268,9 @@ def _score_tables(results: Results, width: int) -> list[Table]:
 
 def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
     """Students by comparisons of their answers, in points."""
-    ranks = ["–".join(str(rank) for rank in dict.fromkeys(one.ranks)) for one in pairs]
     columns = [
-        ("rank", ranks),
-        ("strength", [points_text(one.strength, one.low, one.high) or NOTHING for one in pairs]),
+        ("rank", [one.rank for one in pairs]),
+        ("strength", [one.points for one in pairs]),
         ("win rate", [points_text(one.win_rate, None, None) or NOTHING for one in pairs]),
         ("ties", [f"{one.ties:,}" for one in pairs]),
         ("n", [f"{one.comparisons:,}" for one in pairs]),

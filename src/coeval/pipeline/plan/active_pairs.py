@@ -17,12 +17,12 @@ from coeval.analysis.intervals import ALPHA
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry
 from coeval.core.records import SEPARATOR, pair_name
 from coeval.core.text import digest
-from coeval.pipeline.plan.pair_design import Compared, PairDesign
+from coeval.pipeline.plan.pair_design import OrderedPair, PairDesign
 from coeval.pipeline.plan.recorded import PairEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import NO_ROW
 
-Unit: TypeAlias = tuple[str, Compared]
+Unit: TypeAlias = tuple[str, OrderedPair]
 """An item, and two students whose answers to it are compared: in both orders, by all judges."""
 
 # Of all comparisons: enough for a first order of ten students on 100 items (perf/pairs.py), …
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
     won: Sequence[float]
 
 
-def unclear_pairs(students: Sequence[str], seen: Seen, seed: int) -> dict[Compared, float]:
+def unclear_pairs(students: Sequence[str], seen: Seen, seed: int) -> dict[OrderedPair, float]:
     """How unclear the order of every two students is, as a p-value, those that are clear left out; none
     where every two neighbours are clear."""
     _, cluster = np.unique(np.array(seen.item), return_inverse=True)
@@ -54,7 +54,7 @@ def unclear_pairs(students: Sequence[str], seen: Seen, seed: int) -> dict[Compar
     if all(fitted.p_value(one, other) < ALPHA for one, other in pairwise(order)):
         return {}
     found = {
-        Compared(students[one], students[other]).either: fitted.p_value(one, other)
+        OrderedPair(students[one], students[other]).either: fitted.p_value(one, other)
         for at, one in enumerate(order)
         for other in order[at + 1 :]
     }
@@ -62,8 +62,8 @@ def unclear_pairs(students: Sequence[str], seen: Seen, seed: int) -> dict[Compar
 
 
 def share_out(
-    count: int, unclear: Mapping[Compared, float], left: Mapping[Compared, int]
-) -> dict[Compared, int]:
+    count: int, unclear: Mapping[OrderedPair, float], left: Mapping[OrderedPair, int]
+) -> dict[OrderedPair, int]:
     """How many of ``count`` further units each pair gets: in proportion to its p-value, as far as it has any
     ``left``."""
     given = dict.fromkeys(unclear, 0)
@@ -95,10 +95,10 @@ class _Records:
         }
         self._answers = {name: recorded.responses.entry_getter(SEPARATOR + name) for name in self.students}
 
-    def of(self, unit: Unit) -> list[tuple[Compared, PairEntry | None]]:
+    def of(self, unit: Unit) -> list[tuple[OrderedPair, PairEntry | None]]:
         """Each comparison of a unit, by the order of its answers."""
         row = self._recorded.rows.get(unit[0], NO_ROW)
-        orders = (of for of in (unit[1], Compared(*reversed(unit[1]))))
+        orders = (of for of in (unit[1], OrderedPair(*reversed(unit[1]))))
         return [(of, get(row)) for of in orders for get in self._getters[of]]
 
     def answered(self, unit: Unit) -> bool:
@@ -154,9 +154,9 @@ def wanted_units(
     return frozenset(wanted)
 
 
-def _chosen(further: Sequence[Unit], unclear: Mapping[Compared, float], step: int) -> set[Unit]:
+def _chosen(further: Sequence[Unit], unclear: Mapping[OrderedPair, float], step: int) -> set[Unit]:
     """So many units of the unclear pairs, items in order."""
-    of_pair: dict[Compared, list[Unit]] = {pair: [] for pair in unclear}
+    of_pair: dict[OrderedPair, list[Unit]] = {pair: [] for pair in unclear}
     for unit in further:
         if unit[1] in of_pair:
             of_pair[unit[1]].append(unit)

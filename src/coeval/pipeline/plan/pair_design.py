@@ -12,16 +12,16 @@ from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.prompts import object_schema
 
 
-class Compared(NamedTuple):
+class OrderedPair(NamedTuple):
     """Two students of a task; the answer of ``first`` is shown first."""
 
     first: str
     second: str
 
     @property
-    def either(self) -> Compared:
+    def either(self) -> OrderedPair:
         """The two by name, in whatever order they are shown."""
-        return self if self.first < self.second else Compared(self.second, self.first)
+        return self if self.first < self.second else OrderedPair(self.second, self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PairDesign:
     """The comparisons of one item, each in both ``orders``. ``share``: of `active` pairs the most of all
     comparisons that are asked for, else None."""
 
-    orders: tuple[Compared, ...]
+    orders: tuple[OrderedPair, ...]
     rationale: bool
     share: float | None = None
 
@@ -59,5 +59,5 @@ def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
         pairs = [(student, task.baseline) for student in students if student != task.baseline]
     else:
         pairs = list(combinations(students, 2))
-    orders = tuple(Compared(*order) for one, other in pairs for order in ((one, other), (other, one)))
+    orders = tuple(OrderedPair(*order) for one, other in pairs for order in ((one, other), (other, one)))
     return PairDesign(orders, task.rationale, task.pairs_share if task.pairs == "active" else None)

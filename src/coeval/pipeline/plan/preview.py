@@ -71,15 +71,16 @@ def make_plan(
     furthest: bool = False,
 ) -> Plan:
     """The plan of phases 3–5 under the run's modes; ``renewed`` and ``furthest``: see `Plan`."""
-    return Plan(
+    plan = Plan(
         setups,
         recorded,
         {phase: options.mode(config, phase) for phase in FLOWING},
         options.stance,
         _players(config, options.only_models) if options.only_models else None,
         renewed,
-        furthest=furthest,
     )
+    plan.furthest = furthest
+    return plan
 
 
 def _players(config: Config, names: Sequence[str]) -> frozenset[str]:

@@ -231,7 +231,7 @@ class Plan:
     ``only`` names the models whose work is to be done (``--only-models``); what no named model
     takes part in is neither done nor counted. ``renewed`` holds the ids of items and responses that an
     earlier phase, or round, of this run has made anew, and of what has been made from them since: nothing
-    else that followed from them stands. ``furthest``: with the most that `pairs: active` may ask for.
+    else that followed from them stands.
     """
 
     def __init__(
@@ -242,11 +242,10 @@ class Plan:
         stance: Stance,
         only: frozenset[str] | None = None,
         renewed: Set[str] = frozenset(),
-        *,
-        furthest: bool = False,
     ) -> None:
         self.setups = setups
-        self._furthest = furthest
+        self.furthest = False
+        """With the most that `pairs: active` may ask for; set before anything is walked over."""
         self._wanted: dict[str, frozenset[Unit] | None] = {}
         self.renewed = renewed
         self.recorded = recorded
@@ -278,7 +277,7 @@ class Plan:
         task = setup.task.name
         if task not in self._wanted:
             items = [slot.id for slot in self.slots(setup)] if setup.pairs is not None else []
-            self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self._furthest)
+            self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self.furthest)
         return self._wanted[task]
 
     def takes_part(self, *models: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from coeval.core.records import SEPARATOR, answer_name, item_of, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.pair_design import Compared, PairDesign
+from coeval.pipeline.plan.pair_design import OrderedPair, PairDesign
 from coeval.pipeline.plan.recorded import Entry
 from coeval.pipeline.plan.run_plan import (
     SETTLED,
@@ -77,7 +77,7 @@ class _Computed(NamedTuple):
 class _Comparison(NamedTuple):
     """One comparison of every item: the places of its students and judge, how ids end, what is recorded."""
 
-    of: Compared
+    of: OrderedPair
     first: int
     second: int
     judge: int

@@ -39,7 +39,6 @@ from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.ledger import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
-from coeval.pipeline.phases.comparisons import PairWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -48,6 +47,7 @@ from coeval.pipeline.phases.evaluations import (
     ResponseWork,
     prepared_item,
 )
+from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.phases.proposals import merge_rubrics
 from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS
 from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of
