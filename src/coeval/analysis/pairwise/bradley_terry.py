@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 from scipy.special import expit
 
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
@@ -29,7 +30,10 @@ def strengths(wins: Floats) -> Floats:
     features = np.zeros((len(winner), count))
     features[np.arange(len(winner)), winner] = 1.0
     features[np.arange(len(winner)), loser] = -1.0
-    return fit_logistic(features, np.ones(len(winner)), wins[:, winner, loser])
+    # Coordinates without the direction in which all strengths rise alike, of which comparisons say nothing.
+    basis = helmert(count)
+    found = fit_logistic(features @ basis.T, np.ones(len(winner)), wins[:, winner, loser])
+    return np.asarray(found @ basis, dtype=np.float64)
 
 
 class PairedSums(NamedTuple):

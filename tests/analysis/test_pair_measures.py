@@ -1,0 +1,138 @@
+"""Strengths by comparisons: against choix, on planted strengths, and as results and reports show them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import choix
+import numpy as np
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
+from scipy.special import expit
+
+from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.api import open_run
+from coeval.reports.experiment.experiment_report import experiment_report
+from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.store.rundir import RunDir
+from perf.pairs import TEN, WORLDS, World, active_order, coverage
+
+
+@pytest.mark.parametrize("students", [2, 3, 6, 10])
+def test_strengths_are_those_of_choix(students: int) -> None:
+    """Ties are half a win each, so choix is given every comparison twice. It has no ridge, which keeps ours
+    finite where a student wins everything and moves others by less than 1e-6."""
+    generator = np.random.default_rng(students)
+    planted, wins, data = generator.normal(size=students), np.zeros((students, students)), []
+    for _ in range(500):
+        a, b = map(int, generator.choice(students, 2, replace=False))
+        won = 0.5 if generator.random() < 0.15 else float(generator.random() < expit(planted[a] - planted[b]))
+        wins[a, b] += won
+        wins[b, a] += 1 - won
+        data += {1.0: [(a, b)] * 2, 0.5: [(a, b), (b, a)], 0.0: [(b, a)] * 2}[won]
+    ours = strengths(wins[None])[0]
+    theirs = choix.ilsr_pairwise(students, data, max_iter=1000, tol=1e-12)
+    assert ours == pytest.approx(theirs - theirs.mean(), abs=1e-6)
+    assert abs(ours.sum()) < 1e-9
+
+
+def test_a_student_that_wins_everything_has_a_finite_strength_and_an_interval() -> None:
+    wins = np.zeros((4, 2, 2))
+    wins[:, 0, 1] = 2.0
+    fitted = bradley_terry(PairedSums(wins))
+    expected, again = fitted.expected()
+    low, high = share_bounds(float(expected[0]), float(again[:, 0].std(ddof=1)), fitted.clusters)
+    assert expected[0] == pytest.approx(1.0, abs=1e-3)
+    assert 0.3 < low < 0.95 < high <= 1
+    assert fitted.p_value(0, 1) > 1e-3  # four items prove little
+
+
+@pytest.mark.process
+def test_intervals_hold_planted_strengths_and_a_leaning_is_found() -> None:
+    found = coverage(World(WORLDS["5 students"], 50), 100)
+    assert 0.93 <= found.coverage <= 0.97
+    assert found.any_wrong <= 0.05
+    assert found.leaning == 1.0
+
+
+@pytest.mark.process
+def test_active_pairs_find_the_order_with_half_of_the_comparisons() -> None:
+    found = active_order(World(TEN["evenly spread"], 60), 6)
+    assert found.asked <= 0.5
+    assert found.active >= found.whole - 0.01
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    students = [
+        model(name, "student", skill=skill) for name, skill in (("ann", 0.9), ("ben", 0.5), ("cid", 0.2))
+    ]
+    judges = [model("joe", "judge", position_bias=0.25), model("sue", "judge")]
+    made = Lab(
+        tmp_path_factory.mktemp("lab"),
+        [model("tea", "teacher"), *students, *judges],
+        [task(total=20, judging="pairwise")],
+    )
+    assert made.run().exit_code == 0
+    return made
+
+
+def test_measures_find_the_order_and_the_judge_that_leans(lab: Lab) -> None:
+    with RunReader(lab.path) as reader:
+        found = measure_run(reader).measures.pairs
+    assert found is not None
+    assert found.order == ("ann", "ben", "cid")
+    assert [one.ranks for one in found.students.values()] == [(1, 1), (2, 2), (3, 3)]
+    assert {one.comparisons for one in found.students.values()} == {20 * 2 * 2 * 2}
+    joe, sue = found.judges["joe"].first_place, found.judges["sue"].first_place
+    assert joe.low is not None
+    assert joe.low > 0.5
+    assert sue.low is not None
+    assert sue.high is not None
+    assert sue.low <= 0.5 <= sue.high
+    assert (found.judges["sue"].consistency.value or 0) > (found.judges["joe"].consistency.value or 1)
+    wins = lab.lines("evaluation")
+    shares = [
+        {"first": 1.0, "tie": 0.5, "second": 0.0}[one["winner"]]
+        for one in wins
+        if (one["first_model_id"], one["second_model_id"]) == ("ann", "ben")
+    ]
+    shares += [
+        {"first": 0.0, "tie": 0.5, "second": 1.0}[one["winner"]]
+        for one in wins
+        if (one["first_model_id"], one["second_model_id"]) == ("ben", "ann")
+    ]
+    assert found.rates["ann", "ben"].wins.value == pytest.approx(np.mean(shares))
+
+
+def test_what_is_no_longer_planned_or_has_lost_its_answer_counts_nowhere(lab: Lab, tmp_path: Path) -> None:
+    less = Lab(tmp_path, lab.models, lab.tasks)
+    less.run()
+    less.lose("response_collection", "story__tea__00001__ann")
+    results = open_run(less.path).results()
+    assert {one.student: one.comparisons for one in results.pairs} == {"ann": 152, "ben": 156, "cid": 156}
+
+
+@pytest.mark.process
+def test_results_analysis_and_page_lead_with_strengths(lab: Lab, coeval: Command) -> None:
+    shown = coeval("results", "--run", lab.path).out
+    assert shown.index("Pairwise comparisons") < shown.index("ann") < shown.index("ben")
+    assert "no scores yet" not in shown
+    found = json.loads(coeval("results", "--run", lab.path, "--json").out)
+    assert [one["student"] for one in found["pairs"]] == ["ann", "ben", "cid"]
+    measures = json.loads(coeval("analyze", "students", "--run", lab.path, "--format", "json").out)
+    assert 0 < measures["pairs"]["students"]["cid"]["strength"] < 0.5
+    assert measures["pairs"]["rates"]["ann|ben"]["ci95"]["wins"][0] > 0.5
+    said = coeval("analyze", "--run", lab.path).out
+    assert "ann is significantly stronger than all others" in said
+    assert "joe leans to the answer shown first" in said
+    assert "Missing:" not in said
+    with run_evidence(RunDir(lab.path)) as evidence:
+        report = experiment_report(evidence)
+    assert report.sections[0].anchor == "pairs"
+    assert len(report.table("win-rates").rows) == 6
+    assert report.table("strengths").rows[0][0] == "ann"
