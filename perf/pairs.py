@@ -27,8 +27,8 @@ from coeval.pipeline.plan.active_pairs import FIRST, NEXT, Seen, share_out, uncl
 from coeval.pipeline.plan.pair_design import OrderedPair
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
-REPEATS = 200
-ACTIVE_REPEATS = 20
+REPEATS = 300
+ACTIVE_REPEATS = 30
 # Log-odds: of answers to one item around their student, of a judge to the first place, and up to which two
 # answers are called a tie.
 SCATTER, LEANING, TIE = 0.5, 0.4, 0.3
@@ -160,7 +160,8 @@ def ask_actively(
     asked[: -(-int(FIRST * units) // int(upper.sum()))] = upper
     while True:
         item, a, b = np.nonzero(asked)
-        who = [*zip(a, b, strict=True), *zip(b, a, strict=True)]
+        first, second = a.tolist(), b.tolist()
+        who = [*zip(first, second, strict=True), *zip(second, first, strict=True)]
         won = [*outcomes[item, a, b], *outcomes[item, b, a]]
         unclear = unclear_pairs(names, Seen([*item, *item], who, won), seed)
         room = min(int(SHARE * units) - int(asked.sum()), int(NEXT * units))
@@ -172,8 +173,8 @@ def ask_actively(
         if not any(given.values()):
             return asked
         for pair, count in given.items():
-            a, b = place[pair.first], place[pair.second]
-            asked[np.flatnonzero(~asked[:, a, b])[:count], a, b] = True
+            one, other = place[pair.first], place[pair.second]
+            asked[np.flatnonzero(~asked[:, one, other])[:count], one, other] = True
 
 
 WORLDS = {
