@@ -45,8 +45,9 @@ class Records(Generic[R]):
         """All of them as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``.
 
         A column for each field of the record; those of what it holds are named with a dot, such as
-        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low) or
-        ``sampled_target_attributes.ATTRIBUTE``, and None where a record has none.
+        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low), ``values.FACTOR`` (0
+        to 1: of other scales, and of checks) or ``sampled_target_attributes.ATTRIBUTE``, and None where a
+        record has none.
         """
         return columns(self._kind, self)
 
