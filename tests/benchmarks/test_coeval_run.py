@@ -127,6 +127,74 @@ def test_an_interval_of_few_items_is_wide_and_stays_on_the_scale(tmp_path: Path)
         assert 0.95 < metric.ci95[1] < 1
 
 
+_MIXED = {
+    "plot": "Things happen for a reason.",
+    "style": {"criterion": "It reads well.", "scale": "1-5"},
+    "short": {"check": "length", "most": 60, "unit": "words"},
+    "told": {"check": "contains", "values": ["Once", "simulated"], "require": "share"},
+}
+
+
+def test_checks_scales_and_weights_count_as_in_the_run(tmp_path: Path) -> None:
+    """The run's own answers and judgments, scored here, give the run's own score."""
+    mixed = task(total=4, rubric=_MIXED, weights={"plot": 3, "short": 0.5})
+    lab = Lab(tmp_path, models=[model("ann", noise=0.6)], tasks=[mixed])
+    run = lab.run()
+    benchmark = as_task(lab.path)
+    items = benchmark.items()
+    given = lab.records("response_collection")
+    said = lab.records("evaluation")
+    answers, judgments = {}, {}
+    for item in items:
+        answer = answers[item.id] = Answer(id=item.id, response=given[f"{item.id}__ann"]["response"])
+        (ask,) = benchmark.asks(item, answer)
+        judgments[ask.id] = judged(benchmark, item, ask, said[f"{item.id}__ann__ann"]["raw"])
+    scored = benchmark.score(items, answers, judgments)
+    own = run.results().students[0].mean
+    assert own is not None
+    assert 0 < own < 1
+    assert scored.metrics["mean_score"].value == pytest.approx(own, abs=1e-12)
+    assert set(scored.tables["by_factor"]["story"]) == set(_MIXED)
+    assert (scored.n_expected, scored.n_scored, scored.n_failed) == (16, 16, {})
+    del answers[items[0].id]
+    lacking = benchmark.score(items, answers, judgments)
+    assert (lacking.n_scored, lacking.n_failed) == (14, {"missing": 2})
+
+
+def test_a_run_of_checks_alone_is_scored_without_a_judge(tmp_path: Path) -> None:
+    checks = {"short": _MIXED["short"], "quick": {"check": "latency_ms", "most": 100}}
+    benchmark = as_task(run_of(tmp_path, task(total=2, rubric=checks)), judge=None)
+    assert not benchmark.is_judged
+    items = benchmark.items()
+    scored = benchmark.score(items, {item.id: Answer(id=item.id, response="Once.") for item in items}, {})
+    assert scored.metrics["mean_score"].value == 1.0
+    assert (scored.n_expected, scored.n_scored, scored.n_failed) == (4, 2, {"check": 2})
+    assert not scored.remarks
+
+
+@pytest.mark.process
+def test_checks_that_need_a_process_are_named_and_make_figures_incomparable(tmp_path: Path) -> None:
+    shape = {"check": "json_schema", "schema": {"pattern": "a"}}
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=1, rubric={"shape": shape})])
+    lab.run()
+    with pytest.raises(UsageError, match="shape not scored"):
+        as_task(lab.path)
+    lab.tasks[0]["rubric"]["short"] = _MIXED["short"]
+    assert lab.run(continue_run=True).exit_code == 0
+    benchmark = as_task(lab.path)
+    (reason,) = benchmark.score(benchmark.items(), {}, {}).reasons
+    assert reason.startswith("story: shape not scored")
+
+
+def test_other_numbers_of_a_scale_are_another_judge(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=1, scale={"bad": 0, "ok": 1, "good": 2})])
+    lab.run()
+    before = as_task(lab.path).judge_template()
+    lab.tasks[0]["scale"] = {"bad": 0, "ok": 3, "good": 4}
+    assert lab.run(continue_run=True, changed="redo").exit_code == 0
+    assert as_task(lab.path).judge_template() != before
+
+
 def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     benchmark = as_task(run_of(tmp_path, quiz(total=2)))
     items = benchmark.items()

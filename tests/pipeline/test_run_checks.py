@@ -138,7 +138,9 @@ def test_scores_and_reasons_of_checks_are_shown(tmp_path: Path, coeval: Command)
 
 def test_where_all_checks_fail_the_record_is_a_failure(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, {"size": {"check": "numeric", "attribute": "size"}}, judge=False)
-    assert lab.run().exit_code == 3
+    run = lab.run()
+    assert run.exit_code == 3
+    assert "9 of 15 records there" in repr(run)
     for record in checked(lab).values():
         assert record["status"] == "failed"
         assert record["error"] == {"kind": "check", "message": "size: the item has no attribute 'size'"}

@@ -271,7 +271,7 @@ class Session:
             return
         failed = not is_good(record)
         kind = record.error.kind if record.error else "internal"
-        lacking = isinstance(record, Evaluation) and bool(record.missing)
+        lacking = not failed and isinstance(record, Evaluation) and bool(record.missing)
         if failed or lacking:
             self._remember_short(work)
         self.board.ended(work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking)

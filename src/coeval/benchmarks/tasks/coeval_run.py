@@ -1,9 +1,10 @@
 """A run as a task: ``coeval:PATH`` evaluates a model on the items of a teacher-made benchmark.
 
 Each item is put to the model with the run's own ``test`` template; the judge scores the answer by the run's
-rubric, with the run's own ``evaluate_*`` template: High 1, Medium ½, Low 0. The headline is the mean over
-tasks of the item-first mean. Labels are compared, never judged, and reported beside it; where a run has
-nothing else, no judge is asked, and their accuracies are the headline.
+rubric, with the run's own ``evaluate_*`` template and scales; checks are computed, and factors count by the
+run's weights. The headline is the mean over tasks of the item-first mean. Labels are compared, never judged,
+and reported beside it; where a run has nothing else, no judge is asked, and their accuracies are the
+headline.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from coeval.benchmarks.benchmark import (
 )
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_of
 from coeval.benchmarks.task_registry import PREFIX
+from coeval.benchmarks.tasks.coeval_run_checks import CheckedItem, check_item, task_checks, unchecked
 from coeval.core.errors import Undecodable, Unparsable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.records import (
@@ -48,7 +50,8 @@ from coeval.core.records import (
     is_good,
     judgment_id,
 )
-from coeval.core.text import canonical, fill
+from coeval.core.scale import HIGH_MEDIUM_LOW
+from coeval.core.text import canonical, fill, listed
 from coeval.judging.labels import score_labels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -173,6 +176,9 @@ class CoevalRun(Benchmark):
         self._planned = planned.tasks if planned is not None else {}
         self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
         self._forms = {task.name: judge_form(task, self._rubrics[task.name]) for task in self._config.tasks}
+        self._checks = {task.name: task_checks(task) for task in self._config.tasks}
+        if not self._is_scored and not any(task.label_attributes for task in self._config.tasks):
+            raise UsageError(f"nothing of {self._run.path} can be scored here: {listed(self._unchecked)}")
 
     @property
     def label(self) -> str:
@@ -183,8 +189,17 @@ class CoevalRun(Benchmark):
         return any(self._rubrics.values())
 
     @property
+    def _is_scored(self) -> bool:
+        """Whether there is more than labels."""
+        return self.is_judged or any(checks.computed for checks in self._checks.values())
+
+    @property
+    def _unchecked(self) -> tuple[str, ...]:
+        return tuple(unchecked(self._checks))
+
+    @property
     def counted(self) -> str:
-        """Scores: a judgment gives one per factor, a comparison one per label."""
+        """Scores: a judgment gives one per factor, a check one, a comparison one per label."""
         return "scores"
 
     def items(self) -> Sequence[Item]:
@@ -227,7 +242,12 @@ class CoevalRun(Benchmark):
         return SamplingParameters(temperature=0.0, max_tokens=1024)
 
     def judge_template(self) -> str:
-        return canonical({task.name: self._template(task) for task in self._config.tasks})
+        templates: dict[str, Any] = {task.name: self._template(task) for task in self._config.tasks}
+        for task, form in self._forms.items():
+            own = {name: scale.written() for name, scale in form.scales.items() if scale != HIGH_MEDIUM_LOW}
+            if own:  # judgments keep values, which follow from the numbers of a scale
+                templates[f"scales of {task}"] = own
+        return canonical(templates)
 
     def _template(self, task: TaskConfig) -> str:
         judge = self.settings.judge.model if self.settings.judge is not None else ""
@@ -262,32 +282,38 @@ class CoevalRun(Benchmark):
         answers: Mapping[str, Answer],
         judgments: Mapping[str, Judgment],
     ) -> Scored:
-        units = {item.id: _units(item, judgments) for item in items}
+        checked = {item.id: self._checked(item, answers) for item in items}
+        units = {item.id: _units(item, judgments) | checked[item.id].scores for item in items}
         failed: Counter[str] = Counter()
         for item in items:
-            failed.update(_failures(item, answers.get(item.id), judgments, units[item.id]))
-        means = {key: sum(scores.values()) / len(scores) for key, scores in units.items() if scores}
+            failed += _failures(item, answers.get(item.id), judgments, units[item.id])
+            failed += checked[item.id].failed
+        means = {
+            item.id: self._checks[posed_as(item).task.name].mean(scores)
+            for item in items
+            if (scores := units[item.id])
+        }
         by_task: dict[str, list[float]] = {}
         for item in items:
             if item.id in means:
                 by_task.setdefault(posed_as(item).task.name, []).append(means[item.id])
         overall = mean_over_strata(list(by_task.values()))
-        headline = {"mean_score": metric_of(overall, "share", _error(by_task))} if self.is_judged else {}
+        headline = {"mean_score": metric_of(overall, "share", _error(by_task))} if self._is_scored else {}
         labels = compare_labels(items, answers)
         return Scored(
             metrics=headline | labels.metrics(),
-            n_expected=sum(len(posed_as(item).rubric) for item in items) + labels.expected,
+            n_expected=sum(map(self._scores_of, items)) + labels.expected,
             n_scored=sum(map(len, units.values())) + labels.compared,
             n_failed=dict(failed + labels.failed),
-            reasons=self._reasons(),
-            remarks=() if self.is_judged else (ONLY_LABELS,),
+            reasons=(*self._reasons(), *self._unchecked),
+            remarks=() if self._is_scored else (ONLY_LABELS,),
             tables={
                 "by_task": {name: mean_metric(v, "share") for name, v in by_task.items()},
                 "by_factor": self._by_factor(items, units),
                 **labels.tables(),
             },
             items={
-                item.id: ({"mean_score": means.get(item.id)} if self.is_judged else {})
+                item.id: ({"mean_score": means.get(item.id)} if self._is_scored else {})
                 | units[item.id]
                 | labels.of_item(item.id)
                 for item in items
@@ -298,6 +324,15 @@ class CoevalRun(Benchmark):
                 if item.id in means
             },
         )
+
+    def _checked(self, item: Item, answers: Mapping[str, Answer]) -> CheckedItem:
+        task, datapoint, *_ = posed_as(item)
+        return check_item(self._checks[task.name], datapoint, answers.get(item.id))
+
+    def _scores_of(self, item: Item) -> int:
+        """How many scores an answer is to have, labels aside."""
+        task, _, rubric, _ = posed_as(item)
+        return len(rubric) + len(self._checks[task.name].computed)
 
     def _reasons(self) -> tuple[str, ...]:
         """The run's own scores are what these are compared with."""
