@@ -282,3 +282,38 @@ def test_active_pairs_do_not_ask_again_for_what_failed_in_the_same_run(
     records = lab.records("evaluation").values()
     assert outcome.planned == len(records)
     assert outcome.missing == sum(record.get("status") == "failed" for record in records) > 0
+
+
+def test_a_run_that_resumes_from_another_owes_the_pairs_of_what_it_adds(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.run()
+    phases = dict.fromkeys(PHASES, "Extend")
+    more = Lab(lab.folder, lab.models, lab.tasks, {"resume_from": "exp", "phases": phases}, id="more")
+    more.models.append(model("dot", "student"))
+    requested = listen(monkeypatch)
+    assert again(more, requested) == (0, 2, 12)
+    assert content(lab).items() <= content(more).items()
+    assert again(more, requested, overwrite=True) == (0, 0, 0)
+
+
+def test_answers_that_exist_are_compared_without_being_asked_for(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lab.folder / "answers.csv"
+    lab.run()
+    rows = [f"{key},Once." for key in lab.records("data_generation")]
+    table.write_text("\n".join(["id,answer", *rows[:1]]) + "\n")
+    lab.students = [{"name": "old", "responses": {"path": str(table), "id": "id", "response": "answer"}}]
+    requested = listen(monkeypatch)
+    counted = calls(lab, continue_run=True)
+    assert lab.run(continue_run=True).exit_code == 3  # an item has no answer of old
+    assert requested.phases()[2:] == counted == (0, 0, 6)
+    table.write_text("\n".join(["id,answer", *rows]) + "\n")
+    assert again(lab, requested, continue_run=True) == (0, 0, 6)
+
+
+def test_several_samples_are_compared_by_the_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.models[1]["samples"] = 3
+    requested = listen(monkeypatch)
+    assert again(lab, requested) == (2, 10, 12)

@@ -15,7 +15,7 @@ from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.options import STUDENTS
 from coeval.core.process_limits import need_address_space
-from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_session import RunSummary
@@ -54,9 +54,11 @@ class Run:
     @overload
     def records(self, phase: Literal["evaluation"]) -> Records[Evaluation]: ...
     @overload
+    def records(self, phase: Literal["pairs"]) -> Records[Preference]: ...
+    @overload
     def records(self, phase: Phase) -> Records[Record]: ...
-    def records(self, phase: Phase) -> Records[Any]:
-        """The records of a phase 3–5: items, answers or judgments.
+    def records(self, phase: Phase | Literal["pairs"]) -> Records[Any]:
+        """The records of a phase 3–5: items, answers or judgments; ``pairs``: comparisons of answers.
 
         Raises
         ------

@@ -10,18 +10,19 @@ from typing import Any, Generic, TypeVar
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.html_table import Columns, columns
-from coeval.core.records import Datapoint, Evaluation, Record, Response
+from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.engine.session import ErrorLine
 from coeval.store.jsonl import whole_lines
 from coeval.store.record_index import known_records
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import PAIRS, RunDir
 
-R = TypeVar("R", bound=Record, covariant=True)
+R = TypeVar("R", bound=Record | Preference, covariant=True)
 
 RECORD_KINDS: dict[str, type[Any]] = {
     "data_generation": Datapoint,
     "response_collection": Response,
     "evaluation": Evaluation,
+    PAIRS: Preference,
 }
 
 

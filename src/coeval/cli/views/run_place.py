@@ -33,7 +33,7 @@ from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
 from coeval.pipeline.upkeep.repair import RepairReport, config_of
 from coeval.store.record_index import PhaseIndex
-from coeval.store.rundir import Meta, RunDir
+from coeval.store.rundir import RECORD_FILES, Meta, RunDir, phase_of_files
 
 # --- Records planned and missing in a run, by phase
 
@@ -190,7 +190,8 @@ def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
         index = index_of(recorded, phase)
         if index is not None:
             good = sum(entry.good for entry in index.entries())
-            figures = [len(folder.files(phase)), good, len(index) - good, owed]
+            files = sum(len(folder.files(kind)) for kind in RECORD_FILES if phase_of_files(kind) == phase)
+            figures = [files, good, len(index) - good, owed]
         else:
             figures = [len(list(folder.folder(phase).glob("*.json"))), None, None, owed]
         cells = ("" if figure is None else f"{figure:,}" for figure in figures)
