@@ -86,6 +86,23 @@ def test_a_changed_function_owes_its_answers(lab: Lab) -> None:
     assert {record["response"] for record in lab.records("response_collection").values()} == {"Eve."}
 
 
+@pytest.mark.parametrize("command", ["status", "results", "repair", "analyze"])
+def test_a_run_is_read_where_its_function_is_not(
+    lab: Lab, command: str, monkeypatch: pytest.MonkeyPatch, coeval: Command
+) -> None:
+    assert lab.run().exit_code == 0
+    (elsewhere := lab.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    read = coeval(command, "--run", lab.path)
+    assert read.code == 0
+    assert "another configuration" not in read.out + read.err
+    with pytest.raises(ConfigError, match=r"models\[1\]\.parameters\.callable  V-39  .* no file app\.py"):
+        lab.run(continue_run=True)
+    (lab.folder / "app.py").write_text(APP.replace("Ada.", "Eve."))
+    monkeypatch.chdir(lab.folder)
+    assert "3 responses" in (said := coeval("status", "--run", lab.path)).out + said.err
+
+
 def test_what_raises_costs_only_its_item(lab: Lab) -> None:
     rows = ["Who?", "Broken", "When?", "Where?"]
     (lab.folder / "q.csv").write_text("q,l\n" + "".join(f"{row},Ada.\n" for row in rows))

@@ -38,6 +38,7 @@ RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
 """Priority at a shared endpoint: judging before answering before generating."""
 
 _NO_PART = frozenset({"latency_s", "device", "env"})
+_SOURCE = "source of parameters.callable"
 
 
 class Recipe(NamedTuple):
@@ -64,12 +65,22 @@ def recipe(
     parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
     if "callable" in spec.options:
         parts["parameters.callable"] = str(spec.options["callable"]).partition("#")[0]
-        parts["source of parameters.callable"] = source_hash(str(spec.options["callable"]))
+        parts[_SOURCE] = source_hash(str(spec.options["callable"]))
     if spec.extra_body:
         parts["parameters.extra_body"] = spec.extra_body
     if system:
         parts[f"parameters.system_prompt ({role})"] = digest(system)
     return Recipe.of(parts | dict(others))
+
+
+def as_recorded(made: Recipe, known: Mapping[str, Mapping[str, str]]) -> Recipe:
+    """Return the recorded recipe (parts by hash) that a recipe is where the source of its function is not
+    here; the recipe itself where it is, or none is like it."""
+    if made.parts.get(_SOURCE) != "":
+        return made
+    alike = (each for each, parts in known.items() if differences(parts, made.parts) == [_SOURCE])
+    found = next(alike, made.hash)
+    return Recipe(found, {**known.get(found, made.parts)})
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:

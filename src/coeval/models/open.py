@@ -20,7 +20,7 @@ from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import HostModels
-from coeval.models.local.callables import source_hash
+from coeval.models.local.callables import find_callable
 from coeval.models.local.command_guard import CommandGuard
 from coeval.models.local.command_model import CommandModel, find_program
 from coeval.models.local.function_model import FunctionModel
@@ -226,7 +226,7 @@ def _find_own(spec: ModelSpec) -> None:
     if needed not in spec.options:
         raise UsageError(f"interface {spec.interface} (model {spec.name}) needs parameters.{needed}")
     if spec.interface == "python":
-        source_hash(str(spec.options["callable"]))
+        find_callable(str(spec.options["callable"]))
     else:
         find_program(spec)
 

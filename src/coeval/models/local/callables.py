@@ -23,6 +23,7 @@ __all__ = [
     "Answerer",
     "Raised",
     "answer_of",
+    "find_callable",
     "given_callable",
     "load_callable",
     "outcome_of",
@@ -59,7 +60,7 @@ def _is_free(place: str, function: Callable[..., Any]) -> bool:
 def source_hash(place: str) -> str:
     """Hash the source of a function: its file, or the function alone where it was given from Python.
 
-    Raises UsageError: there is no such file or module.
+    Empty where there is none: `find_callable` tells who would call it, and who reads a run needs no code.
     """
     if (given := _GIVEN.get(place)) is not None:
         try:
@@ -68,9 +69,18 @@ def source_hash(place: str) -> str:
             code = getattr(given, "__code__", None)
             text = place if code is None else f"{code.co_code!r}{code.co_consts!r}{code.co_names!r}"
         return sha256(text.encode()).hexdigest()[:12]
-    path = _source(place)
-    found = path.stat()
-    return _hash_of(path, found.st_mtime_ns, found.st_size)
+    try:
+        path = _source(place)
+        found = path.stat()
+        return _hash_of(path, found.st_mtime_ns, found.st_size)
+    except (UsageError, OSError):
+        return ""
+
+
+def find_callable(place: str) -> None:
+    """Raise UsageError where there is no such file or module; nothing of a file is run."""
+    if place not in _GIVEN:
+        _source(place)
 
 
 @lru_cache(maxsize=256)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coeval.core.records import Role, SamplingParameters, model_of
 from coeval.core.text import digest, placeholders
-from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, as_recorded, own_seed, recipe
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.models.metering.answer_bound import answer_limits
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
@@ -87,6 +87,16 @@ class TaskSetup:
     @property
     def recipes(self) -> list[Recipe]:
         return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
+
+    def as_recorded(self, known: Mapping[str, Mapping[str, str]]) -> TaskSetup:
+        """Return the setup with the recipes of ``known``, parts by hash, where functions are not here."""
+
+        def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
+            return tuple(replace(each, recipe=as_recorded(each.recipe, known)) for each in players)
+
+        return replace(
+            self, teachers=cast(self.teachers), students=cast(self.students), judges=cast(self.judges)
+        )
 
     @property
     def labels(self) -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """Whether a run may start as asked: V-11 in a new folder, V-14 in one that goes on, V-30 with some models,
-V-31 over a run that is there, V-33 with tables of one's own, V-38 with checks that run code.
+V-31 over a run that is there, V-33 with tables of one's own, V-38 with checks that run code, V-39 with
+functions as models.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from coeval.core.text import listed
 from coeval.judging.checks.check_options import check_problems, code_of, read_check
 from coeval.judging.checks.check_runner import sandbox_problem
 from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
+from coeval.models.local.callables import find_callable
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
 from coeval.pipeline.config.items_section import AnswerTable, Items
@@ -111,6 +113,18 @@ def _code_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
                 yield Finding((*path, "argv"), "V-38", f"would run without a sandbox: {way}")
 
 
+def _function_findings(draft: Draft) -> Iterator[Finding]:
+    """V-39: functions that are asked as models, and are not there."""
+    for index in draft.entries("models"):
+        path: KeyPath = ("models", index, "parameters", "callable")
+        place = draft.get(*path)
+        if draft.get("models", index, "interface") == "python" and isinstance(place, str):
+            try:
+                find_callable(place)
+            except UsageError as error:
+                yield Finding(path, "V-39", str(error))
+
+
 def code_of_checks(config: Config) -> Iterator[str]:
     """What a run of this configuration executes besides asking models, a sentence for each check."""
     for task in config.tasks:
@@ -166,6 +180,7 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     yield from table_findings(draft, run)
     yield from answer_findings(draft, run)
     yield from _code_findings(draft, start)
+    yield from _function_findings(draft)
 
 
 def _outlived(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:

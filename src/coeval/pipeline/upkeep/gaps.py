@@ -13,7 +13,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
-from coeval.pipeline.plan.count_plan import mixed_sentence
+from coeval.pipeline.plan.count_plan import known_recipes, mixed_sentence
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Changed, Node, Spared
@@ -93,14 +93,14 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     """
     gaps = Gaps()
     blueprint = Blueprint(config, folder, follow_file=True, inherited=source_folder(config))
-    setups = []
+    setups, known = [], known_recipes(folder)
     for task in config.tasks:
         unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
         drawn = None if unusable else blueprint.known(task)
         if drawn is None:
             gaps.unsettled.append(task.name)
         else:
-            setups.append(build_setup(config, task, drawn))
+            setups.append(build_setup(config, task, drawn).as_recorded(known))
     plan = make_plan(config, RunOptions(continue_run=True, stance=Stance.TELL), setups, recorded)
     gaps.short = short_supplies(plan, folder)
     for lacking in gaps.short:
