@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,8 @@ def test_a_template_of_ones_own_is_used(lab: Lab, monkeypatch: pytest.MonkeyPatc
 def active(lab: Lab, **changes: Any) -> Lab:
     """Six students, on items enough for rounds."""
     skills = {"ann": 0.9, "ben": 0.5, "cid": 0.2, "dot": 0.55, "eve": 0.7, "fay": 0.35}
-    lab.models = [TEA, *(model(name, "student", skill=skill) for name, skill in skills.items()), JOE]
+    students = [model(name, "student", skill=skill) for name, skill in skills.items()]
+    lab.models = deepcopy([TEA, *students, JOE])
     lab.tasks = [compared(total=20, pairs="active", **changes)]
     return lab
 
