@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from cli.written_output import output, verdicts
+from pipeline.experiments import Lab, model
+from pipeline.experiments import task as task_of
 from written_run import Run
 
 from coeval import compare as compared
@@ -102,6 +104,27 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
         assert (
             reported.count("haiku: only two judged two but not one, so it is left out of the comparison") == 1
         )
+
+
+def test_another_scale_and_other_weights_are_told(tmp_path: Path) -> None:
+    plain = {"plot": "Things happen.", "style": {"criterion": "It reads well.", "scale": "1-5"}}
+    other = {**plain, "style": {"criterion": "It reads well.", "scale": "0-10"}}
+    runs = {
+        "one": task_of(total=6, rubric=plain),
+        "same": task_of(total=6, rubric=plain),
+        "weights": task_of(total=6, rubric=plain, weights={"plot": 3.0}),
+        "scale": task_of(total=6, rubric=other),
+    }
+    models = [model("ann", "teacher", "student"), model("jan", "judge")]
+    for name, task in runs.items():
+        assert Lab(tmp_path, models, [task], id=name).run().exit_code == 0
+    one, same, weights, scale = (tmp_path / "runs" / name for name in runs)
+    told = "story: its factors have other weights in weights than in one; those of weights are used"
+    assert told in compared(one, weights).notes
+    assert (
+        "story: the factor style is described otherwise for scale than for one" in compared(one, scale).notes
+    )
+    assert not any("other weights" in note or "described" in note for note in compared(one, same).notes)
 
 
 @pytest.mark.process

@@ -14,7 +14,9 @@ from coeval.judging.checks.rubric_check import CheckedAnswer, written_options
 def score(
     check: str, response: str, reference: str | None = None, /, *, took: float | None = None, **options: Any
 ) -> float:
-    answer = CheckedAnswer("prompt", response, reference, {"colour": "Red", "city": "Ulm"}, took, took)
+    answer = CheckedAnswer(
+        "prompt", response, reference, {"colour": "Red", "city": "Ulm", "blank": " "}, took, took
+    )
     return read_check({"check": check, **options}).score(answer).value
 
 
@@ -111,11 +113,18 @@ def test_time_and_cost_are_those_of_the_answer() -> None:
         ("numeric", {"attribute": "city"}, "'Ulm' holds no number"),
         ("language", {"value": "de"}, "fewer than 20 letters"),
         ("similarity", {"value": "x" * 50_001}, "more than 50,000"),
+        ("contains", {"attribute": "blank"}, "is empty"),
+        ("not_contains", {"values": ["a", "?!"], "punctuation": False}, "is empty"),
     ],
 )
 def test_what_cannot_be_told_is_no_score(check: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(CheckFailed, match=reason):
         score(check, "ok", **options)
+
+
+def test_a_language_that_is_none_is_no_score() -> None:
+    with pytest.raises(CheckFailed, match="'Ulm' is not one of af, ar"):
+        score("language", "Dies ist ein deutscher Satz über das Wetter.", attribute="city")
 
 
 def test_a_pattern_that_runs_away_ends() -> None:

@@ -306,6 +306,14 @@ def test_only_models_leaves_answers_of_others_alone(lab: Lab) -> None:
     assert run.summary.phases["response_collection"].unsupplied == 0
 
 
+def test_only_models_names_a_student_whose_answers_exist(lab: Lab) -> None:
+    judged(lab).models.append(model("ann", "student"))
+    assert lab.run(only_models=["prod-v7"]).exit_code == 0
+    assert {record["student_model_id"] for record in lab.lines("evaluation")} == {"prod-v7"}
+    with pytest.raises(ConfigError, match="'prod-v8', which is none of them; did you mean 'prod-v7'"):
+        lab.run(only_models=["prod-v8"], continue_run=True)
+
+
 def test_a_long_answer_is_cut_and_json_lines_are_read(lab: Lab) -> None:
     rows = [{"q": text, "a": mood} for _, text, mood in ROWS]
     rows[0]["a"] = "é" * (1 << 20)

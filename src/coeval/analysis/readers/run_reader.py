@@ -45,6 +45,7 @@ from coeval.core.records import (
     level_sql,
     parent_id,
 )
+from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import numbered
 from coeval.store.jsonl import read_json, whole_lines
 from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
@@ -384,8 +385,16 @@ class RunReader(Reader):
                 found = read_json(self.run.rubric(task), dict[str, Any])
             except (FileNotFoundError, StoreError):
                 continue  # scores are there without it
-            rubrics[task] = {factor: str(text) for factor, text in found.items()}
+            rubrics[task] = {
+                factor: f"{text}{self._own_scale(task, factor)}" for factor, text in found.items()
+            }
         return rubrics
+
+    def _own_scale(self, task: str, factor: str) -> str:
+        """The scale of a factor, in words; empty of High, Medium and Low."""
+        plan = self.planned.tasks.get(task) if self.planned is not None else None
+        scale = plan.scales.get(factor, HIGH_MEDIUM_LOW) if plan is not None else HIGH_MEDIUM_LOW
+        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.written()})"
 
     @property
     def names_sql(self) -> str:

@@ -165,7 +165,7 @@ class CoevalRun(Benchmark):
     name: ClassVar[str] = "coeval"
     needs_judge: ClassVar[bool] = True
     answer_characters: ClassVar[int] = 700
-    judgment_characters: ClassVar[int] = 60
+    judgment_characters: ClassVar[int] = 300  # two levels with a sentence of reason each
     compared_with: ClassVar[str] = "the run's own scores"
 
     def __init__(self, settings: TaskSettings) -> None:

@@ -60,6 +60,7 @@ class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
     at: Literal["anywhere", "start", "end"] = "anywhere"
 
     def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        _refuse_empty(targets)
         lacking = [target for target in targets if not self._holds(said, target)]
         if not lacking or (self.require == "any" and len(lacking) < len(targets)):
             return PASSED
@@ -87,8 +88,15 @@ class NotContainsCheck(
             raise ValueError("needs value, values or attribute: what the answer must not hold")
 
     def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        _refuse_empty(targets)
         held = [target for target in targets if target in said]
         return CheckScore(0.0, f"holds {quoted(', '.join(held))}") if held else PASSED
+
+
+def _refuse_empty(targets: tuple[str, ...]) -> None:
+    """Every answer holds nothing: that would be no check."""
+    if "" in targets:
+        raise CheckFailed("the text that answers are held against is empty")
 
 
 class RegexCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="regex", dict=True):
@@ -153,6 +161,8 @@ class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
     def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
         if sum(map(str.isalpha, said)) < _FEWEST_LETTERS and said.isascii():
             raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be told")
+        if unknown := [code for code in targets if code not in LANGUAGES]:
+            raise CheckFailed(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
         found = _detector().detect(said)
         return PASSED if found in targets else CheckScore(0.0, f"is written in {found or 'no language'}")
 

@@ -157,7 +157,11 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     is free. So is phase 3 where nothing lies but the items of benchmark teachers.
     """
     if draft.all_named("models"):
-        yield from _unknown_models(draft.players(), start.only_models)
+        tables = [
+            draft.get("tasks", index, "items", "responses", default={}) for index in draft.entries("tasks")
+        ]
+        answered = [*draft.names("students").values(), *(name for table in tables for name in table)]
+        yield from _unknown_models([*draft.players(), *answered], start.only_models)
     storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
     if storage is None or identifier is None or not is_name(identifier):
         return
