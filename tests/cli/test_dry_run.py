@@ -51,6 +51,20 @@ def test_every_example_dry_runs_without_a_key(here: Path, coeval: Command, path:
     assert listing(here) == before
 
 
+def test_which_level_is_best_is_shown(here: Path, coeval: Command) -> None:
+    rubric = {
+        "plot": "It has one.",
+        "solved": {"criterion": "It is.", "scale": ["yes", "no"]},
+        "depth": {"criterion": "It goes deep.", "scale": "1-5"},
+    }
+    lab = Lab(here, [model("ann", "teacher", "student", "judge")], [task(rubric=rubric)])
+    out = coeval("run", "--config", lab.file, "--dry-run").out
+    assert "depth: 1 (worst) to 5 (best); solved: no (0), yes (1)" in " ".join(out.split())
+    described = " ".join(coeval("describe", "--config", lab.file).out.split())
+    for levels in ("1 (worst) to 5 (best)", "no (0), yes (1)", "Low (0), Medium (0.5), High (1)"):
+        assert levels in described
+
+
 def test_models_roles_modes_and_sampling_are_shown(here: Path, coeval: Command) -> None:
     lab = Lab(here, [model("tea", "teacher"), model("ann", "student", "judge")])
     lab.settings["phases"] = {"data_generation": "Keep"}

@@ -29,6 +29,8 @@ WORDS = parse_scale(["poor", "fair", "good", "excellent"])
         (["poor", "fair", "good", "excellent"], ("poor", "fair", "good", "excellent"), (0, 1 / 3, 2 / 3, 1)),
         (["strong", "middling", "thin"], ("thin", "middling", "strong"), (0, 0.5, 1)),
         ([1, 2, 3], ("1", "2", "3"), (0, 0.5, 1)),
+        ([5, 3, 1], ("1", "3", "5"), (0, 0.5, 1)),
+        (["nein", "teils", "ja"], ("nein", "teils", "ja"), (0, 0.5, 1)),
         ({"bad": 0, "so so": 20, "good": 100}, ("bad", "so so", "good"), (0, 0.2, 1)),
         (["High", "Medium", "Low"], ("Low", "Medium", "High"), (0, 0.5, 1)),
     ],
@@ -63,6 +65,30 @@ def test_the_default_in_other_words_is_the_default() -> None:
 def test_what_is_no_scale_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_scale(written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ["A", "B", "C"],
+        ["gelöst", "nicht gelöst"],
+        ["good", "fair", "perfect"],
+        ["no", "maybe", "wrong"],
+        [1, 3, 2],
+    ],
+)
+def test_a_list_whose_best_level_is_unknown_is_refused_with_both_ways_out(written: list[Any]) -> None:
+    first, last = written[0], written[-1]
+    with pytest.raises(ValueError, match="write the levels with numbers") as refused:
+        parse_scale(written)
+    assert f"{{{first}: 0, " in str(refused.value)
+    assert f" if it is {last}, {{{last}: 0, " in str(refused.value)
+
+
+def test_a_description_names_the_best_end() -> None:
+    assert FIVE.described() == "1 (worst) to 5 (best)"
+    assert parse_scale(["yes", "no"]).described() == "no (0), yes (1)"
+    assert parse_scale({"bad": 0, "so so": 1, "good": 3}).described() == "bad (0), so so (0.333), good (1)"
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,7 @@ def test_mistakes_stand_with_their_lines(tmp_path: Path) -> None:
         "a": {"check": "lenght", "most": 5},
         "b": {"check": "length", "mst": 5},
         "c": {"check": "length"},
+        "d": {"check": "not_contains", "values": ["N/A", None]},
     }
     with pytest.raises(ConfigError) as error:
         load_config(lab_of(tmp_path, rubric, judge=False).file)
@@ -172,6 +173,7 @@ def test_mistakes_stand_with_their_lines(tmp_path: Path) -> None:
         "tasks[0].rubric.a.check  V-37  'lenght' is no kind of check; did you mean 'length'?",
         "tasks[0].rubric.b.mst  V-37  the key 'mst' is unknown; did you mean 'most'?",
         "tasks[0].rubric.c.check  V-37  length: needs least or most",
+        "tasks[0].rubric.d.values[1]  V-37  is null, not text or a whole number or a number; put it in quotes",
     ]
 
 

@@ -18,14 +18,14 @@ MOST_LEVELS = 101
 
 _RANGE = re.compile(r"(-?\d{1,4})\s*(?:-|–|\.\.|to)\s*(-?\d{1,4})")
 
-# A list that begins with one of these, or ends with one of the others, is written from best to worst.
+# The first or last level of a list is one of these, or its order is unknown.
 _BEST = re.compile(
-    r"pass(ed)?|yes|true|correct|right|good|great|excellent|best|high|strong|full|met|accept(able)?|safe|agree"
-    r"|always|complete|perfect"
+    r"pass(ed)?|yes|true|correct|right|good|great|excellent|best|high|strong|full|met|accept(able)?|safe"
+    r"|(strongly )?agree|always|complete|perfect|ja|oui"
 )
 _WORST = re.compile(
-    r"fail(ed)?|no|false|incorrect|wrong|bad|poor|worst|low|weak|none|unmet|reject|unacceptable|unsafe|disagree"
-    r"|never|incomplete"
+    r"fail(ed)?|no|false|incorrect|wrong|bad|poor|worst|low|weak|none|unmet|reject|unacceptable|unsafe"
+    r"|(strongly )?disagree|never|incomplete|nein|non"
 )
 
 
@@ -82,6 +82,12 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
             return f"{self.levels[0]} to {self.levels[-1]}"
         return ", ".join(self.levels)
 
+    def described(self) -> str:
+        """Write which end is the best: ``1 (worst) to 5 (best)``, or ``no (0), yes (1)``."""
+        if " to " in self.spelled() and isinstance(self.written(), str):
+            return f"{self.levels[0]} (worst) to {self.levels[-1]} (best)"
+        return ", ".join(f"{level} ({self.value(level):.3g})" for level in self.levels)
+
 
 HIGH_MEDIUM_LOW = RubricScale(("Low", "Medium", "High"), (0.0, 0.5, 1.0))
 
@@ -90,8 +96,9 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale
     """Read a scale as people write it.
 
     A range of whole numbers (``1-5``), a list of levels, or a mapping of level to number. The levels of a
-    list are equal steps, from worst to best unless its words say otherwise (``[pass, fail]``). Numbers of a
-    mapping are mapped to 0–1, the smallest to 0.
+    list are equal steps; numbers rise or fall, and words begin or end with one that is known to be good or
+    bad (``[pass, fail]``), so that the best is never guessed. Numbers of a mapping are mapped to 0–1, the
+    smallest to 0.
 
     Raises ValueError: it is no scale; the message says why.
     """
@@ -109,10 +116,32 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale
         return _of_numbers({_word(level): number for level, number in written.items()})
     levels = [_word(level) for level in written]
     _refuse_levels(levels)
-    if _BEST.fullmatch(levels[0].casefold()) or _WORST.fullmatch(levels[-1].casefold()):
+    if not _rises(levels):
         levels.reverse()
     steps = len(levels) - 1
     return _known(RubricScale(tuple(levels), tuple(place / steps for place in range(len(levels)))))
+
+
+def _rises(levels: list[str]) -> bool:
+    """Whether levels stand from worst to best; raises ValueError where they do not say."""
+    first, last = levels[0].casefold(), levels[-1].casefold()
+    try:
+        numbers = list(map(float, levels))
+        up, down = numbers == sorted(numbers), numbers == sorted(numbers, reverse=True)
+    except ValueError:
+        up = bool(_WORST.fullmatch(first) or _BEST.fullmatch(last))
+        down = bool(_BEST.fullmatch(first) or _WORST.fullmatch(last))
+    if up != down:
+        return up
+    raise ValueError(
+        f"does not say which level is best; write the levels with numbers: {_numbered(levels)} if it is "
+        f"{levels[-1]}, {_numbered(levels[::-1])} if it is {levels[0]}"
+    )
+
+
+def _numbered(levels: Sequence[str]) -> str:
+    more = ", …" if len(levels) > 2 else ""
+    return f"{{{levels[0]}: 0, {levels[1]}: 1{more}}}"
 
 
 def _of_numbers(numbers: Mapping[str, Any]) -> RubricScale:

@@ -114,16 +114,19 @@ def rubric_table(preview: Preview) -> ReportTable:
         task = setup.task
         known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
         if known is None:
-            rows.append((task.name, f"({PROPOSED})", None))
+            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").described()))
             known = preview.blueprint.heard_rubric(task)
         for factor, criterion in known.items():
             compared = factor in task.label_attributes
             said = "compared with the item's value, without a judge" if compared else criterion
-            rows.append((task.name, factor, " ".join(said.split())))
+            judged = not compared and factor not in task.checks
+            levels = task.scale_of(factor).described() if judged else None
+            rows.append((task.name, factor, " ".join(said.split()), levels))
     columns = (
         ReportColumn("task", "Task"),
         ReportColumn("factor", "Factor"),
-        ReportColumn("criterion", "What High means"),
+        ReportColumn("criterion", "What the best level means"),
+        ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
     )
     return ReportTable("rubric", "What answers are judged by", columns, tuple(rows))
 

@@ -85,6 +85,9 @@ def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
         Column("calls"),
     )
     print_table(results, "By task (items: of each teacher)", "task", columns, rows)
+    for task in config.tasks:
+        if scales := task.described_scales():
+            say(results, f"Levels of {task.name}: {scales}")
 
 
 def _span(count: str | tuple[int, int]) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen
 from coeval.core.foreign import convert
+from coeval.core.plain import shortened
 from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.checks.text_checks import (
@@ -41,12 +42,14 @@ KINDS: Mapping[str, type[RubricCheck]] = {str(kind.__struct_config__.tag): kind 
 
 
 class CheckProblem(NamedTuple):
-    """A mistake in the options of a check: its key, what is wrong, what ``word`` may have been meant for."""
+    """A mistake in the options of a check: its key and the place in its list, what is wrong, what ``word`` may
+    have been meant for."""
 
     key: str
     what: str
     word: str = ""
     known: tuple[str, ...] = ()
+    entry: tuple[int, ...] = ()
 
 
 def check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
@@ -85,11 +88,26 @@ def _problems_of_keys(kind: type[RubricCheck], options: Mapping[str, Any]) -> It
         try:
             convert(value, fields[key].type)
         except Misshapen:
-            schema = msgspec.json.schema(fields[key].type)
-            yield CheckProblem(key, f"is not {_needed(schema)}", str(value), tuple(schema.get("enum", ())))
+            yield from _unfit(key, value, fields[key].type)
     for name, field in fields.items():
         if field.required and name not in options:
             yield CheckProblem(name, f"the required key '{name}' is missing")
+
+
+def _unfit(key: str, value: Any, kind: Any) -> Iterator[CheckProblem]:
+    """Name the entries of a list that do not fit; else the value as a whole."""
+    schema = msgspec.json.schema(kind)
+    whole = True
+    for number, entry in enumerate(value if isinstance(value, list) and "items" in schema else ()):
+        try:
+            convert([entry], kind)
+        except Misshapen:
+            shown = shortened(msgspec.json.encode(entry).decode(), 40)
+            quotes = "; put it in quotes" if entry is None or isinstance(entry, bool) else ""
+            whole = False
+            yield CheckProblem(key, f"is {shown}, not {_needed(schema['items'])}{quotes}", entry=(number,))
+    if whole:
+        yield CheckProblem(key, f"is not {_needed(schema)}", str(value), tuple(schema.get("enum", ())))
 
 
 def _needed(schema: Mapping[str, Any]) -> str:

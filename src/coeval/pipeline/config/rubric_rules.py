@@ -42,6 +42,6 @@ def _weights(draft: Draft, index: int) -> Iterator[Finding]:
 def _checks(draft: Draft, index: int) -> Iterator[Finding]:
     for factor, options in declared_checks(draft, index):
         for problem in check_problems(options):
-            path: KeyPath = ("tasks", index, "rubric", factor, problem.key)
+            path: KeyPath = ("tasks", index, "rubric", factor, problem.key, *problem.entry)
             known = WayOut(problem.word, problem.known, "known here:") if problem.known else None
             yield Finding(path, "V-37", problem.what, known)

@@ -47,7 +47,8 @@ V-34  a model is asked with an ``account`` of a key file or an ``access_key``, n
 V-35  a prompt template shows what changes from request to request: ``test`` the ``{input}``, ``sample`` the
       ``{target_attributes}`` if there are any, ``evaluate_…`` the ``{response}``, and ``{factor}`` or
       ``{criterion}``, or the ``{rubric}`` where teachers write it; unless ``prompts_may_omit`` says otherwise
-V-36  a scale has 2 to 101 levels, each once; ``weights`` are of factors of the rubric
+V-36  a scale has 2 to 101 levels, each once, and says which is the best; ``weights`` are of factors of the
+      rubric
 V-37  a check is of a known kind, and its options are right (docs/checks.md)
 V-38  what a check runs can be run: its function is in its file, a command has a sandbox (or
       ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from

@@ -261,7 +261,7 @@ class TaskConfig(Section):
         ScaleLevels | None,
         Field(
             description="Levels of the rubric's factors: a range such as `1-5`, a list such as `[pass, "
-            "fail]`, or level → number. Default: High, Medium, Low."
+            "fail]`, or level → number (docs/tasks.md). Default: High, Medium, Low."
         ),
     ] = None
     weights: Annotated[
@@ -335,6 +335,15 @@ class TaskConfig(Section):
         what = self.rubric.get(factor) if isinstance(self.rubric, dict) else None
         own = what.scale if isinstance(what, RubricFactor) else None
         return own or self.scale or HIGH_MEDIUM_LOW
+
+    def described_scales(self) -> str:
+        """Say which levels are not High, Medium and Low, from worst to best, with the factors that have them."""
+        judged = ["factors"] if isinstance(self.rubric, str) else self.rubric.keys() - self.checks.keys()
+        having: dict[RubricScale, list[str]] = {}
+        for factor in sorted(set(judged).difference(self.label_attributes)):
+            having.setdefault(self.scale_of(factor), []).append(factor)
+        having.pop(HIGH_MEDIUM_LOW, None)
+        return "; ".join(f"{', '.join(of)}: {scale.described()}" for scale, of in having.items())
 
 
 def _criterion(what: str | RubricFactor | dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
 from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Items, Sampling
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
-from coeval.pipeline.config.values import LIST, MAPPING, OUR_KEYS, WORD
+from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD
 from coeval.simulation.traits import SAMPLING
 
 # What is written where a few words may stand instead.
@@ -75,7 +75,7 @@ def check_structure(data: dict[str, Any]) -> Structure:
 
 
 def _path(detail: ErrorDetails) -> KeyPath:
-    return tuple(part for part in detail["loc"] if part not in (MAPPING, WORD, LIST, "[key]"))
+    return tuple(part for part in detail["loc"] if part not in (MAPPING, WORD, LIST, CHECK, FACTOR, "[key]"))
 
 
 def _is_unknown_key(detail: ErrorDetails) -> bool:
