@@ -89,8 +89,19 @@ def test_a_reworded_factor_is_named_and_scored_again_when_told_so(
     assert requested.phases() == (0, 0, 0, 0, 3)
 
 
+def test_the_scales_of_the_page_score_answers(tmp_path: Path) -> None:
+    shown = YAML(typ="safe").load(re.findall(r"```yaml\n(.*?)```", TASKS, re.DOTALL)[1])["tasks"][0]
+    lab = Lab(tmp_path, [model("ann")], [task() | shown | {"name": "story"}])
+    assert lab.run().exit_code == 0
+    scored = [set(line["values"]) for line in lab.lines("evaluation")]
+    assert scored == [{"helpful", "solved", "grade"}] * 3
+    changed = [{**lab.tasks[0], "rationale": False}]
+    with pytest.raises(UsageError, match="story.rationale"):
+        Lab(tmp_path, lab.models, changed).run(continue_run=True)
+
+
 def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_path: Path) -> None:
-    shown = YAML(typ="safe").load(re.findall(r"```yaml\n(.*?)```", TASKS, re.DOTALL)[1])
+    shown = YAML(typ="safe").load(re.findall(r"```yaml\n(.*?)```", TASKS, re.DOTALL)[-1])
     settings = {"resume_from": "exp", "phases": shown["experiment"]["phases"]}
     tasks = [proposed.tasks[0] | {"rubric": shown["tasks"][0]["rubric"]}]
     lab = Lab(tmp_path, [model("ann"), model("ben", "teacher")], tasks, settings, id="exp-v2")

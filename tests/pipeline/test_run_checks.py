@@ -173,7 +173,8 @@ def test_mistakes_stand_with_their_lines(tmp_path: Path) -> None:
         "tasks[0].rubric.a.check  V-37  'lenght' is no kind of check; did you mean 'length'?",
         "tasks[0].rubric.b.mst  V-37  the key 'mst' is unknown; did you mean 'most'?",
         "tasks[0].rubric.c.check  V-37  length: needs least or most",
-        "tasks[0].rubric.d.values[1]  V-37  is null, not text or a whole number or a number; put it in quotes",
+        "tasks[0].rubric.d.values[1]  V-37  is null, not text or a whole number or a number; "
+        "put it in quotes",
     ]
 
 

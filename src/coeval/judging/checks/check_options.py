@@ -42,8 +42,8 @@ KINDS: Mapping[str, type[RubricCheck]] = {str(kind.__struct_config__.tag): kind 
 
 
 class CheckProblem(NamedTuple):
-    """A mistake in the options of a check: its key and the place in its list, what is wrong, what ``word`` may
-    have been meant for."""
+    """A mistake in the options of a check: its key and the place in its list, what is wrong, what
+    ``word`` may have been meant for."""
 
     key: str
     what: str

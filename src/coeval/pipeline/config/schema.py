@@ -337,7 +337,7 @@ class TaskConfig(Section):
         return own or self.scale or HIGH_MEDIUM_LOW
 
     def described_scales(self) -> str:
-        """Say which levels are not High, Medium and Low, from worst to best, with the factors that have them."""
+        """Say which factors have other levels than High, Medium and Low, from worst to best."""
         judged = ["factors"] if isinstance(self.rubric, str) else self.rubric.keys() - self.checks.keys()
         having: dict[RubricScale, list[str]] = {}
         for factor in sorted(set(judged).difference(self.label_attributes)):
