@@ -96,7 +96,7 @@ def test_the_scales_of_the_page_score_answers(tmp_path: Path) -> None:
     scored = [set(line["values"]) for line in lab.lines("evaluation")]
     assert scored == [{"helpful", "solved", "grade"}] * 3
     changed = [{**lab.tasks[0], "rationale": False}]
-    with pytest.raises(UsageError, match="story.rationale"):
+    with pytest.raises(UsageError, match=r"story\.rationale"):
         Lab(tmp_path, lab.models, changed).run(continue_run=True)
 
 
