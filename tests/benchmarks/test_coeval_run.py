@@ -186,6 +186,14 @@ def test_checks_that_need_a_process_are_named_and_make_figures_incomparable(tmp_
     assert reason.startswith("story: shape not scored")
 
 
+def test_a_run_that_compares_pairs_is_refused(tmp_path: Path) -> None:
+    models = [model("ann"), model("ben", "student")]
+    lab = Lab(tmp_path, models, [task(), task("duel", total=1, judging="pairwise")])
+    assert lab.run().exit_code == 0
+    with pytest.raises(UsageError, match="compares answers two by two in duel"):
+        as_task(lab.path)
+
+
 def test_other_numbers_of_a_scale_are_another_judge(tmp_path: Path) -> None:
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=1, scale={"bad": 0, "ok": 1, "good": 2})])
     lab.run()

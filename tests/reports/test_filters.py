@@ -56,6 +56,12 @@ MIXED: dict[str, Any] = {
     "second": {"rubric": {"style": "It reads well.", "plot": {"criterion": "It has one.", "scale": "0-10"}}},
     "third": {"rubric": {"words": {"check": "length", "most": 60, "unit": "words"}}},
 }
+_LENGTH = {"words": {"check": "length", "most": 60, "unit": "words"}}
+CHECKED: dict[str, Any] = {
+    "story": {"rubric": {**_LENGTH, "like": {"check": "similarity"}}},
+    "second": {"rubric": {"like": {"check": "similarity"}}},
+    "third": {"rubric": _LENGTH},
+}
 
 
 def run_of(folder: Path, own: dict[str, Any]) -> Lab:
@@ -279,7 +285,8 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
     yield {"task": ["third"], "judge": ["ann"], "factor": ["plot"]}
     for _ in range(40):
         needed = drawn.sample(DIMENSIONS, drawn.randint(1, 3))
-        yield {name: drawn.sample(list(names[name]), drawn.randint(1, len(names[name]))) for name in needed}
+        there = [name for name in needed if names[name]]
+        yield {name: drawn.sample(list(names[name]), drawn.randint(1, len(names[name]))) for name in there}
 
 
 def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
@@ -300,6 +307,22 @@ def test_checks_weights_and_other_scales_are_filtered_as_python_does(
     assert len(measured.grid.scales) == 3
     seen = opened(browser, made.path / "report.html")
     hold_under_filters(seen.page, measured)
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+def test_a_run_of_checks_alone_is_filtered_as_python_does(browser: Browser, tmp_path: Path) -> None:
+    made = run_of(tmp_path, CHECKED)
+    measured = measured_of(made)
+    assert not measured.grid.judges
+    seen = opened(browser, made.path / "report.html")
+    reported = 0
+    for choice in choices(measured.grid):
+        query = urlencode(choice, doseq=True)
+        found = seen.page.evaluate("query => window.coevalPage.tables(query)", query)
+        assert compared(found, chosen(measured.grid, choice)) == [], query
+        reported += len(found["tables"]["differences"])
+    assert reported > 100
     assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
 

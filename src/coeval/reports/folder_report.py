@@ -97,7 +97,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
         lambda: run_sheets(reader, items),
-        score_blocks(measured) if measured.grid.valid.any() and not reader.sampled else None,
+        score_blocks(measured) if measured.grid.scored.any() and not reader.sampled else None,
         items,
         measured.measures.ranking.order,
     )

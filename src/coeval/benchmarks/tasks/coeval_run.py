@@ -172,6 +172,12 @@ class CoevalRun(Benchmark):
         super().__init__(settings)
         self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
         self._config = _config_of(self._run)
+        in_pairs = [task.name for task in self._config.tasks if task.judging == "pairwise"]
+        if in_pairs:
+            raise UsageError(
+                f"{self._run.path} compares answers two by two in {listed(in_pairs)}, and here one model "
+                "answers by itself; name a run with judging: scores, or make the checkpoints its students"
+            )
         planned = planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
         self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
