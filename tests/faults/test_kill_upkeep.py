@@ -196,6 +196,51 @@ def shown_state(coeval: Command, path: Path) -> str:
     return str(reported)
 
 
+def test_a_start_over_tables_of_ones_own(tmp_path: Path, warm: Forks) -> None:
+    """A start that was cut short before it began is repeated as it was, and refuses only to be continued."""
+
+    def lab_in(folder: Path) -> Lab:
+        items = {"path": str(folder / "i.csv"), "prompt": "q", "id": "n", "responses": {"v8": "b"}}
+        answers = {"path": str(folder / "a.csv"), "prompt": "q", "response": "a"}
+        story = {"name": "story", "description": "Tell one.", "items": items}
+        rubric = {"plot": "It has one.", "short": {"check": "length", "most": 9}}
+        return Lab(
+            folder,
+            [model("ann", "student"), model("jim", "judge")],
+            [story | {"rubric": rubric}],
+            students=[{"name": "v7", "responses": answers}],
+        )
+
+    def make(folder: Path) -> Path:
+        folder.mkdir()
+        (folder / "i.csv").write_text("n,q,b\n1,Tell one.,Once.\n2,Tell two.,Twice.\n")
+        (folder / "a.csv").write_text("q,a\nTell one.,One.\nTell two.,Two times.\n")
+        return folder
+
+    def once(folder: Path, **kill: Any) -> Ended:
+        lab = lab_in(folder)
+        return warm.run("coeval", "run", "--config", lab.file, below=lab.path, **kill)
+
+    def again(folder: Path) -> Ended:
+        lab = lab_in(folder)
+        words = ("coeval", "run", "--config", lab.file)
+        ended = warm.run(*words, "--continue", below=lab.path)
+        if (lab.path / "meta.json").exists():
+            return ended
+        assert "there is no run" in ended.said
+        return warm.run(*words, below=lab.path)
+
+    def state(folder: Path) -> Any:
+        lab = lab_in(folder)
+        return content(lab), lab.meta()["status"]
+
+    killed_and_repeated(tmp_path, "tables", make, once, state, again)
+    refused = lab_in(make(tmp_path / "silent"))
+    refused.models[0]["parameters"] = {"failure_rate": 1.0}
+    assert warm.run("coeval", "run", "--config", refused.file, below=refused.path).code == 2
+    assert not list(refused.path.glob("phase*"))
+
+
 def test_conversion_of_an_older_layout(finished: Path, tmp_path: Path, warm: Forks) -> None:
     def make(folder: Path) -> Path:
         shutil.copytree(finished, folder)

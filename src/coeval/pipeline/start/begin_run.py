@@ -88,7 +88,6 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
             known_recipes(folder)  # where they cannot be read, it is told before anything is asked
         preview = preview_run(config, options, supply)
         preview.refuse(options)
-        supply.put(folder)
         for remark in supply.remarks():
             watcher.warn(remark)
         _refuse_too_dear(config, preview, prices, session, options)
@@ -96,6 +95,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         await probe_models(session, probing, owing(preview))
         if config.experiment.estimate_cost:
             await _estimate(config, options, session, preview, prices)
+        supply.put(folder)
         meta = _put_in_place(config, options, folder, watcher)
         settled = with_found_labels(config, supply)
         blueprint = Blueprint(

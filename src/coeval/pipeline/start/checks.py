@@ -176,7 +176,7 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
         )
         yield Finding(("experiment", "id"), "V-14", message)
     elif start.continue_run:
-        yield from _cannot_continue(run, identifier)
+        yield from _cannot_continue(run, identifier, draft)
     elif start.overwrite:
         yield from _outlived(run, modes)
     elif not run.replacing.exists():  # what is being moved away is in no way
@@ -206,14 +206,14 @@ def _unknown_models(known: list[str], needed: tuple[str, ...]) -> Iterator[Findi
             yield Finding(("models",), "V-30", message, WayOut(name, known, "models:"))
 
 
-def _cannot_continue(run: RunDir, identifier: str) -> Iterator[Finding]:
+def _cannot_continue(run: RunDir, identifier: str, draft: Draft) -> Iterator[Finding]:
     path = ("experiment", "id")
     try:
         found = run.read_meta().experiment_id
     except (FileNotFoundError, NotADirectoryError):
         if said := run.half_replaced():
             yield Finding(path, "V-14", said)
-        elif any(run.holds(phase) for phase in PHASES):
+        elif any(_occupied(run, draft)):  # else nothing but what tables of the user's gave
             yield Finding(
                 path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
             )
