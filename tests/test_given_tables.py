@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -45,6 +46,17 @@ class Polars:
 
 def right(run: coeval.Run) -> dict[str, tuple[int, int]]:
     return {label.student: (label.correct, label.n) for label in run.results().labels}
+
+
+@pytest.mark.process
+def test_cells_may_be_arrays_and_numbers_of_numpy(experiment: dict[str, Any]) -> None:
+    frame = pd.DataFrame({"prompt": ["Great!", "Awful."], "options": [np.array(["good", "bad"])] * 2})
+    frame["answer"] = [1, 0]
+    experiment["tasks"][0]["items"] = {"choices": "options", "label": "answer"}
+    run = coeval.run(experiment, items=frame, answers={"prod": {"Great!": "B", "Awful.": "B"}})
+    assert run.exit_code == 0
+    (given,) = (run.path / "given").glob("*.items.jsonl")
+    assert '"options":["good","bad"],"answer":1' in given.read_text()
 
 
 @pytest.mark.process

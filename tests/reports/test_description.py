@@ -39,6 +39,26 @@ def test_of_many_who_are_asked_alike_a_row_names_a_few(tmp_path: Path) -> None:
     assert "student-0, student-1, student-2 and 9 more" in column(report, "prompts", "models")
 
 
+def test_answers_that_exist_are_nobody_asked_and_checks_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "items.csv").write_text("q,a\nOne?,1\nTwo?,2\n")
+    table = {"path": "items.csv", "prompt": "q"}
+    checks = {"name": "sums", "description": "Add.", "items": table, "rubric": {"num": {"check": "numeric"}}}
+    lab = Lab(tmp_path, [model("ann", "student")], [checks])
+    lab.students = [{"name": "prod", "responses": {**table, "response": "a"}}]
+    report = described(lab)
+    assert column(report, "prompts", "models") == ["ann"]
+    assert column(report, "models", "model") == ["ann", "prod"]
+    assert column(report, "tasks", "evaluation") == ["checks are computed, no judge is asked"]
+    lab.tasks[0] |= {"rubric": {"right": "It is."}, "weights": {"right": 2.0}, "judging": "pairwise"}
+    lab.models.append(model("jan", "judge"))
+    report = described(lab)
+    assert column(report, "tasks", "evaluation") == ["pairwise"]
+    assert column(report, "rubric", "weight") == [2.0]
+
+
 LABS = {
     "static": {"tasks": [task(nuanced_attributes={"tone": ["dry", "warm"]}, total=2), quiz(total=2)]},
     "to be proposed": {

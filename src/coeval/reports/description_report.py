@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.text import listed, numbered
-from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
+from coeval.models.catalog import HOSTS, OWN_CODE
+from coeval.pipeline.config.own_data import asked_as
+from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.in_words import calls, hours, summed_up
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
+from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
@@ -42,12 +45,13 @@ def models_table(config: Config) -> ReportTable:
         (
             model.name,
             model.interface,
-            str(model.parameters.get("model", model.name)),
+            asked_as(model) if HOSTS[model.interface].dialect == OWN_CODE else _identifier(model),
             model.cast,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in config.models
     ]
+    rows += [(name, "answers that exist", "", "student", None) for name in _answered(config)]
     columns = (
         ReportColumn("model", "Model"),
         ReportColumn("interface", "Interface", meaning="Who serves it."),
@@ -56,6 +60,22 @@ def models_table(config: Config) -> ReportTable:
         ReportColumn("batched", "In batch jobs", meaning="Phases that go by the provider's Batch API."),
     )
     return ReportTable("models", "Models", columns, tuple(rows))
+
+
+def _identifier(model: ModelConfig) -> str:
+    return str(model.parameters.get("model", model.name))
+
+
+def _answered(config: Config) -> list[str]:
+    """The students whom nobody asks."""
+    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_by(task)))
+
+
+def _judged(setup: TaskSetup) -> str:
+    if setup.judges:
+        return setup.task.way_of_judging
+    scored = {"labels are compared": setup.labels, "checks are computed": setup.checks}
+    return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
 
 
 def tasks_table(preview: Preview) -> ReportTable:
@@ -69,7 +89,7 @@ def tasks_table(preview: Preview) -> ReportTable:
                 " ".join(task.description.split()),
                 preview.plan_count.total("data_generation", task=task.name).planned,
                 ", ".join(makers),
-                task.evaluation_mode if setup.judges else "labels are compared, no judge is asked",
+                _judged(setup),
                 ", ".join(task.label_attributes) or None,
             )
         )
@@ -78,7 +98,9 @@ def tasks_table(preview: Preview) -> ReportTable:
         ReportColumn("description", "What has to be done"),
         ReportColumn("items", "Items", "count"),
         ReportColumn("makers", "Items by", meaning="Teachers that write them, or who supplies them."),
-        ReportColumn("evaluation", "Judged", meaning="In one call for all factors, or in one for each."),
+        ReportColumn(
+            "evaluation", "Judged", meaning="In one call for all factors, in one for each, or pairwise."
+        ),
         ReportColumn("labels", "Labels", meaning="Attributes of which the value is the right answer."),
     )
     return ReportTable("tasks", "Tasks", columns, tuple(rows))
@@ -114,19 +136,21 @@ def rubric_table(preview: Preview) -> ReportTable:
         task = setup.task
         known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
         if known is None:
-            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").described()))
+            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").described(), None))
             known = preview.blueprint.heard_rubric(task)
         for factor, criterion in known.items():
             compared = factor in task.label_attributes
             said = "compared with the item's value, without a judge" if compared else criterion
             judged = not compared and factor not in task.checks
             levels = task.scale_of(factor).described() if judged else None
-            rows.append((task.name, factor, " ".join(said.split()), levels))
+            weight = None if compared else task.weights.get(factor)
+            rows.append((task.name, factor, " ".join(said.split()), levels, weight))
     columns = (
         ReportColumn("task", "Task"),
         ReportColumn("factor", "Factor"),
         ReportColumn("criterion", "What the best level means"),
         ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
+        ReportColumn("weight", "Weight", "number", "In an item's score; 1 where none is given"),
     )
     return ReportTable("rubric", "What answers are judged by", columns, tuple(rows))
 
@@ -224,8 +248,9 @@ def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage
 
 def _design(described: DescribedExperiment) -> ReportSection:
     config, preview = described.config, described.preview
-    roles = [(role, len(config.with_role(role))) for role in ("teacher", "student", "judge")]
-    cast = ", ".join(numbered(count, role) for role, count in roles)
+    roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
+    roles["student"] += len(_answered(config))
+    cast = ", ".join(numbered(count, role) for role, count in roles.items())
     return ReportSection(
         "design",
         "What is evaluated, and by whom?",

@@ -185,7 +185,7 @@ class _TaskPrompts:
                 "data_generation", "item", alike, alike[0].prompt(values, BENCHMARK_ITEM), item
             )
         item_values, item = self._item()
-        for alike in _alike(setup.students):
+        for alike in _alike([each for each in setup.students if each.name not in setup.given]):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
         answer = self._stand_ins.mark(f"the answer that {_one_of(setup.students)} will give")
         if setup.pairs is not None:

@@ -75,7 +75,7 @@ def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
     rows = []
     for task in config.tasks:
         sampling = task.sampling
-        settings = (_span(sampling.target), _span(sampling.nuance), task.evaluation_mode)
+        settings = (_span(sampling.target), _span(sampling.nuance), task.way_of_judging)
         rows.append(
             NameRow(task.name, (str(sampling.total), *settings, str(foreseen.calls_of_task(task.name))))
         )

@@ -330,6 +330,11 @@ class TaskConfig(Section):
             return {}
         return {factor: what for factor, what in self.rubric.items() if isinstance(what, dict)}
 
+    @property
+    def way_of_judging(self) -> str:
+        """``pairwise``, or by what a judge's call is about: ``single``, ``per_factor``."""
+        return self.evaluation_mode if self.judging == "scores" else self.judging
+
     def scale_of(self, factor: str) -> RubricScale:
         """The levels that judges choose from for a factor."""
         what = self.rubric.get(factor) if isinstance(self.rubric, dict) else None
