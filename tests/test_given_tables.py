@@ -50,11 +50,16 @@ def right(run: coeval.Run) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.process
 def test_cells_may_be_arrays_and_numbers_of_numpy(experiment: dict[str, Any]) -> None:
-    frame = pd.DataFrame({"prompt": ["Great!", "Awful."], "options": [np.array(["good", "bad"])] * 2})
+    frame = pd.DataFrame(
+        {"id": [1, 2], "prompt": ["Great!", "Awful."], "options": [np.array(["good", "bad"])] * 2}
+    )
     frame["answer"] = [1, 0]
     experiment["tasks"][0]["items"] = {"choices": "options", "label": "answer"}
-    run = coeval.run(experiment, items=frame, answers={"prod": {"Great!": "B", "Awful.": "B"}})
+    run = coeval.run(
+        experiment, items=frame, answers={"prod": [{"id": 1, "answer": "B"}, {"id": 2, "answer": "B"}]}
+    )
     assert run.exit_code == 0
+    assert right(run) == {"prod": (1, 2)}
     (given,) = (run.path / "given").glob("*.items.jsonl")
     assert '"options":["good","bad"],"answer":1' in given.read_text()
 
