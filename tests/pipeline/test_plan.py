@@ -464,7 +464,7 @@ def meddle(draw: random.Random, lab: Lab, step: int) -> None:
     """Change the file, or lose records."""
     for number in range(draw.randint(0, 3)):
         name, one = f"x{step}{number}", draw.choice(lab.tasks)
-        match draw.randrange(8):
+        match draw.randrange(9):
             case 0 if len(lab.models) < 4:
                 lab.models.append(any_model(draw, name))
             case 1:
@@ -477,6 +477,8 @@ def meddle(draw: random.Random, lab: Lab, step: int) -> None:
                 lab.models.pop()
             case 5 | 6:
                 vary(draw, lab, name)
+            case 7:
+                one["judging"] = draw.choice(["pairwise", "scores"])
             case _:
                 for phase in PHASES:
                     keys = list(lab.records(phase))

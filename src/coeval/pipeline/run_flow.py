@@ -205,7 +205,11 @@ class RunFlow:
         """Note which answers to an item are about to be asked for, before any of them can come."""
         nodes = list(nodes)
         if "evaluation" in self._phases:
-            answers = {node.key for node in nodes if node.phase == "response_collection" and node.owed}
+            asked = [node for node in nodes if node.phase == "response_collection" and node.owed]
+            # those that wait for their item may stand once it has come again; later samples are not compared
+            answers = {
+                node.key for node in asked if not node.waits and not (node.maker and node.maker.sample)
+            }
             self._meetings[item].awaited |= answers - self.short
         return nodes
 
