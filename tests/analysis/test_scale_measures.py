@@ -10,14 +10,18 @@ from statistics import fmean
 from typing import Any
 
 import krippendorff
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, cohen_kappa_score
 from written_run import Run
 
+from coeval.analysis.breakdown import breakdown
+from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.pairing import pair
 from coeval.analysis.comparison.side import read_side
+from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
 from coeval.analysis.measures.measured_run import measure_run
@@ -176,7 +180,8 @@ def planned(weights: Mapping[str, float] = WEIGHTS) -> Planned:
 
 
 def item_means(known: Scores, student: str, **weights: float) -> Iterator[tuple[int, float]]:
-    """The mean of each item: each factor once, by its weight, as the mean over its judges."""
+    """The mean of each item that has a score of each factor: each once, by its weight, as the mean over its
+    judges."""
     for n in range(1, 31):
         of = {
             factor: [
@@ -187,7 +192,8 @@ def item_means(known: Scores, student: str, **weights: float) -> Iterator[tuple[
             for factor in FACTORS
         }
         parts = [(weights.get(factor, 1.0), fmean(values)) for factor, values in of.items() if values]
-        yield n, sum(weight * mean for weight, mean in parts) / sum(weight for weight, _ in parts)
+        if len(parts) == len(FACTORS):
+            yield n, sum(weight * mean for weight, mean in parts) / sum(weight for weight, _ in parts)
 
 
 def measured(run: Run, plan: Planned | None) -> tuple[RunMeasures, Any, ScoreGrid]:
@@ -244,7 +250,7 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     with RunReader(run.folder, planned()) as reader:
         pairs = pair(read_side(reader, "ann", "run:ann"), read_side(reader, "bob", "run:bob"))
     metrics = [place for place, metric in enumerate(pairs.metrics) if metric.measure == "factor"]
-    found = pairs.scored(metrics)
+    found = pairs.scored(metrics, whole=True)
     assert found is not None
     assert fmean(found.pairs.b - found.pairs.a) == pytest.approx(expected, abs=1e-12)
 
@@ -303,3 +309,58 @@ def test_names_of_levels_tell_scales_apart() -> None:
     found = levels_by_judge(grid)["j1"]
     assert {name: count for name, count in found.items() if count} == {"1 (1 to 5)": 1, "1 (1 to 10)": 1}
     assert all(one != other for one, other in pairwise(found))
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Run:
+    """A check that all 20 answers of two students pass, but two of ann's; the judge, who gives Low, fails on
+    half of ann's and on all of bob's."""
+    run = Run(tmp_path / "run")
+    for n in range(1, 21):
+        run.datapoint(n, sampled_target_attributes={"form": "strict" if n % 3 else "loose"})
+        for student in ("ann", "bob"):
+            run.response(n, student)
+            values = {"says": 1.0} if n > 2 or student == "bob" else {}
+            run.evaluation(n, student, "check", {}, values=values, missing=[] if values else ["says"])
+            if student == "ann" and n % 2:
+                run.evaluation(n, student, "j1", {"tone": "Low"})
+            else:
+                run.evaluation(n, student, "j1", {}, status="failed")
+    return run
+
+
+def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
+    plan = planned({})
+    task = msgspec.structs.replace(
+        plan.tasks["haiku"],
+        judges=frozenset({"j1", "check"}),
+        factors=frozenset({"tone", "says"}),
+        checks=frozenset({"says"}),
+    )
+    with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
+        measures, found = measure_run(reader).measures, results(reader)
+        by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor")}
+        by_value = breakdown(reader, "attribute")
+        shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}
+        report = compare_sides([[read_side(reader, name, name) for name in ("ann", "bob")]])
+    ann, bob = (one for one in found.students if one.task is None)
+    assert (ann.student, ann.mean, ann.n) == ("ann", 0.5, 9)  # of ten that were judged, one lacks its check
+    assert [ann.least, ann.most] == pytest.approx([18 / 40, (18 + 12) / 40])
+    assert (bob.mean, bob.n, bob.least) == (None, 0, None)
+    note = "bob: no score in haiku, because no answer is scored in tone."
+    assert note in found.notes
+    assert note in measures.findings
+    assert measures.students["ann"].headline == measures.ranking.scores["ann"].headline
+    assert (measures.students["ann"].headline.value, measures.students["ann"].headline.n) == (0.5, 9)
+    assert measures.students["ann"].overall.missing == 12
+    assert measures.students["ann"].bounds.headline == pytest.approx((18 / 40, 30 / 40))
+    assert measures.students["bob"].headline.value is None
+    assert measures.students["bob"].bounds.headline is None
+    assert measures.ranking.order == ("ann",)
+    assert [by_factor["says", name].n for name in ("ann", "bob")] == [18, 20]
+    assert sum(one.n for one in by_value) == 9
+    assert sum(score is not None for score in shown.values()) == 9
+    assert [one.metric for one in report.comparisons] == ["says"]
+    assert (
+        "haiku: no item is scored in tone on both sides, so only single factors are compared" in report.notes
+    )

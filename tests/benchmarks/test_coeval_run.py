@@ -166,9 +166,13 @@ def test_a_run_of_checks_alone_is_scored_without_a_judge(tmp_path: Path) -> None
     benchmark = as_task(run_of(tmp_path, task(total=2, rubric=checks)), judge=None)
     assert not benchmark.is_judged
     items = benchmark.items()
-    scored = benchmark.score(items, {item.id: Answer(id=item.id, response="Once.") for item in items}, {})
+    answers = {item.id: Answer(id=item.id, response="Once.", latency_s=0.01) for item in items}
+    scored = benchmark.score(items, answers, {})
     assert scored.metrics["mean_score"].value == 1.0
-    assert (scored.n_expected, scored.n_scored, scored.n_failed) == (4, 2, {"check": 2})
+    answers[items[0].id] = Answer(id=items[0].id, response="Once.")  # by one check alone it has no score
+    scored = benchmark.score(items, answers, {})
+    assert (scored.metrics["mean_score"].value, scored.metrics["mean_score"].n) == (1.0, 1)
+    assert (scored.n_expected, scored.n_scored, scored.n_failed) == (4, 3, {"check": 1})
     assert not scored.remarks
 
 

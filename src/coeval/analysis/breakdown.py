@@ -199,15 +199,16 @@ def _of(table: str, by: By) -> str:
 
 
 def _means(by: By) -> str:
-    # A judge's scores are of one judge: each factor counts by its weight.
-    share = "coalesce(factor_weight, 1.0)" if by == "judge" else "share"
+    # A judge's scores are of one judge: each factor counts by its weight. These, and those of a factor, count
+    # whatever else the answer lacks.
+    share = {"judge": "coalesce(factor_weight, 1.0)", "factor": "part"}.get(by, "share")
     mean = f"sum(value * {share}) / sum({share})"
     return f"""
         SELECT task, part, model, list(mean ORDER BY item), {{names}}, sum(count)::BIGINT
         FROM (
             SELECT task, {_PART[by]} AS part, model, item,
                    {mean} AS mean, count(*) AS count
-            FROM {_of("weighed_scores", by)} WHERE value IS NOT NULL GROUP BY ALL
+            FROM {_of("weighed_scores", by)} WHERE value IS NOT NULL AND {share} IS NOT NULL GROUP BY ALL
         )
         GROUP BY ALL
     """  # noqa: S608

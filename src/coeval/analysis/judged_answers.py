@@ -94,8 +94,8 @@ WITH scored AS (
     )
     GROUP BY ALL
 ), found AS (
-    SELECT i.item, a.answer, coalesce(mean, labelled.right) AS score, disagreement,
-           i.task, a.model, concat_ws('__', i.task, i.teacher, '') AS prefix
+    SELECT i.item, a.answer, CASE WHEN scored.answer IS NULL THEN labelled.right ELSE mean END AS score,
+           disagreement, i.task, a.model, concat_ws('__', i.task, i.teacher, '') AS prefix
     FROM items i LEFT JOIN answers a USING (item)
         LEFT JOIN scored USING (answer) LEFT JOIN labelled USING (answer) LEFT JOIN spread USING (answer)
 )

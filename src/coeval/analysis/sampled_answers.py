@@ -117,7 +117,8 @@ WITH answer AS (
     FROM scores WHERE value IS NOT NULL AND list_contains(?::VARCHAR[], model) GROUP BY ALL
     UNION ALL
     SELECT task, model, NULL, false, item, sample, sum(value * share) / sum(share), false
-    FROM weighed_scores WHERE value IS NOT NULL AND list_contains(?::VARCHAR[], model) GROUP BY ALL
+    FROM weighed_scores WHERE value IS NOT NULL AND share IS NOT NULL
+        AND list_contains(?::VARCHAR[], model) GROUP BY ALL
     UNION ALL
     SELECT task, model, attribute, true, item, sample, match::INTEGER::DOUBLE, true
     FROM labels WHERE list_contains(?::VARCHAR[], model)

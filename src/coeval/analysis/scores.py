@@ -49,6 +49,7 @@ from coeval.analysis.run_results import (
 )
 from coeval.analysis.sampled_answers import sampled_scores
 from coeval.core.errors import StoreError
+from coeval.core.text import listed
 
 
 def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
@@ -74,7 +75,7 @@ def _(reader: RunReader) -> Results:
         labels=label_accuracies(reader),
         sampled=sampled_scores(reader),
         simulated=reader.simulated,
-        notes=(*label_task_notes(reader), *reader.notes()),
+        notes=(*label_task_notes(reader), *unscored_notes(reader), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         pairs=pair_strengths(measured_pairs(read_comparisons(reader))),
@@ -104,7 +105,7 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     items: dict[tuple[str, str], ItemMeans] = {}
     sums: dict[tuple[str, str], _Sums] = {}
     for task, student, means, names, *found in reader.rows(_ITEM_MEANS.format(names=reader.names_sql)):
-        items[task, student] = ItemMeans(np.array(means), reader.clusters_of(names))
+        items[task, student] = ItemMeans(np.array(means, np.float64), reader.clusters_of(names))
         sums[task, student] = _Sums(*found)
     possible: dict[str, float] = dict(reader.rows(_POSSIBLE))
     samples = reader.samples
@@ -246,6 +247,20 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
         yield label_tasks_sentence(of_scores, alone)
 
 
+def unscored_notes(reader: RunReader) -> Iterator[str]:
+    """Name the factors that all answers of a student lack, so that it has no score in a task."""
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
+        lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))
+        if not removed_names(reader.planned, student, task):
+            alike.setdefault((task, lacking), []).append(student)
+    for (task, lacking), students in alike.items():
+        yield (
+            f"{listed(students)}: no score in {task}, because no answer is scored in "
+            f"{listed(lacking) or 'every factor'}."
+        )
+
+
 NO_ITEMS = ItemMeans(np.empty(0))
 
 _OF_TASKS = """
@@ -255,12 +270,19 @@ FROM items WHERE NOT failed GROUP BY task ORDER BY task
 """
 
 _ITEM_MEANS = """
-SELECT task, model, list(total / share ORDER BY item), {names}, sum(total), sum(share), sum(count)::BIGINT
+SELECT task, model, coalesce(list(mean ORDER BY item) FILTER (mean IS NOT NULL), []),
+       {names} FILTER (mean IS NOT NULL), sum(total), sum(part), sum(count)::BIGINT
 FROM (
-    SELECT task, model, item, sum(value * share) AS total, sum(share) AS share, count(*) AS count
+    SELECT task, model, item, sum(value * share) / sum(share) AS mean,
+           sum(value * part) AS total, sum(part) AS part, count(*) AS count
     FROM weighed_scores WHERE value IS NOT NULL GROUP BY ALL
 )
 GROUP BY ALL
+"""
+
+_UNSCORED = """
+SELECT task, model, list(DISTINCT metric) FROM weighed_scores WHERE value IS NOT NULL
+GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 """
 
 # By task, how many scores a student would have that lacks none: of each item, by each judge and factor that

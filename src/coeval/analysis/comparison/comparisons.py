@@ -318,13 +318,13 @@ def _rows(pairing: Pairing) -> Iterator[_Row]:
     rows: list[_Row] = []
     for task, places in by_task.items():
         factors = [place for place in places if pairing.metrics[place].measure == "factor"]
-        if factors and (whole := pairing.scored(factors)) is not None:
+        if factors and (whole := pairing.scored(factors, whole=True)) is not None:
             scored[task] = whole
             rows.append(_Row(task, SCORE, "task", "share", [whole]))
         for place in places:
             name = pairing.metrics[place]
             found = pairing.scored([place])
-            if found is None or (factors == [place]):  # the only factor is the score
+            if found is None or (factors == [place] and task in scored):  # the only factor is the score
                 continue
             family: Family = "task" if name.headline or (name.measure == "label" and not factors) else "part"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"

@@ -316,11 +316,12 @@ class ScoredPairs(NamedTuple):
 
 
 class _Means(NamedTuple):
-    """Of items, in the order of their codes."""
+    """Of items, in the order of their codes; ``sizes``: the sums of the shares of their values."""
 
     codes: Codes
     values: Floats
     weights: Floats
+    sizes: Floats
 
 
 class _CodedScores(NamedTuple):
@@ -358,7 +359,8 @@ class Pairing:
     """Two sides, put together: all scores of each, and those that have a counterpart.
 
     ``universe``: by task, the codes of its items; ``clusters``: by code, what items share that nearly repeat
-    each other; None: none do. ``lacking``: by metric, the items whose score is missing.
+    each other; None: none do. ``lacking``: by metric, the items whose score is missing. ``factors``: by task
+    with weights or checks, the weights of the factors by which both sides are scored.
     ``judged``: by task, whose scores are taken. ``apart``: who judged one side only. ``notes``: what else
     does not fit, one sentence each.
     """
@@ -369,29 +371,36 @@ class Pairing:
     universe: Mapping[str, frozenset[int]]
     clusters: Codes | None
     lacking: Mapping[int, frozenset[int]]
+    factors: Mapping[str, Mapping[str, float]]
     judged: Mapping[str, Collection[str]]
     apart: tuple[JudgedApart, ...]
     notes: tuple[str, ...]
 
-    def scored(self, metrics: Sequence[int]) -> ScoredPairs | None:
-        """The items' means over these metrics of one task; None where no item is paired."""
-        a, b = (_item_means(side.of(metrics)) for side in self.paired)
+    def scored(self, metrics: Sequence[int], *, whole: bool = False) -> ScoredPairs | None:
+        """The items' means over these metrics of one task; None where no item is paired. ``whole``: they are
+        all factors; then in a task with weights or checks an item needs a shared score of each."""
+        weights = self.factors.get(self.metrics[metrics[0]].task) if whole else None
+        if weights is not None:
+            metrics = [place for place in metrics if self.metrics[place].metric in weights]
+        paired = [side.of(metrics) for side in self.paired]
+        if weights is not None:
+            complete = _complete(paired[0], len(weights))
+            paired = [side.chosen(np.isin(side.item, complete)) for side in paired]
+        a, b = map(_item_means, paired)
         if not len(a.codes):
             return None
         known = [_item_means(side.of(metrics)) for side in self.scores]
         scale = self._scale(metrics)
         missing = self._universe(metrics, known) - frozenset(a.codes.tolist())
-        shares = [
-            dict(zip(mean.codes.tolist(), _shares(mean.values, scale).tolist(), strict=True))
-            for mean in known
-        ]
-        low = sum(shares[1].get(item, 0.0) - shares[0].get(item, 1.0) for item in missing)
-        high = sum(shares[1].get(item, 1.0) - shares[0].get(item, 0.0) for item in missing)
+        every = None if weights is None else sum(weights.values())
+        ends = [_ends(mean, scale, every) for mean in known]
+        low = sum(ends[1].get(item, _ANY)[0] - ends[0].get(item, _ANY)[1] for item in missing)
+        high = sum(ends[1].get(item, _ANY)[1] - ends[0].get(item, _ANY)[0] for item in missing)
         alike = None if self.clusters is None else self.clusters[a.codes]
         pairs = PairedScores(_shares(a.values, scale), _shares(b.values, scale), a.weights, alike)
         found = float(np.average(pairs.b - pairs.a, weights=pairs.weights)) * len(a.codes)
-        every = len(a.codes) + len(missing)
-        bounds = (float(found + low) / every, float(found + high) / every)
+        items = len(a.codes) + len(missing)
+        bounds = (float(found + low) / items, float(found + high) / items)
         return ScoredPairs(pairs, len(missing), *bounds, scale)
 
     def _scale(self, metrics: Sequence[int]) -> Scale:
@@ -428,17 +437,48 @@ def pair(a: Side, b: Side) -> Pairing:
             if item in codes:
                 lacking.setdefault(names[metric], set()).add(codes[item])
         scores.append(_coded(side, codes, names, judges.codes(side, tasks)))
+    paired, factors = _counterparts(scores[0], scores[1]), _shared_factors(a, b)
     return Pairing(
         metrics,
         (scores[0], scores[1]),
-        _counterparts(scores[0], scores[1]),
+        paired,
         items.by_task(),
         items.clusters,
         {metric: frozenset(found) for metric, found in lacking.items()},
+        factors,
         judges.taken(a, b),
         judges.apart,
-        (*items.notes, *judges.notes, *other_rubrics(a, b), *other_weights(a, b)),
+        (
+            *items.notes,
+            *judges.notes,
+            *other_rubrics(a, b),
+            *other_weights(a, b),
+            *_incomplete(metrics, paired[0], factors),
+        ),
     )
+
+
+def _incomplete(
+    metrics: Sequence[MetricName], paired: _CodedScores, factors: Mapping[str, Mapping[str, float]]
+) -> Iterator[str]:
+    for task, weights in factors.items():
+        names = {place: name.metric for place, name in enumerate(metrics) if name.task == task}
+        shared = paired.of([place for place, name in names.items() if name in weights])
+        if len(shared.item) and not len(_complete(shared, len(weights))):
+            lacking = sorted(weights.keys() - {names[place] for place in shared.metric.tolist()})
+            yield (
+                f"{task}: no item is scored in {listed(lacking) or 'every factor'} on both sides, so only "
+                "single factors are compared"
+            )
+
+
+def _shared_factors(a: Side, b: Side) -> dict[str, dict[str, float]]:
+    known = {(name.task, name.metric) for name in a.metrics.values()}
+    known |= {(task, factor) for task, factors in a.weighed.items() for factor in factors}
+    return {
+        task: {factor: weight for factor, weight in factors.items() if (task, factor) in known}
+        for task, factors in b.weighed.items()
+    }
 
 
 def _coded(
@@ -495,7 +535,29 @@ def _item_means(scores: _CodedScores) -> _Means:
     values, weights = (
         np.bincount(at, column * shares, len(codes)) / sizes for column in (scores.value, scores.weight)
     )
-    return _Means(codes, values, weights)
+    return _Means(codes, values, weights, sizes.astype(np.float64))
+
+
+_ANY = (0.0, 1.0)
+"""What an item without a score might have."""
+
+
+def _ends(means: _Means, scale: Scale, every: float | None) -> dict[int, tuple[float, float]]:
+    """By item, its mean with the factors that it lacks at 0, and at 1; ``every``: the sum of all factors'
+    weights, None where no factor lacks."""
+    shares = _shares(means.values, scale)
+    known = 1.0 if every is None else np.minimum(means.sizes / every, 1.0)
+    least = shares * known
+    ends = np.stack([least, least + 1 - known], axis=1).tolist()
+    return {item: (low, high) for item, (low, high) in zip(means.codes.tolist(), ends, strict=True)}
+
+
+def _complete(scores: _CodedScores, factors: int) -> Codes:
+    """The items that have a score by each of so many metrics."""
+    items, counts = np.unique(
+        np.unique(scores.item * _MOST_METRICS + scores.metric) // _MOST_METRICS, return_counts=True
+    )
+    return np.asarray(items[counts == factors], np.int64)
 
 
 def _shares(values: Floats, scale: Scale) -> Floats:

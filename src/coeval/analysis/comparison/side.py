@@ -6,7 +6,7 @@ Scores are kept as columns of hashes, so that a million of them are joined in a 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -82,7 +82,7 @@ class Side:
     ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
     answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
     judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
-    models took part.
+    models took part. ``weighed``: as in `Reader`.
     """
 
     label: str
@@ -99,6 +99,7 @@ class Side:
     families: Mapping[str, str]
     fitted: tuple[str, ...] = ()
     simulated: bool = False
+    weighed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -157,6 +158,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         families=_families(reader, [model, *judges.values()]),
         fitted=_fitted(reader),
         simulated=reader.simulated,
+        weighed=reader.weighed,
     )
 
 

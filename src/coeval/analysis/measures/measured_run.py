@@ -37,7 +37,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import answer_findings
-from coeval.analysis.scores import label_task_notes, student_scores
+from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 
 
@@ -112,7 +112,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
 def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:
     ranks = measures.ranking
     related = family_judges(grid, measures.judges, ranks, families_of(reader, grid))
-    yield from conclusions(measures, label_task_notes(reader), related, task_leaders(grid, ranks))
+    notes = (*label_task_notes(reader), *unscored_notes(reader))
+    yield from conclusions(measures, notes, related, task_leaders(grid, ranks))
     place = {name: at for at, name in enumerate(ranks.order)}
     scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
     for text in answer_findings(scores):

@@ -181,6 +181,7 @@ class ScoreGrid(NamedTuple):
         checked: Floats | None = None,
         *,
         alike: bool = False,
+        whole: bool = True,
     ) -> RowSums:
         """Sum the scores of each row.
 
@@ -191,8 +192,8 @@ class ScoreGrid(NamedTuple):
         ----------
         rows : which; None: all
         levels, checked : their scores, where these are other ones than the grid's
+        whole : in tasks with weights or checks, count no score of an answer that lacks a factor
         """
-        every = rows is None
         if levels is None:
             levels, checked = self.levels, self.checked
             if rows is not None:
@@ -208,10 +209,28 @@ class ScoreGrid(NamedTuple):
         weights = None if alike else self._weights
         if weights is None:
             return RowSums(total, units.astype(np.float64), units)
-        task, factor = (self.task, self.factor) if every else (self.task[rows], self.factor[rows])
-        weight = weights[task, factor]
+        mine = (
+            self
+            if rows is None
+            else self._replace(
+                item=self.item[rows],
+                student=self.student[rows],
+                factor=self.factor[rows],
+                sample=None if self.sample is None else self.sample[rows],
+            )
+        )
+        weight = weights[mine.task, mine.factor]
         share = np.where(np.isfinite(weight), weight / np.maximum(units, 1), 1.0)
-        return RowSums(total * share, np.asarray(units * share, np.float64), units)
+        if whole:
+            units = units * (np.isnan(weight) | mine._whole(units > 0))
+        return RowSums(total * share * (units > 0), np.asarray(units * share, np.float64), units)
+
+    def _whole(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(C,): whether the row's answer has a score of each factor of its task; ``there``: which rows have
+        one."""
+        answer, needed = self.answer, np.array([len(design.factors) for design in self.designs])
+        found = np.bincount(answer[there], minlength=int(answer.max(initial=0)) + 1)
+        return np.asarray(found[answer] == needed[self.task], bool)
 
     @property
     def _weights(self) -> Floats | None:

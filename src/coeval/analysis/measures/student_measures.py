@@ -174,14 +174,13 @@ class ItemScores:
         return RowSums(self.total.ravel(), self.share.ravel(), self.units.ravel())
 
 
-def item_scores(grid: ScoreGrid, judge: int | None = None) -> ItemScores:
-    """Over all judges and checks, or by one judge."""
+def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True) -> ItemScores:
+    """Over all judges and checks, or by one judge; ``whole`` as in `ScoreGrid.sums`."""
     own = None if judge is None else grid.levels[:, judge : judge + 1]
+    sums = grid.sums(levels=own, whole=whole and judge is None)
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
-    total, share, units = (
-        np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in grid.sums(levels=own)
-    )
+    total, share, units = (np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in sums)
     return ItemScores(
         np.asarray(total, np.float64),
         np.asarray(share, np.float64),
@@ -193,16 +192,16 @@ def item_scores(grid: ScoreGrid, judge: int | None = None) -> ItemScores:
 
 def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
     """By student."""
-    scores = item_scores(grid)
+    scores, every = item_scores(grid), item_scores(grid, whole=False)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
-    overall = _by_item_group(scores, everything, ("all",), possible.of_items)
-    by_task = _by_item_group(scores, grid.items.task, grid.tasks, possible.of_items)
-    by_teacher = _by_item_group(scores, grid.items.teacher, grid.teachers, possible.of_items)
+    overall = _by_item_group(scores, everything, ("all",), possible.of_items, every.units)
+    by_task = _by_item_group(scores, grid.items.task, grid.tasks, possible.of_items, every.units)
+    by_teacher = _by_item_group(scores, grid.items.teacher, grid.teachers, possible.of_items, every.units)
     by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
-    by_value = _by_value(grid, scores, possible)
-    common, bounds, levels = common_units(grid), _bounds(grid, scores), levels_by_student(grid)
+    by_value = _by_value(grid, scores, possible, every.units)
+    common, bounds, levels = common_units(grid), _bounds(grid, every), levels_by_student(grid)
     of_common = None if common is None else item_scores(common).mean
     found = {}
     for place, student in enumerate(grid.students):
@@ -218,7 +217,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             by_judge=by_judge[place],
             by_teacher=by_teacher[place],
             by_attr_value=by_value[place],
-            valid_evals=int(scores.units[place].sum()),
+            valid_evals=int(every.units[place].sum()),
             levels=levels[place],
             bounds=bounds[place] if scores.units[place].any() else _NO_BOUNDS,
             headline_common=None if of_common is None else of_interval(_headline(grid, of_common[place]), 0),
@@ -326,8 +325,11 @@ def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
     return found
 
 
-def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts) -> list[_Named]:
-    """By student: the groups that datapoints fall in (below 0: none), where a score is possible."""
+def _by_item_group(
+    scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts, known: Counts
+) -> list[_Named]:
+    """By student: the groups that datapoints fall in (below 0: none), where a score is possible. ``known``
+    (S, I) counts all scores that are there, those of answers that lack a factor among them."""
     students, items = scores.units.shape
     which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
     item = np.tile(np.arange(items), students)
@@ -335,7 +337,7 @@ def _by_item_group(scores: ItemScores, group: Codes, names: Sequence[str], possi
     means = group_means(parts, scores.rows)
     inside = group >= 0
     needed = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
-    units = np.bincount(which[which >= 0], scores.units[which >= 0], len(means)).astype(np.int64)
+    units = np.bincount(which[which >= 0], known[which >= 0], len(means)).astype(np.int64)
     missing = scores.times[:, None] * needed - units.reshape(students, len(names))
     return _measured(students, names, means, missing, needed)
 
@@ -390,13 +392,15 @@ def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
     found: list[_Named] = [{} for _ in grid.students]
     everything = np.zeros(len(grid.items.ids), np.int32)
     for place, judge in enumerate(grid.judges):
-        of_judge = _by_item_group(item_scores(grid, place), everything, (judge,), possible.of_judge(judge))
+        scores = item_scores(grid, place)
+        needed = possible.of_judge(judge)
+        of_judge = _by_item_group(scores, everything, (judge,), needed, scores.units)
         for student, measures in zip(found, of_judge, strict=True):
             student.update(measures)
     return found
 
 
-def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[_Named]:
+def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible, known: Counts) -> list[_Named]:
     found: list[_Named] = [{} for _ in grid.students]
     for value, items in grid.items.attributes.items():
         some = ItemScores(
@@ -407,7 +411,8 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible) -> list[
             scores.times,
         )
         one_group = np.zeros(len(items), np.int32)
-        of_value = _by_item_group(some, one_group, (value,), possible.of_items[items])
+        needed = possible.of_items[items]
+        of_value = _by_item_group(some, one_group, (value,), needed, known[:, items])
         for student, measures in zip(found, of_value, strict=True):
             student.update(measures)
     return found

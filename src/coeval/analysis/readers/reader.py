@@ -134,6 +134,9 @@ class Reader:
     planned: Planned | None = None
     left_out: tuple[LeftOut, ...] = ()
     beyond_total: tuple[BeyondTotal, ...] = ()
+    weighed: Mapping[str, Mapping[str, float]] = {}
+    """Of tasks with weights or checks, the weights of all factors: without a score in each of these an answer
+    has none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -159,29 +159,32 @@ SEARCHED = (
 
 def score_views(*, weighed: bool, alone: bool = False) -> str:
     """Make ``scores``, ``weighed_scores`` and ``coded``. Each weighed score has its ``factor_weight``, NULL
-    where a task weighs none, and its ``share``: how much it counts in its item's mean. ``weighed``: whether
+    where a task weighs none, its ``part``: how much it counts in its answer's mean, and its ``share``: the
+    same, NULL where the answer lacks a factor and so has no score. ``weighed``: whether
     a task has checks or weights; ``alone``: no judge scores a factor of these."""
-    weight, share, join = "NULL::DOUBLE", "1.0::DOUBLE", ""
+    weight, part, join, whole = "NULL::DOUBLE", "1.0::DOUBLE", "", "true"
     counts = f"a.judge <> '{CHECK}'"
     if weighed:
         weight, join = "w.weight", "LEFT JOIN weighed w ON w.task = a.term AND w.factor = a.factor"
         each = "1" if alone else "count(given) OVER (PARTITION BY response, a.factor)"
-        share = f"coalesce({weight} / {each}, 1.0)"
+        part, whole = f"coalesce({weight} / {each}, 1.0)", "response NOT IN (SELECT response FROM lacking)"
         counts = f"(a.judge = '{CHECK}') = coalesce(w.checked, false)"
     rest = f"""ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor {join}
     WHERE a.factor IS NOT NULL AND {counts}"""
     return f"""
 CREATE OR REPLACE VIEW weighed_scores AS
-    SELECT a.* EXCLUDE (response, term, given, factor),
+    SELECT a.* EXCLUDE (term, given, factor),
            a.factor::VARCHAR AS metric, given AS value, 1.0::DOUBLE AS weight,
-           given IS NULL AS failed, {weight} AS factor_weight, {share} AS share
+           given IS NULL AS failed, {weight} AS factor_weight, {part} AS part,
+           CASE WHEN {whole} THEN {part} END AS share
     FROM (
         SELECT * EXCLUDE (judgment, factors, given, label_scores, failed, method),
                unnest(factors) AS factor, unnest(given) AS given
         FROM judged
         WHERE NOT failed AND judge <> '{EXACT_MATCH}'
     ) a {rest};
-CREATE OR REPLACE VIEW scores AS SELECT * EXCLUDE (factor_weight, share) FROM weighed_scores;
+CREATE OR REPLACE VIEW scores AS
+    SELECT * EXCLUDE (response, factor_weight, part, share) FROM weighed_scores;
 CREATE OR REPLACE VIEW coded AS
     SELECT a.item, a.term AS task, a.student, a.sample, a.judge, a.factor, a.given AS value
     FROM (
@@ -194,6 +197,7 @@ CREATE OR REPLACE VIEW coded AS
 VIEWS = f"""
 CREATE TABLE left_out (kind VARCHAR, task term, name term);
 CREATE TABLE weighed (task term, factor term, weight DOUBLE, checked BOOLEAN);
+CREATE TABLE lacking AS SELECT key AS response FROM response LIMIT 0;
 CREATE VIEW planned AS
     SELECT d.*, d.rowid AS place FROM datapoint d ANTI JOIN left_out l
         ON l.kind = 'teacher' AND l.task = d.task AND l.name = d.teacher;
@@ -238,6 +242,15 @@ CREATE VIEW methods AS
     WHERE NOT failed AND judge NOT IN ('{EXACT_MATCH}', '{CHECK}');
 {score_views(weighed=False)}
 """  # noqa: S608
+
+_LACKING = """
+INSERT INTO lacking
+    SELECT response FROM weighed_scores
+        JOIN (SELECT unnest(?::VARCHAR[]) AS task, unnest(?::BIGINT[]) AS factors) USING (task)
+    WHERE value IS NOT NULL
+    GROUP BY response HAVING count(DISTINCT metric) < any_value(factors)
+"""
+"""Answers that have a score, but not one of each factor of their task; where factors are weighed."""
 
 BEYOND = """
 CREATE TABLE beyond AS
@@ -399,7 +412,7 @@ class RunReader(Reader):
     @property
     def names_sql(self) -> str:
         """What `clusters_of` wants of the items of a group, as a column of a query over them."""
-        return "list(item ORDER BY item)" if self.twins or self.sampled else "NULL"
+        return "list(item ORDER BY item)" if self.twins or self.sampled else "any_value(NULL)"
 
     def clusters_of(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
         """(items,): a number for each, which those that nearly repeat each other share, and answers to one
@@ -502,7 +515,7 @@ class RunReader(Reader):
             of_task = recorded.setdefault(task, {})
             for factor in filter(None, factors):
                 of_task[factor] = judge == CHECK or of_task.get(factor, False)
-        weighed = []
+        weighed, due_in = [], dict[str, Mapping[str, float]]()
         for task, names in recorded.items():
             plan = self.planned.tasks.get(task) if self.planned is not None else None
             weights: Mapping[str, float] = plan.weights if plan is not None else {}
@@ -511,8 +524,14 @@ class RunReader(Reader):
                 checks = plan.checks
             if weights or checks:
                 weighed += [(task, name, weights.get(name, 1.0), name in checks) for name in names]
+                due = frozenset(names)
+                if plan is not None and plan.factors is not None:
+                    due = plan.factors & {*names, *(checks if plan.compares else plan.factors)}
+                due_in[task] = {name: weights.get(name, 1.0) for name in due}
         for each in weighed:
             self.rows("INSERT INTO weighed VALUES (?, ?, ?, ?)", each)
         if weighed:
             alone = all(checked for *_, checked in weighed)
             self.rows(score_views(weighed=True, alone=alone))
+            self.rows(_LACKING, [list(due_in), [len(factors) for factors in due_in.values()]])
+        self.weighed = due_in

@@ -167,9 +167,10 @@ _SCORES = (
 )
 
 _SCORES_OF_SAMPLES = f"""
-SELECT model || CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample + 1) ELSE '' END, coalesce(mean, matched)
+SELECT model || CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample + 1) ELSE '' END,
+       CASE WHEN scored THEN mean ELSE matched END
 FROM answers LEFT JOIN (
-    SELECT answer, sum(value * share) / sum(share) AS mean FROM weighed_scores
+    SELECT answer, true AS scored, sum(value * share) / sum(share) AS mean FROM weighed_scores
     WHERE value IS NOT NULL GROUP BY answer
 ) USING (answer) LEFT JOIN (
     SELECT answer, avg(match::INTEGER) AS matched FROM labels GROUP BY answer

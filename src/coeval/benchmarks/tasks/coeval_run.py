@@ -297,7 +297,7 @@ class CoevalRun(Benchmark):
         means = {
             item.id: self._checks[posed_as(item).task.name].mean(scores)
             for item in items
-            if (scores := units[item.id])
+            if (scores := units[item.id]) and self._is_whole(item, scores)
         }
         by_task: dict[str, list[float]] = {}
         for item in items:
@@ -330,6 +330,11 @@ class CoevalRun(Benchmark):
                 if item.id in means
             },
         )
+
+    def _is_whole(self, item: Item, scores: Mapping[str, float]) -> bool:
+        """Whether an answer has a score of each factor; only tasks with weights or checks need it."""
+        task = posed_as(item).task
+        return not (task.weights or task.checks) or len(scores) == self._scores_of(item)
 
     def _checked(self, item: Item, answers: Mapping[str, Answer]) -> CheckedItem:
         task, datapoint, *_ = posed_as(item)

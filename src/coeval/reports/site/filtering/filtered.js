@@ -28,7 +28,7 @@ async function filteredTables(chosen) {
 
   const found = design.students.map(() => ({
     overall: new Clusters(), bounds: new Bounds(), parts: new Map(), checks: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
-    levels: design.levels.map(() => 0),
+    levels: design.levels.map(() => 0), units: 0,
   }));
   const sums = []; // of each task
   const judgeLevels = design.judges.map(() => design.levels.map(() => 0));
@@ -72,17 +72,21 @@ async function filteredTables(chosen) {
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
         const ofJudge = judges.map(() => [0, 0, 0]);
-        const whole = [0, 0, 0];
+        const known = [0, 0, 0];
+        let lacks = Boolean(weights) && factors.length > 0 && !judges.length;
         // The scores of a factor: in a task with weights it counts once.
         const put = (factor, sum, many, weight) => {
           const key = `${task.name}\n${design.factors[factor]}`;
           into(found[student].parts, key).add([sum, many, many], group);
-          if (!many) return key;
+          if (!many) {
+            lacks ||= Boolean(weights);
+            return key;
+          }
           const share = weight === null ? 1 : weight / many;
           scoredBy.factors.set(factor, weight);
-          whole[0] += sum * share;
-          whole[1] += many * share;
-          whole[2] += many;
+          known[0] += sum * share;
+          known[1] += many * share;
+          known[2] += many;
           return key;
         };
         if (judges.length) factors.forEach((factor, of) => {
@@ -114,10 +118,12 @@ async function filteredTables(chosen) {
           ofTask.put(place, student, nth, ofJudge[nth]);
         });
         if (!asked) continue;
+        const whole = lacks ? [0, 0, 0] : known;
         into(found[student].teachers, teacherOf(item)).add(whole, group);
         for (const value of values) into(found[student].values, value).add(whole, group);
         found[student].overall.add(whole, group);
-        found[student].bounds.add(whole);
+        found[student].bounds.add(known);
+        found[student].units += known[2];
       }
     }
     const each = task.weights ? summed([...scoredBy.factors.values()]) : scoredBy.judges.size * scoredBy.factors.size;
@@ -142,9 +148,9 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     ...measured("units", found[at].overall.mean()),
     ...measured("robust", robust?.[at] ?? NO_MEAN),
     n: scores[at].n,
-    scores: found[at].overall.units,
+    scores: found[at].units,
     failed: null,
-    missing: possible - found[at].overall.units,
+    missing: possible - found[at].units,
     ...boundsOf(found[at]),
   }));
   const differences = pairs.map((pair) => ({

@@ -65,12 +65,16 @@ class TaskSums {
     return [total, count, count];
   }
 
-  // Where each factor counts by its weight, once.
+  // Where each factor counts by its weight, once, if each has a score.
   weighed(place, student, beside, nths) {
     const { lines, checks, weights } = this.units;
     const found = [0, 0, 0];
+    let lacks = false;
     const add = ([sum, many], weight) => {
-      if (!many) return;
+      if (!many) {
+        lacks = true;
+        return;
+      }
       found[0] += (weight * sum) / many;
       found[1] += weight;
       found[2] += many;
@@ -80,7 +84,7 @@ class TaskSums {
       const [own, other] = [student, beside].map((one) => this.units.checked(this.bases[place], one, nth));
       add(isKnown(own) && isKnown(other) ? [own, 1] : [0, 0], weights.checks[nth]);
     });
-    return found;
+    return lacks ? [0, 0, 0] : found;
   }
 
   shared(place, student, beside, line, nths) {
