@@ -55,6 +55,13 @@ def score(
         (1, "numeric", "it costs $1,234.50.", "1234.5", {}),
         (1, "numeric", "das macht 1.234,50 €", None, {"value": 1234.5, "decimal": ","}),
         (1, "numeric", "1\u202f234 m", "1234", {}),
+        (1, "numeric", "EUR 1 234,50", "1234,5", {"decimal": ","}),
+        (1, "numeric", "1.234.567,50 EUR", "1234567.5", {"decimal": ","}),
+        (1, "numeric", "room 2024 100.50", "100.5", {}),
+        (1, "numeric", "either 1,2 or 3,5,7", "7", {}),
+        (0, "numeric", "12.999,99 €", "99", {}),
+        (0, "numeric", "99,00", "0", {}),
+        (0, "numeric", "1'234.50", "50", {"decimal": ","}),
         (1, "numeric", "x = \u22125", "-5", {}),
         (1, "numeric", "from 3-5", "5", {}),
         (1, "numeric", "first 7, then 8", "7", {"which": "first"}),
@@ -94,6 +101,33 @@ def test_scores(
     if check == "similarity" and options.get("metric") == "ratio":
         expected = 2 * 5 / 14  # "kit" and "en" in both, of 6 + 8 characters
     assert score(check, response, reference, **options) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("response", "options", "reason"),
+    [
+        ("null", {"check": "json_schema", "schema": {"type": "object"}}, "null is not of type 'object'"),
+        (
+            '{"n": false}',
+            {"check": "json_schema", "schema": {"properties": {"n": {"type": "integer"}}}},
+            "n: false is not of type 'integer'",
+        ),
+        ("Jeg vet ikke hva dette er, men det er norsk.", {"check": "language", "value": "de"}, "('no')"),
+        ("12.999,99 €", {"check": "numeric", "value": 99}, "set decimal: ',' to read it"),
+        ("1'234.50", {"check": "numeric", "value": 50, "decimal": ","}, "set decimal: '.' to read it"),
+    ],
+)
+def test_a_reason_says_it_plainly(response: str, options: dict[str, Any], reason: str) -> None:
+    found = read_check(options).score(CheckedAnswer(prompt="p", response=response))
+    assert found.value == 0
+    assert reason in found.reason
+
+
+def test_a_reference_is_read_with_the_sign_it_has() -> None:
+    assert score("numeric", "1.234,50 €", "1234.50", decimal=",") == 1
+    assert score("numeric", "1234.50", "1.234,50 €") == 1
+    with pytest.raises(CheckFailed, match="no number"):
+        score("numeric", "1", "none")
 
 
 def test_time_and_cost_are_those_of_the_answer() -> None:
@@ -157,6 +191,7 @@ def test_reasons_say_what_lowered_the_score() -> None:
         ({"check": "regex", "pattern": "("}, "check", "is not a regular expression"),
         ({"check": "exact", "extract": "["}, "check", "is not a regular expression"),
         ({"check": "numeric", "value": "many"}, "check", "is not a number"),
+        ({"check": "numeric", "value": "1.234,50", "decimal": ","}, "check", "with a decimal point"),
         ({"check": "numeric", "math": True, "absolute": 1}, "check", "knows no tolerance"),
         ({"check": "language", "value": "german"}, "check", "'german' is not one of"),
         ({"check": "json_schema", "schema": {"type": 3}}, "check", "schema: 3 is not valid"),

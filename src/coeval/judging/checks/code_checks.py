@@ -29,6 +29,7 @@ from coeval.judging.checks.rubric_check import (
     Place,
     PositiveSeconds,
     RubricCheck,
+    in_a_line,
     quoted,
 )
 
@@ -156,14 +157,14 @@ def score_of(result: object) -> CheckScore:
     reason: object = ""
     if isinstance(result, Mapping):
         if "score" not in result:
-            raise CheckFailed(f"returned {quoted(repr(result))}, which has no score")
+            raise CheckFailed(f"returned {in_a_line(repr(result))}, which has no score")
         reason = result.get("reason") or ""
         result = result["score"]
     if type(result).__module__ == "numpy" and hasattr(result, "item"):
         result = result.item()
     if isinstance(result, bool | int | float) and 0 <= result <= 1:
         return CheckScore(float(result), shortened(str(reason), LONGEST_REASON))
-    raise CheckFailed(f"returned {quoted(repr(result))}, which is neither a bool nor a number from 0 to 1")
+    raise CheckFailed(f"returned {in_a_line(repr(result))}, which is neither a bool nor a number from 0 to 1")
 
 
 class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="command", dict=True):

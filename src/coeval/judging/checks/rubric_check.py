@@ -188,7 +188,12 @@ class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
 
 def quoted(text: str) -> str:
     """Return a text as a reason quotes it: short, in one line."""
-    return f"'{shortened(' '.join(text.split()), _QUOTED)}'"
+    return f"'{in_a_line(text)}'"
+
+
+def in_a_line(text: str) -> str:
+    """Return a text as a reason shows it where it has quotes of its own, or needs none."""
+    return shortened(" ".join(text.split()), _QUOTED)
 
 
 # --- Patterns

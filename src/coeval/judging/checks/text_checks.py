@@ -26,11 +26,18 @@ Count: TypeAlias = Annotated[int, Meta(ge=0)]
 # Characters of either text: the time of a comparison grows with the product of the lengths, and is some 40 ms
 # for two of this length.
 _LONGEST_COMPARED = 50_000
-_CODES = (
-    "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no "
-    "pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw"
+_NAMES = (
+    "af=Afrikaans ar=Arabic bg=Bulgarian bn=Bengali ca=Catalan cs=Czech cy=Welsh da=Danish de=German "
+    "el=Greek en=English es=Spanish et=Estonian fa=Persian fi=Finnish fr=French gu=Gujarati he=Hebrew "
+    "hi=Hindi hr=Croatian hu=Hungarian id=Indonesian it=Italian ja=Japanese kn=Kannada ko=Korean lt=Lithuanian "
+    "lv=Latvian mk=Macedonian ml=Malayalam mr=Marathi ne=Nepali nl=Dutch no=Norwegian pa=Punjabi pl=Polish "
+    "pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali sq=Albanian sv=Swedish sw=Swahili "
+    "ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu vi=Vietnamese "
+    "zh-cn=Simplified_Chinese zh-tw=Traditional_Chinese"
 )
-LANGUAGES = tuple(_CODES.split())
+LANGUAGES = {
+    code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _NAMES.split())
+}
 """The languages that the profiles of langdetect 1.0.9 tell apart."""
 
 # Letters below which the detector is little better than a guess (two or three words).
@@ -164,7 +171,10 @@ class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
         if unknown := [code for code in targets if code not in LANGUAGES]:
             raise CheckFailed(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
         found = _detector().detect(said)
-        return PASSED if found in targets else CheckScore(0.0, f"is written in {found or 'no language'}")
+        if found in targets:
+            return PASSED
+        name = f"{LANGUAGES.get(found, 'a language')} ('{found}')" if found else "no known language"
+        return CheckScore(0.0, f"is written in {name}")
 
 
 @lru_cache(maxsize=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
@@ -21,22 +23,30 @@ from coeval.judging.checks.rubric_check import (
     Place,
     RubricCheck,
     TargetedCheck,
+    in_a_line,
     quoted,
 )
 
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
 
-# Digits that a reason shows of a number.
-_LONGEST_NUMBER = 40
+# Characters that a reason shows of a number, or of a value in JSON.
+_LONGEST_VALUE = 40
 # Characters of an answer in which numbers are sought, from either end.
 _NUMBERS_READ = 100_000
 
+# What is a number with a decimal comma only, as 1.234,50 and 7,25 are: never two numbers with a point.
+_OTHER = (
+    r"(?<![\d.,])(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d\d?|\d{4,})|\d{4,},\d{3}|\d{1,3}(?:\.\d{3}){2,})"
+    r"(?![.,]?\d)"
+)
 _NUMBER = re.compile(
-    r"(?<![\w.])([-+]?)[$€£¥]?(?=\.?\d)(\d{1,3}(?:,\d{3})+(?!\d)|\d*)(\.\d+)?(e[-+]?\d{1,3}(?!\w))?",
+    rf"(?<![\w.])([-+]?)[$€£¥]?(?:({_OTHER})|(?=\.?\d)(\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d*)(\.\d+)?"
+    r"(e[-+]?\d{1,3}(?!\w))?)",
     re.IGNORECASE,
 )
-# Thin blanks and apostrophes that part thousands, as in 1 234 and 1'234.
+# Thin blanks and apostrophes that part thousands, as in 1 234 and 1'234; plain blanks before a fraction.
 _PARTED = re.compile(r"(?<=\d)[\u00a0\u202f'’](?=\d{3})")
+_BLANKS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?=[.,]\d)")
 _SWAPPED = str.maketrans(",.", ".,")
 
 
@@ -70,19 +80,25 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
         wanted = self._constants or tuple(map(self._wanted, targets))
         text = answer.response
         text = text[:_NUMBERS_READ] if self.which == "first" else text[-_NUMBERS_READ:]
-        found = self._number(text, self.which)
+        try:
+            found = self._number(text, self.which)
+        except _OtherDecimal as error:
+            return CheckScore(0.0, str(error))
         if found is None:
             return CheckScore(0.0, "holds no number")
         if any(abs(found - number) <= self._tolerance(number) for number in wanted):
             return PASSED
-        return CheckScore(0.0, f"gives {shortened(str(found), _LONGEST_NUMBER)}")
+        return CheckScore(0.0, f"gives {shortened(str(found), _LONGEST_VALUE)}")
 
     @cached_property
     def _constants(self) -> tuple[Decimal, ...]:
         return tuple(number for text in self.constants if (number := _constant(text)) is not None)
 
     def _wanted(self, text: str) -> Decimal:
-        number = self._number(text, "last")
+        try:
+            number = self._number(text, "last")
+        except _OtherDecimal as other:  # no answer profits: what a table says is read as it can be
+            number = other.number
         if number is None:
             raise CheckFailed(f"{quoted(text)} holds no number to compare with")
         return number
@@ -92,11 +108,23 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
 
     def _number(self, text: str, which: Literal["first", "last"]) -> Decimal | None:
         text = _PARTED.sub("", text.replace("\u2212", "-"))
-        return _number_in(text.translate(_SWAPPED) if self.decimal == "," else text, which)
+        text = _BLANKS.sub(lambda parted: parted[0].replace(" ", ""), text)
+        return _number_in(text.translate(_SWAPPED) if self.decimal == "," else text, which, self.decimal)
 
 
-def _number_in(text: str, which: Literal["first", "last"]) -> Decimal | None:
-    """Find a number with a decimal point and perhaps commas between thousands."""
+class _OtherDecimal(Exception):
+    """A number that has the other decimal sign; ``text`` is written with a comma before its fraction."""
+
+    def __init__(self, text: str, sign: str, decimal: str) -> None:
+        self.number = _number_in(sign + text.translate(_SWAPPED), "last")
+        shown, other = (text.translate(_SWAPPED), ".") if decimal == "," else (text, ",")
+        what = f"{quoted(shown)} is no number with decimal: {decimal!r}; set decimal: {other!r} to read it"
+        super().__init__(what)
+
+
+def _number_in(text: str, which: Literal["first", "last"], decimal: str = ".") -> Decimal | None:
+    """Find a number with a decimal point and perhaps commas between thousands, in a text that had ``decimal``
+    for the point; raises _OtherDecimal."""
     numbers = _NUMBER.finditer(text)
     found = next(numbers, None)
     if which == "last":
@@ -104,12 +132,16 @@ def _number_in(text: str, which: Literal["first", "last"]) -> Decimal | None:
             found = later
     if found is None:
         return None
-    sign, whole, fraction, exponent = found.groups(default="")
+    sign, other, whole, fraction, exponent = found.groups(default="")
+    if other:
+        raise _OtherDecimal(other, sign, decimal)
     return Decimal(f"{sign}{whole.replace(',', '') or 0}{fraction}{exponent}")
 
 
 def _constant(text: str) -> Decimal | None:
-    return _number_in(text, "last")
+    with suppress(_OtherDecimal):
+        return _number_in(text, "last")
+    return None
 
 
 def _same_expression(said: str, targets: tuple[str, ...]) -> CheckScore:
@@ -196,7 +228,12 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
         error = next(self._validator.iter_errors(values[0]), None)
         if error is None:
             return PASSED
-        return CheckScore(0.0, f"{error.json_path}: {quoted(error.message)}")
+        said = error.message
+        if said.startswith(found := repr(error.instance)):  # in words of JSON, not of Python
+            instance = json.dumps(error.instance, ensure_ascii=False)
+            said = shortened(instance, _LONGEST_VALUE) + said.removeprefix(found)
+        where = error.json_path.removeprefix("$").removeprefix(".")
+        return CheckScore(0.0, f"{where}: {in_a_line(said)}" if where else in_a_line(said))
 
 
 def _keywords(schema: object) -> Iterator[tuple[str, object]]:
