@@ -29,11 +29,11 @@ _LONGEST_COMPARED = 50_000
 _NAMES = (
     "af=Afrikaans ar=Arabic bg=Bulgarian bn=Bengali ca=Catalan cs=Czech cy=Welsh da=Danish de=German "
     "el=Greek en=English es=Spanish et=Estonian fa=Persian fi=Finnish fr=French gu=Gujarati he=Hebrew "
-    "hi=Hindi hr=Croatian hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean "
-    "kn=Kannada lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mr=Marathi ne=Nepali nl=Dutch no=Norwegian "
-    "pa=Punjabi pl=Polish pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali sq=Albanian "
-    "sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu vi=Vietnamese "
-    "zh-cn=Simplified_Chinese zh-tw=Traditional_Chinese"
+    "hi=Hindi hr=Croatian hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean kn=Kannada "
+    "lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mr=Marathi ne=Nepali nl=Dutch no=Norwegian "
+    "pa=Punjabi pl=Polish pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali "
+    "sq=Albanian sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian "
+    "ur=Urdu vi=Vietnamese zh-cn=Simplified_Chinese zh-tw=Traditional_Chinese"
 )
 LANGUAGES = {
     code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _NAMES.split())
