@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.invoked import Command
 from pipeline.experiments import PHASES, Lab, Requested, content, listen, model, task
 
 from coeval.api import load_config
@@ -75,6 +76,19 @@ def test_all_pairs_are_compared_in_both_orders(lab: Lab, monkeypatch: pytest.Mon
     assert asked.index(answers[f"{ITEM}__cid"]) < asked.index(answers[f"{ITEM}__ann"])
     assert "- plot: Things happen for a reason." in asked
     assert again(lab, requested, continue_run=True) == (0, 0, 0)
+
+
+def test_comparisons_are_shown_below_the_answer_that_was_first(lab: Lab, coeval: Command) -> None:
+    lab.run()
+    shown = coeval("show", "--run", lab.path, "--id", f"{ITEM}__cid").out
+    for other in ("ann", "ben"):
+        record = lab.records("evaluation")[f"{ITEM}__cid:{other}__joe"]
+        words = {"first": "better than", "tie": "as good as", "second": "worse than"}[record["winner"]]
+        assert f"joe: {words} {other}\n  {record['reason']}\n" in shown
+    (line,) = coeval("show", "--run", lab.path, "--id", f"{ITEM}__ann", "--json").out.splitlines()
+    winners = {each["second_model_id"]: each["winner"] for each in json.loads(line)["comparisons"]}
+    records = lab.records("evaluation")
+    assert winners == {name: records[f"{ITEM}__ann:{name}__joe"]["winner"] for name in ("ben", "cid")}
 
 
 def test_a_baseline_is_compared_with_each_other_student(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.records import Datapoint, Evaluation, Response
+from coeval.core.records import Datapoint, Evaluation, Preference, Response, response_id
 
 Order: TypeAlias = Literal["id", "worst", "disagreement"]
-RecordT = TypeVar("RecordT", Datapoint, Response, Evaluation)
 
 
 class AnswerChoice(NamedTuple):
@@ -39,7 +38,8 @@ class JudgedAnswer(msgspec.Struct, frozen=True):
 
     ``score`` is the mean of its judges' scores, 0 to 1, or where there are none the share of its labels
     that are right. ``disagreement``: the mean over its factors of the highest less the lowest score that
-    judges gave, 0 to 1; None with fewer than two judges.
+    judges gave, 0 to 1; None with fewer than two judges. ``comparisons``: those with other answers in which
+    it was shown first.
     """
 
     item: Datapoint
@@ -47,6 +47,7 @@ class JudgedAnswer(msgspec.Struct, frozen=True):
     judgments: tuple[Evaluation, ...] = ()
     score: float | None = None
     disagreement: float | None = None
+    comparisons: tuple[Preference, ...] = ()
 
 
 class Answers(NamedTuple):
@@ -74,6 +75,7 @@ def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
             texts.judgments.get(row.answer or "", ()),
             row.score,
             row.disagreement,
+            tuple(texts.comparisons[row.answer or ""]),
         )
         for row in rows
     )
@@ -143,6 +145,11 @@ class _Texts:
         for judgment in reader.records(Evaluation, answered):
             if (judgment.task_id, judgment.judge_model_id) not in left_out:
                 judgments[judgment.response_id].append(judgment)
+        self.comparisons: defaultdict[str, list[Preference]] = defaultdict(list)
+        for compared in reader.records(Preference, frozenset(self.items)):
+            if (compared.task_id, compared.judge_model_id) not in left_out:
+                first = response_id(compared.datapoint_id, compared.first_model_id)
+                self.comparisons[first].append(compared)
         self.judgments = {
             key: tuple(sorted(found, key=lambda judgment: judgment.judge_model_id))
             for key, found in judgments.items()

@@ -24,7 +24,7 @@ Rows: TypeAlias = Any
 """A frame of pandas or polars, a table of Arrow, or a list of mappings from column to value."""
 
 _RESPONSES = ("response", "answer", "output", "completion")
-# Numbers and arrays of numpy and torch have a `tolist`; what else no JSON has is written as its text.
+# Numbers and arrays of numpy and torch have a ``tolist``; what else no JSON has is written as its text.
 _ENCODER = msgspec.json.Encoder(
     enc_hook=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
 )

@@ -40,8 +40,10 @@ from coeval.core.records import (
     SAMPLE,
     SCORES_SQL,
     Evaluation,
+    Preference,
     Record,
     good_sql,
+    item_of,
     level_sql,
     parent_id,
 )
@@ -50,7 +52,7 @@ from coeval.core.text import numbered
 from coeval.store.jsonl import read_json, whole_lines
 from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
 from coeval.store.record_index import known_records
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import PAIRS, RunDir
 
 # --- Tables of a run's JSONL files
 #
@@ -272,7 +274,7 @@ WHERE place > total
 """What `PlannedTask.holds` says of items, as a table; asked while rows still tell who came first."""
 
 
-RecordT = TypeVar("RecordT", bound=Record)
+RecordT = TypeVar("RecordT", bound=Record | Preference)
 _PHASE = {kind: phase for phase, kind in RECORD_KINDS.items()}
 
 
@@ -372,12 +374,13 @@ class RunReader(Reader):
         return found
 
     def records(self, kind: type[RecordT], needed: Collection[str]) -> Iterator[RecordT]:
-        """The records of a kind by their ids (evaluations by their answers'), whatever the layout.
+        """The records of a kind by their ids (evaluations by their answers', comparisons of pairs by their
+        items'), whatever the layout.
 
         Raises StoreError: a file cannot be read.
         """
         phase = _PHASE[kind]
-        if is_legacy(self.run.path):
+        if is_legacy(self.run.path) and phase != PAIRS:
             for record in read_legacy(self.run.path, phase, []):
                 whose = record.response_id if isinstance(record, Evaluation) else record.id
                 if isinstance(record, kind) and whose in needed:
@@ -385,7 +388,8 @@ class RunReader(Reader):
             return
         index = known_records(self.run.files(phase), phase)
         for key in index:
-            if (parent_id(key) if phase == "evaluation" else key) in needed:
+            of = item_of(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
+            if of in needed:
                 yield index.load(key, kind)
 
     def items(self) -> WholeItems:

@@ -56,10 +56,11 @@ def show(
 ) -> None:
     """Show items with their answers and judgments.
 
-    That is prompt, reference, answers, every judge's scores, and what else judges said. What models
-    wrote is shown as text: control characters are escaped, and nothing is obeyed. The score of an answer
-    is the mean over its judges and factors; the disagreement is how far the highest score lies above the
-    lowest, in the mean over its factors.
+    That is prompt, reference, answers, every judge's scores, and what else judges said; where answers
+    are compared, the comparisons in which an answer was shown first stand below it. What models wrote is
+    shown as text: control characters are escaped, and nothing is obeyed. The score of an answer is the mean
+    over its judges and factors; the disagreement is how far the highest score lies above the lowest, in the
+    mean over its factors.
 
     \b
     Examples:

@@ -14,7 +14,17 @@ from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import decode
 from coeval.core.plain import plain, plain_lines
-from coeval.core.records import Datapoint, Evaluation, Kept, Level, Response, is_good, valid_values
+from coeval.core.records import (
+    Datapoint,
+    Evaluation,
+    Kept,
+    Level,
+    Preference,
+    Response,
+    Winner,
+    is_good,
+    valid_values,
+)
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
     from coeval.analysis.judged_answers import JudgedAnswer
@@ -23,6 +33,11 @@ if TYPE_CHECKING:  # the analysis loads numpy and duckdb
 _LONG = 3_000
 # Of scales from 0 to 1 the upper quarter is shown as High is, the lower one as Low.
 _GOOD = 0.75
+_VERDICT: dict[Winner, tuple[str, str]] = {
+    "first": ("better than", "green"),
+    "tie": ("as good as", "yellow"),
+    "second": ("worse than", "red"),
+}
 _STYLE: dict[Level, str] = {"High": "green", "Medium": "yellow", "Low": "red"}
 
 
@@ -36,6 +51,7 @@ def answer_lines(found: tuple[JudgedAnswer, ...]) -> Iterator[str]:
                 "judgments": judged.judgments,
                 "score": judged.score,
                 "disagreement": judged.disagreement,
+                **({"comparisons": judged.comparisons} if judged.comparisons else {}),
             }
         )
 
@@ -92,6 +108,8 @@ class AnswerView:
             self._text(answer.response)
         for judgment in judged.judgments:
             self._judgment(judgment)
+        for compared in judged.comparisons:
+            self._comparison(compared)
 
     def _judgment(self, judgment: Evaluation) -> None:
         head = Text(plain(f"{judgment.judge_model_id}: "), style="cyan")
@@ -101,6 +119,17 @@ class AnswerView:
             self._text(f"{factor}: {reason}", style="dim")
         if judgment.raw and not _is_read(judgment):
             self._text(judgment.raw, style="dim")
+
+    def _comparison(self, compared: Preference) -> None:
+        """With another answer, which was shown after this one."""
+        head = Text(plain(f"{compared.judge_model_id}: "), style="cyan")
+        if compared.winner is not None:
+            words, style = _VERDICT[compared.winner]
+            head += Text(words, style=style) + Text(plain(f" {compared.second_model_id}"))
+        self._line(head)
+        self._failure(compared)
+        if compared.reason:
+            self._text(compared.reason, style="dim")
 
     def _failure(self, record: Kept) -> None:
         if not is_good(record):
