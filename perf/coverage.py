@@ -167,7 +167,7 @@ def page(found: dict[Cell, Found], repeats: int) -> str:
 INTRODUCTION = """# Coverage and width of the intervals
 
 Written by `python -m perf.coverage`, which draws items' scores from distributions whose mean is known. Each
-cell is of {repeats} draws: how many in a hundred 95 % intervals hold the true mean, and how wide they are on
+cell is of {repeats} draws: how many in a hundred 95% intervals hold the true mean, and how wide they are on
 average. *Ours* is the interval of the result table ([how it is made](intervals.md)); *Wilson* is Wilson's
 with the effective sample size, over tasks by MOVER; *t* is mean ± t · SE, cut at the ends of the scale.
 Columns are items of each task."""

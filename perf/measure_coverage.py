@@ -54,7 +54,7 @@ WORLDS = (MIDDLE, END)
 
 class Covered(NamedTuple):
     """Of so many experiments in which the measure had a value: the share that held the truth, mean width, how
-    wide 95 % of the values lie (3.92 standard deviations), and how many had no interval."""
+    wide 95% of the values lie (3.92 standard deviations), and how many had no interval."""
 
     measure: str
     n: int
@@ -222,7 +222,7 @@ INTRODUCTION = """\
 
 Written by `python -m perf.measure_coverage`: {repeats} experiments of each kind, with fresh datapoints for
 the same four students and three judges, two factors; a teacher wrote half of the datapoints. How many in a
-hundred 95 % intervals hold the truth, and how wide they are on average; columns are datapoints. κ, α and
+hundred 95% intervals hold the truth, and how wide they are on average; columns are datapoints. κ, α and
 the correlations are not defined where all scores are the same; such experiments have no interval (how many
 in a hundred stands behind), and the figures are of the others. Of 1,000 experiments, chance leaves ± 1.4 of
 a figure near 95. [How the intervals are made](measures.md#judges-agreementab-judgesname-panel).

@@ -249,7 +249,7 @@ INTRODUCTION = """\
 # Paired comparisons: coverage, false positives, power
 
 Written by `python -m perf.paired`, which draws the scores of two models on the same items, with known means.
-Each cell is of {repeats} experiments: how many in a hundred 95 % intervals hold the true difference, and how
+Each cell is of {repeats} experiments: how many in a hundred 95% intervals hold the true difference, and how
 wide they are on average. *Ours* is the interval of `coeval compare` ([how it is made](compare.md)), *t* the
 paired t interval. Columns are items.
 
@@ -262,7 +262,7 @@ nothing in all of them as well, since there is nothing to see."""
 TESTS = """\
 ## Tests
 
-In a hundred experiments: how often two models of equal skill are called different at 5 %, how often after
+In a hundred experiments: how often two models of equal skill are called different at 5%, how often after
 Holm any of five tasks is, and how often models are found of which one has this mean and the other's is lower
 by `minimum_detectable` (*promised*; it says 80). Of 1,000 experiments, chance leaves ± 1.4 of a figure near 5
 and ± 2.5 of one near 80; the last line is the mean of all. McNemar's exact test keeps below 5 by its nature,

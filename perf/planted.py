@@ -135,7 +135,7 @@ def planted_scores(
 
 
 class FoundShare(NamedTuple):
-    """Of one part: the planted share of the variance, the mean of those found, the middle 95 % of them, and
+    """Of one part: the planted share of the variance, the mean of those found, the middle 95% of them, and
     in what share of the runs it is within 0.1 of the planted one, and within a tenth of it."""
 
     part: str

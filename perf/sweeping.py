@@ -32,7 +32,7 @@ def plan_thousand_checkpoints(folder: Path) -> Figures:
     words = ("sweep", "--checkpoints", "ckpts", "--out", "out", "--gpus", "0", "--dry-run", *flags)
     cost = run(coeval(*words), folder)
     reported = (folder / "output.txt").read_text()
-    if "nothing owed" not in reported:
+    if "nothing missing" not in reported:
         raise RuntimeError(reported)
     return Figures(
         cost.wall_s / PLANNED_S,

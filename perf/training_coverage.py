@@ -358,7 +358,7 @@ def few_items(repeats: int) -> str:
     return "\n".join(lines)
 
 
-_BANDS = ("all six truths in the band", "in the six 95 % intervals", "width", "width of those")
+_BANDS = ("all six truths in the band", "in the six 95% intervals", "width", "width of those")
 _FIRST = (
     "too early",
     "the first one",
@@ -424,7 +424,7 @@ to 1. [training-runs.md](training-runs.md) says how the figures are made."""
 BANDS = """\
 ## Bands
 
-How often the simultaneous band holds all six true means, and how often six pointwise 95 % intervals do."""
+How often the simultaneous band holds all six true means, and how often six pointwise 95% intervals do."""
 
 FIRST = """\
 ## The first better checkpoint

@@ -174,10 +174,7 @@ def test_what_the_test_says_decides_where_the_interval_alone_would_say_otherwise
     assert one.p_adjusted == pytest.approx(0.125)
     assert one.ci95[0] > 0
     assert one.sentence.startswith("ann and ben are statistically tied on haiku: ben − ann is 20.0 [")
-    assert (
-        "20 paired items; the interval leaves zero out, but chance may well do that (p = 0.125)"
-        in one.sentence
-    )
+    assert "20 paired items; the interval excludes zero, but p = 0.125" in one.sentence
 
 
 @pytest.mark.process
@@ -248,7 +245,7 @@ def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
 def test_where_all_judges_are_family_nobody_can_tell(tmp_path: Path) -> None:
     judged(tmp_path, kind_to_its_family, ("gpt-4o",))
     assert compared(tmp_path).doubts == (
-        "The only judge, gpt-4o, is of gpt-4o-mini's family: whether it favours it cannot be told here; "
+        "The only judge, gpt-4o, is of gpt-4o-mini's family: whether it favours it cannot be tested here; "
         "add a judge of another family.",
     )
 

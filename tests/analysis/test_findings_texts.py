@@ -53,8 +53,8 @@ def judged(**lengths: float) -> dict[str, JudgeMeasures]:
 
 def test_of_two_judges_a_leaning_is_laid_to_neither() -> None:
     assert list(panel_findings(judged(strict=-0.1, lenient=0.1))) == [
-        "Next to each other, lenient scores answers of twice the length higher than strict by 0.10 [0.07, "
-        "0.13]: with two judges it cannot be told whose leaning it is."
+        "lenient scores answers of twice the length higher than strict by 0.10 [0.07, "
+        "0.13]: with only two judges, either may be the biased one."
     ]
     assert len(list(panel_findings(judged(a=-0.1, b=0.1, c=0.1)))) == 3
 

@@ -64,7 +64,7 @@ def runs(world: World, items: int, repeats: int) -> list[ScoreGrid]:
 
 @pytest.mark.process
 def test_the_true_ranks_lie_within_the_ranges() -> None:
-    """In 150 runs all four at once, of which 95 % are promised; what is sure is right."""
+    """In 150 runs all four at once, of which 95% are promised; what is sure is right."""
     apart, near, alike, _ = RANKED
     for world in (near, alike):
         assert ranked(world.abilities, iter(runs(world, 40, 150))).held >= 0.9, world

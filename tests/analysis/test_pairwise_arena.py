@@ -148,7 +148,7 @@ def test_a_second_judge_who_agrees_adds_no_certainty() -> None:
 
 @pytest.mark.process
 def test_intervals_hold_what_they_promise() -> None:
-    """The 90 % interval covers the true rate in about 90 of 100 repetitions, the 95 % one in 95."""
+    """The 90 % interval covers the true rate in about 90 of 100 repetitions, the 95% one in 95."""
     generator = random.Random(99)
     covered = {90: 0, 95: 0}
     for _ in range(300):

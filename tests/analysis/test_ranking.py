@@ -128,7 +128,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     ended = coeval("analyze", "--run", run.folder)
     assert "best leads with 0." in ended.out
     assert "p < 0.001" in ended.out
-    assert "Of 3 pairs of students, 2 are surely apart." in ended.out
+    assert "2 of 3 pairwise differences between students are significant." in ended.out
     assert "The judges agree very well" in ended.out
     assert "Missing" not in ended.out
     measures = api.open_run(run.folder).measures()
@@ -143,7 +143,7 @@ def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     run = Run(tmp_path / "run")
     write(run, {"one": 0.6, "two": 0.58}, items=30)
     out = coeval("analyze", "--run", run.folder).out
-    assert "not surely better" in out
+    assert "not significantly better" in " ".join(out.split())
     least = api.open_run(run.folder).measures()["ranking"]["differences"]["one|two"]["minimum_detectable"]
     said = f"With 30 items, a true gap of {100 * least:.1f} points would be detected four times in five."
     assert said in " ".join(out.split())
@@ -161,10 +161,10 @@ def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(t
     assert all(one["p_adjusted"] < 0.05 for one in found), "what could have been found is sure where seen"
     sure = {name for name, one in pairs.items() if one["p_adjusted"] < 0.05}
     said = " ".join(api.open_run(run.folder).measures()["findings"])
-    assert f"Of 45 pairs of students, {len(sure)} are surely apart." in said
+    assert f"{len(sure)} of 45 pairwise differences between students are significant." in said
     leader, *others = ranking["order"]
     near = [n for n, name in enumerate(others, 2) if "|".join(sorted((leader, name))) not in sure]
-    reported = said.partition(f"Not surely behind {leader}: places ")[2].partition(".")[0]
+    reported = said.partition(f"Not significantly behind {leader}: places ")[2].partition(".")[0]
     assert near[0] == 2 < near[-1]
     assert reported.startswith("2 to ")
     assert int(reported.replace(",", " ").split()[-1]) == near[-1]
@@ -188,7 +188,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     assert not reported.sure
     low, high = reported.bounds
     assert low * high > 0, "the interval leaves zero out"
-    assert f"among 10 pairs chance may well do that, p = {reported.p_adjusted:.3f}" in said
+    assert f"but p = {reported.p_adjusted:.3f} after adjusting for 10 pairs" in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
@@ -210,7 +210,9 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     assert reported.by > 0, "b is ahead where both were scored"
     students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
-    assert f"on the scores that both have b is ahead, not surely: by {reported.by:.3f} " in said
+    assert (
+        f"on the scores that both have, b is ahead, though not significantly: by {reported.by:.3f} " in said
+    )
     assert "better than b" not in said
 
 
@@ -221,7 +223,7 @@ def test_students_who_share_no_score_are_not_called_apart() -> None:
     levels = {"a": Level(1.0, 20), "b": Level(1.0, 20), "c": Level(0.05, 40)}
     ranks = ranked(levels, common)
     assert all(reported.sure for reported in ranks.differences.values())
-    assert list(place_sentences(ranks)) == ["Of 3 pairs of students, 2 are surely apart."]
+    assert list(place_sentences(ranks)) == ["2 of 3 pairwise differences between students are significant."]
 
 
 @pytest.mark.process
@@ -233,11 +235,11 @@ def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_
             if task == name and sure:
                 skills = {"ann": 0.5, "ben": 0.95}
             write(part, skills, items=40)
-        [said] = [one for one in api.open_run(folder).measures()["findings"] if "Elsewhere" in one]
+        [said] = [one for one in api.open_run(folder).measures()["findings"] if "in some tasks" in one]
         scores = api.open_run(folder).measures()["students"]
         ben, ann = (scores[who]["headline_by_task"][name] for who in ("ben", "ann"))
-        surely = "surely" if sure else "not surely"
-        assert said.endswith(f"ben in {name} ({ben:.2f}, ann {ann:.2f}: {surely}).")
+        verdict = "significant" if sure else "not significant"
+        assert said.endswith(f"ben in {name} ({ben:.2f}, ann {ann:.2f}: {verdict}).")
 
 
 @pytest.mark.process
@@ -253,7 +255,7 @@ def test_what_is_missing_is_told_with_the_common_set(tmp_path: Path, coeval: Com
     assert found["students"]["part"]["missing"]["overall"] == 100
     assert found["students"]["whole"]["n"]["headline_common"] == 10
     assert any("Missing: 100 of 240 scores (part 100)" in said for said in found["findings"])
-    assert any("not covered alike" in said for said in found["findings"])
+    assert any("different items or judges" in said for said in found["findings"])
 
 
 @pytest.mark.process
@@ -263,7 +265,7 @@ def test_a_single_judge_and_nobody_scored(tmp_path: Path, coeval: Command) -> No
         run.judged(n, "only", "j", {"a": "High"})
     out = coeval("analyze", "--run", run.folder).out
     assert "only is the only student" in out
-    assert "A single judge" in out
+    assert "Only one judge was used" in out
     run.response(1, "lost", status="failed", error={"kind": "server", "message": "down"})
     first = api.open_run(run.folder).measures()["findings"][0]
     assert first.startswith("only is the only student with a score, 1.00")

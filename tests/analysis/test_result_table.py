@@ -39,7 +39,7 @@ def test_one_row_per_student_with_overall_tasks_and_counts() -> None:
     assert header == ["student", "overall", "haiku", "sum", "n", "failed"]
     [row] = [line.split() for line in text.splitlines() if line.strip().startswith("small")]
     assert row == ["small", *["0.71", "[.61,", ".78]"] * 3, "20", "3"]
-    assert "95 % interval" in text
+    assert "95% interval" in text
     assert SIMULATED not in text
 
 
@@ -212,7 +212,7 @@ def test_a_student_with_clearly_fewer_scores_is_pointed_out() -> None:
         return tuple(StudentScore(name, task, 0.5, 0.4, 0.6, 20, units, 0) for task in (None, "t"))
 
     text = shown(Results(scored("all", 100) + scored("most", 95) + scored("some", 80), (), False), 200)
-    assert "not over the same datapoints or judges: some." in text
+    assert "not over the same items or judges: some." in text
     even = shown(Results(scored("all", 100) + scored("most", 95), (), False), 200)
     assert "not over the same" not in even
 

@@ -92,7 +92,7 @@ async def test_more_than_one_percent_of_cut_answers_cannot_be_compared(
     found = summary(bench, "long")
     assert found["truncated"] == {"n": count, "answers": 200, "share": count / 200}
     assert found["comparable"] == comparable
-    said = [f"cut off at max_tokens: {count} of 200 answers (more than 1 %)"]
+    said = [f"cut off at max_tokens: {count} of 200 answers (more than 1%)"]
     assert found["reasons"] == ([] if comparable else said)
 
 

@@ -304,7 +304,7 @@ def test_how_little_judges_have_in_common_is_told(
     run.judged(2, "ann", "j", scores={"plot": "High"})
     found = json.loads(coeval("analyze", "--run", run.folder, "--format", "json").out)["findings"]
     expected = f"they have at most {said} in common, fewer than 30."
-    assert f"Whether the judges agree cannot be told: {expected}" in found
+    assert f"Agreement between the judges cannot be measured: {expected}" in found
 
 
 @pytest.mark.process

@@ -95,7 +95,7 @@ def test_where_it_cannot_be_told_that_is_said(
 ) -> None:
     found = findings(here, coeval, judges)
     expected = (
-        f"{begins} is of red-s's family: whether it favours it cannot be told here; "
+        f"{begins} is of red-s's family: whether it favours it cannot be tested here; "
         "add a judge of another family."
     )
     assert expected in found[1:3]
@@ -105,7 +105,10 @@ def test_where_it_cannot_be_told_that_is_said(
 @pytest.mark.parametrize(
     ("judges", "begins"),
     [
-        ([], "Its only judge, red-s, judges its own answers: whether it favours them cannot be told here"),
+        (
+            [],
+            "Its only judge, red-s, judges its own answers: whether it favours them cannot be tested here",
+        ),
         (OTHERS, "red-s favours its own answers by 0."),
     ],
     ids=["one", "three"],

@@ -199,7 +199,7 @@ def test_a_training_run_by_the_script(swept: Place) -> None:
     assert len(started) == 2 * len(STEPS), "one server for all tasks and samples of a checkpoint"
     assert {line.split()[0] for line in started} == {"0", "1", "2"}
     said = swept.paste("bash my_eval.sh", GPUS="0,1,2", RUN_PLOT="0")
-    assert "outputs/run_a: nothing was owed" in said
+    assert "outputs/run_a: nothing was missing" in said
     assert swept.served == started, "what is done starts no server"
 
 

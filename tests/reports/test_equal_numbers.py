@@ -114,7 +114,7 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
     students = {(name,): pair(each, "headline") for name, each in measures["students"].items()}
     found.compared("students", "Students", 1, "Score", students)
     agreement = {tuple(who.split("|")): pair(each, "kappa") for who, each in measures["agreement"].items()}
-    found.compared("agreement", "Every two judges", 2, "κ", agreement)
+    found.compared("agreement", "Judges pairwise", 2, "κ", agreement)
     teachers = {(name,): pair(each, "v1") for name, each in measures["teachers"].items()}
     found.compared("teachers", "Teachers", 1, "Variance", teachers)
     for (name,), numbers in students.items():
@@ -162,7 +162,7 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
     agreement = {
         tuple(who.split("|")): pair(each, "wpa") for who, each in found.measures["agreement"].items()
     }
-    found.compared("agreement", "Every two judges", 2, "Weighted", agreement)
+    found.compared("agreement", "Judges pairwise", 2, "Weighted", agreement)
     assert found.measures["findings"]
     for finding in found.measures["findings"]:
         found.reported(finding)

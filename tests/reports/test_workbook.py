@@ -105,7 +105,7 @@ def test_its_numbers_are_those_of_the_measures(
         assert (row["Score"], row["Mean of scores"]) == same((ranked["headline"], student["overall"]))
         assert [row["Score, from"], row["Score, to"]] == same(ranked["ci95"]["headline"])
         assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
-    for row in rows(book["Every two judges"]):
+    for row in rows(book["Judges pairwise"]):
         found = measures["agreement"][f"{row['Judge']}|{row['Other']}"]
         assert (row["κ"], row["Weighted"], row["Equal"]) == same((found["kappa"], found["wpa"], found["spa"]))
     for row in rows(book["Teachers"]):

@@ -104,7 +104,7 @@ async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     sweeping.trained(30, 80)
     ended = await sweeping.run("--dry-run")
     assert ended.code == 0, ended
-    assert "2 checkpoints (steps 30, 80), 2 with something owed, 2 server starts" in ended.out
+    assert "2 checkpoints (steps 30, 80), 2 with something missing, 2 server starts" in ended.out
     assert [line.split() for line in ended.out.splitlines() if line.startswith("ifeval")] == [
         ["ifeval", "4", "24", "0"]
     ]

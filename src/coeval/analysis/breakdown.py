@@ -23,7 +23,7 @@ BYS: tuple[By, ...] = get_args(By)
 
 
 class PartScore(msgspec.Struct, frozen=True):
-    """A student's mean score, 0 to 1, in one part of a task, with its 95 % interval over n datapoints.
+    """A student's mean score, 0 to 1, in one part of a task, with its 95% interval over n datapoints.
 
     ``task`` None: over the tasks, each counting alike; only judges and teachers are the same ones in
     several tasks. ``units`` counts valid (response, factor, judge) scores. ``failed`` counts the

@@ -74,7 +74,7 @@ def bounds_of_missing(total: _Sums, known: _Sums, possible: _Sums) -> tuple[_Sum
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean over n items and its 95 % interval, in the unit of the values; None at n = 0."""
+    """A mean over n items and its 95% interval, in the unit of the values; None at n = 0."""
 
     mean: float | None
     low: float | None

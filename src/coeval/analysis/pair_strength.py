@@ -14,7 +14,7 @@ def points_text(share: float | None, low: float | None, high: float | None) -> s
 
 
 class PairStrength(msgspec.Struct, frozen=True):
-    """How likely a student wins against one of the others, 0 to 1, by Bradley–Terry with its 95 % interval.
+    """How likely a student wins against one of the others, 0 to 1, by Bradley–Terry with its 95% interval.
 
     ``ranks`` are the best and the worst that it may have; ``win_rate`` its wins in so many ``comparisons``,
     of which ``ties`` count half.

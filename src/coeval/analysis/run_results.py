@@ -108,7 +108,7 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
 
 # The share of cut answers above which a score is no longer that of the model.
 TOO_MANY = 0.01
-_ABOVE = "more than 1 %"
+_ABOVE = "more than 1%"
 
 
 class CutOffAnswers(NamedTuple):
@@ -221,7 +221,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
     ``empty`` those without any text, of which ``empty_truncated`` were cut off.
 
-    ``low`` and ``high`` are its 95 % interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
+    ``low`` and ``high`` are its 95% interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
     ``adjusted`` is the mean adjusted for judges and items that some students lack, which their order follows;
     None where all students have the same scores. ``samples``: how many answers the student gave to an item;
@@ -272,7 +272,7 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
 
 class MetricScore(msgspec.Struct, frozen=True):
     """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
-    it, with its 95 % interval and standard error over n prompts.
+    it, with its 95% interval and standard error over n prompts.
 
     ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
     of these, says ``counted``), of which ``failed`` came to nothing.
@@ -552,10 +552,10 @@ def _scores(results: Results) -> str:
         if score.task is None
     ]
     return html_table(
-        "Mean scores, 0 to 1, with 95 % intervals",
+        "Mean scores, 0 to 1, with 95% intervals",
         ("student", "overall", *["adjusted"] * adjusted, *shown, "n", "failed"),
         rows,
-    ) + forest_plot("Overall scores with their 95 % intervals", overall)
+    ) + forest_plot("Overall scores with their 95% intervals", overall)
 
 
 def _labels(results: Results) -> Iterator[list[object]]:

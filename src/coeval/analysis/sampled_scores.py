@@ -11,7 +11,7 @@ class PassRate(msgspec.Struct, frozen=True):
 
     ``one`` is pass@k, ``1 − C(n − c, k) / C(n, k)`` with the c of an item's n answers that pass (Chen and
     others 2021), ``all`` is pass^k, ``C(c, k) / C(n, k)`` (Yao and others 2024): each the mean over the ``n``
-    items that have k answers or more, with its 95 % interval.
+    items that have k answers or more, with its 95% interval.
     """
 
     k: int
@@ -28,7 +28,7 @@ class SampledScore(msgspec.Struct, frozen=True):
     """A student's scores in a task over its ``samples`` answers to each of ``n`` items: of a ``factor`` or a
     label, or (None) of whole answers.
 
-    ``mean`` is that over items of the mean over their answers (mean@N), with its 95 % interval. ``item_se``
+    ``mean`` is that over items of the mean over their answers (mean@N), with its 95% interval. ``item_se``
     is its standard error over items, None of fewer than two; ``sample_sd`` how far answers to one item lie
     apart (the root of the mean variance within items), None where no item has two. ``passes``: pass@k and
     pass^k for k = 1, 2, 4, … N; none where scores are not right or wrong.

@@ -72,7 +72,7 @@ class Run:
         return Records(RunDir(self.path), phase)
 
     def results(self) -> Results:
-        """Student scores per task and overall with 95 % intervals, and label accuracies; of an output folder
+        """Student scores per task and overall with 95% intervals, and label accuracies; of an output folder
         of ``eval-framework``, the metrics of its tasks.
 
         What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;

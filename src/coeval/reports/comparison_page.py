@@ -147,6 +147,6 @@ def _picture(name: str, table: ReportTable, halves: Halves) -> Picture:
     drawn = (
         f"The first {_MOST_DRAWN} of {len(rows):,} differences" if len(rows) > _MOST_DRAWN else "Differences"
     )
-    reported = f"{drawn} with their 95 % intervals. Left of zero {halves.left}, right of it {halves.right}."
+    reported = f"{drawn} with their 95% intervals. Left of zero {halves.left}, right of it {halves.right}."
     plot = interval_plot(table.name, rows[:_MOST_DRAWN], "share of the scale", halves)
     return Picture(name, f"{reported} Filled: significant.", table.name, plot)

@@ -64,8 +64,8 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
 
 def _unsure(judges: Sequence[str]) -> list[str]:
     if len(judges) == 1:
-        return ["One judge was asked: whether others would agree with it, nobody can tell."]
-    return ["No judge is surely stricter than the others, or surely leans on anything that was looked for."]
+        return ["Only one judge was used, so agreement cannot be measured."]
+    return ["No judge is significantly stricter than the others, and no bias tested is significant."]
 
 
 # Units that are parts of a whole, and how much the whole is.
@@ -142,7 +142,7 @@ def _scores(
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Value", "score", "With its 95 % interval, in its own unit"),
+            ReportColumn("value", "Value", "score", "With its 95% interval, in its own unit"),
             ReportColumn("unit", "Unit"),
             ReportColumn("n", "n", "count"),
             ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that it is made of"),
@@ -156,7 +156,7 @@ def _scores(
     shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit in _SCALES]
     picture = Picture(
         "metrics-plot",
-        "Metrics with their 95 % intervals. Those that are shares of a whole.",
+        "Metrics with their 95% intervals. Those that are shares of a whole.",
         table.name,
         interval_plot(table.name, shares, "share"),
     )

@@ -29,7 +29,7 @@ _HOLLOW = " Hollow: not made or judged as the others."
 
 ErrorBar: TypeAlias = Literal["ci95", "sem", "std", "none"]
 _MEANINGS: dict[ErrorBar, str] = {
-    "ci95": "95 % interval over items",
+    "ci95": "95% interval over items",
     "sem": "standard error of the mean over samples",
     "std": "standard deviation over samples",
     "none": "",
@@ -60,7 +60,7 @@ def training_report(
             numbered(len(steps), "checkpoint"),
             numbered(len(tasks), "task"),
         ),
-        lead=tuple(_lead(runs)) or (Sentence("No checkpoint can be told from another yet.", "glance"),),
+        lead=tuple(_lead(runs)) or (Sentence("No checkpoints can be compared yet.", "glance"),),
         sections=(
             _glance(runs, held),
             *(_of_task(task, runs, labels, error_bar, held) for task in tasks),
@@ -130,7 +130,7 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
             ReportColumn("first_step", "First step", "count"),
-            ReportColumn("first", "First", "score", "With its 95 % interval over items"),
+            ReportColumn("first", "First", "score", "With its 95% interval over items"),
             ReportColumn("last_step", "Last step", "count"),
             ReportColumn("last", "Last", "score", "Likewise"),
             ReportColumn("best_step", "Highest at", "count"),
@@ -178,7 +178,7 @@ def _of_task(
     ]
     bars = f"; bars: {_MEANINGS[error_bar]}" if _MEANINGS[error_bar] else ""
     drawn = _drawn([run for run, _ in curves], error_bar, task)
-    band = "; band: 95 % over all checkpoints together" if drawn.band else ""
+    band = "; band: 95% over all checkpoints together" if drawn.band else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
     unit = _UNITS.get(first.unit, "")
     few = "" if first.fewest is None else f" No estimate: it rests on {first.fewest} prompts."
@@ -199,7 +199,7 @@ def _columns(kind: FigureKind, error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
         ReportColumn("task", "Task"),
         ReportColumn("step", "Step", "count"),
         ReportColumn("mean", "Mean", kind, _MEANINGS[error_bar]),
-        ReportColumn("band", "Band", kind, "95 % simultaneously over all checkpoints"),
+        ReportColumn("band", "Band", kind, "95% simultaneously over all checkpoints"),
         ReportColumn("sem", "SEM", kind, _MEANINGS["sem"]),
         ReportColumn("std", "Std", kind, _MEANINGS["std"]),
         ReportColumn("n_runs", "Samples", "count"),

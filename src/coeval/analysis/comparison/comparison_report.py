@@ -28,7 +28,7 @@ class Comparison(msgspec.Struct, frozen=True):
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted`` is Holm's within the
     ``family``, ``q`` Benjamini and Hochberg's. ``minimum_detectable`` is the true difference that would be
-    found four times in five at 5 %, two-sided. ``scale`` is how long the metric's scale is.
+    found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
     ``sentence`` says it all in words.
     """
 
@@ -114,7 +114,7 @@ def _odds(one: Comparison) -> str:
         return ""
     p = "p < 0.001" if one.p_adjusted < 0.001 else f"p = {one.p_adjusted:.3f}"
     if apart:
-        return f"; the interval leaves zero out, but chance may well do that ({p})"
+        return f"; the interval excludes zero, but {p}"
     return f"; the interval holds zero, but chance seldom does that ({p})"
 
 
@@ -150,7 +150,7 @@ def _digits(one: Comparison) -> int:
 
 
 LEGEND = (
-    "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95 % "
+    "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95% "
     "interval over n paired items. p: adjusted for the number of comparisons (Holm). least: the true "
     "difference that would be detected four times in five."
 )

@@ -134,7 +134,7 @@ def family_doubts(leads: Sequence[FamilyLead]) -> Iterator[str]:
         said = f"{_place(first)} {related}"
         if first.without is None:
             yield (
-                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be told here; "
+                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be tested here; "
                 "add a judge of another family."
             )
             continue

@@ -92,7 +92,7 @@ class PairedScores(NamedTuple):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """b − a over n paired items with its 95 % interval and p-value, in the unit of the scores.
+    """b − a over n paired items with its 95% interval and p-value, in the unit of the scores.
 
     ``minimum_detectable`` is the true difference that is found four times in five by a test at 5 %,
     two-sided, shared out evenly among all comparisons of its family, as Holm's adjustment does for the first

@@ -90,19 +90,19 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
     second = others[0]
     reported = ranks.between(first, second)
     if reported is None:
-        yield f"{first} has the highest score, {score}; {second}, the next, has none of the same datapoints."
+        yield f"{first} has the highest score, {score}; {second}, the next, shares no scored items with it."
         return
     gap = _apart(reported)
-    paired = numbered(reported.n, "paired datapoint")
+    paired = numbered(reported.n, "shared item")
     if reported.sure and reported.p_adjusted is not None:
         chance = "p < 0.001" if reported.p_adjusted < 0.001 else f"p = {reported.p_adjusted:.3f}"
         by = f"{gap} ({paired}, {chance})"
-        yield f"{first} leads with {score}: better than {second}, the next, by {by}."
+        yield f"{first} leads with {score}: significantly better than {second}, the next, by {by}."
     else:
         chance = _though_apart(reported, len(ranks.differences))
-        but = f"is not surely better than {second}: by"
+        but = f"is not significantly better than {second}: by"
         if _is_behind(first, second, reported):
-            but = f"on the scores that both have {second} is ahead, not surely: by"
+            but = f"on the scores that both have, {second} is ahead, though not significantly: by"
         yield f"{first} has the highest score, {score}, but {but} {gap} ({paired}{chance})."
         if (least := reported.minimum_detectable) is not None:
             gap = f"a true gap of {100 * least:.1f} points"
@@ -110,29 +110,30 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
 
 
 def _though_apart(reported: StudentGap, pairs: int) -> str:
-    """Why an interval that leaves zero out may not do: it knows nothing of the other pairs."""
+    """Say why an interval without zero is not enough: it does not allow for the other pairs."""
     low, high = reported.bounds
     if reported.p_adjusted is None or low <= 0 <= high:
         return ""
-    among = f"among {numbered(pairs, 'pair')} " if pairs > 1 else ""
-    p = f"p = {reported.p_adjusted:.3f}"
-    return f"; the interval leaves zero out, but {among}chance may well do that, {p}"
+    adjusted = f" after adjusting for {numbered(pairs, 'pair')}" if pairs > 1 else ""
+    return f"; the interval excludes zero, but p = {reported.p_adjusted:.3f}{adjusted}"
 
 
 def place_sentences(ranks: Ranking) -> Iterator[str]:
-    """How many pairs are surely apart, and who may lead as well; ``leader.js`` says the same."""
+    """Count significant pairwise differences, and name who may lead as well; ``leader.js`` says the same."""
     order = ranks.order
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
     if len(order) < 3 or not ranks.differences:
         return
     sure = sum(reported.sure for reported in ranks.differences.values())
     if sure in (0, pairs):
-        yield f"{'No' if not sure else 'Each'} two of {len(order)} students are surely apart."
+        which = "All" if sure else "None of the"
+        yield f"{which} {pairs:,} pairwise differences between students are significant."
         return
-    yield f"Of {pairs:,} pairs of students, {sure:,} are surely apart."
+    verb = "is" if sure == 1 else "are"
+    yield f"{sure:,} of {pairs:,} pairwise differences between students {verb} significant."
     near = [place for place, name in enumerate(order[1:], start=2) if not _is_ahead(ranks, order[0], name)]
     if len(near) > 1:
-        yield f"Not surely behind {order[0]}: {_places(near)}."
+        yield f"Not significantly behind {order[0]}: {_places(near)}."
 
 
 def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
@@ -169,19 +170,19 @@ def _labels(labels: Labels) -> Iterator[str]:
             shared = "on the items that students share"
             said = f"{order[0]} is right most often in {where} {shared} (over all its own items, {accuracy})"
         if reported is None:
-            yield f"{said}; {order[1]}, the next, has none of the same datapoints."
+            yield f"{said}; {order[1]}, the next, shares no scored items with it."
             continue
-        by = f"by {_apart(reported)} ({numbered(reported.n, 'paired datapoint')})"
+        by = f"by {_apart(reported)} ({numbered(reported.n, 'shared item')})"
         than = f"better than {order[1]}, the next"
         if _is_behind(order[0], order[1], reported):
             than = f"behind {order[1]}, the next, where both have answers"
-        yield f"{said}: {'' if reported.sure else 'not surely '}{than}, {by}."
+        yield f"{said}: {'' if reported.sure else 'not significantly '}{than}, {by}."
     for task, name, found in places:
         bounds = {one: found.students[one].bounds.accuracy for one in found.ranking.order}
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
         yield from missing_label_sentences(f"{task} ({name})", bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
-        yield f"Of {numbered(more, 'more label')} tells coeval analyze labels."
+        yield f"{numbered(more, 'more label')}: see coeval analyze labels."
 
 
 def _leaks(families: Mapping[str, Gain]) -> Iterator[str]:
@@ -199,19 +200,19 @@ def _kappa(measures: RunMeasures) -> str:
 
 def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
     if len(judges) < 2:
-        yield "A single judge scored the answers, so nothing is known of how far judges would agree."
+        yield "Only one judge was used, so agreement cannot be measured."
         return
     kappas = {name: found.kappa_mean for name, found in judges.items() if not found.degenerate}
     known = {name: found.value for name, found in kappas.items() if found.value is not None}
     if not known:
-        yield f"Whether the judges agree cannot be told: {_why_unknown(judges)}."
+        yield f"Agreement between the judges cannot be measured: {_why_unknown(judges)}."
         return
     mean = sum(known.values()) / len(known)
     said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
     worst = min(known, key=lambda name: (known[name], name))
     sentence = f"The judges agree {said} (mean {kappa} {mean:.2f}"
     if len(known) > 2:
-        sentence += f"; least {worst}, {kappa} {_bracketed(kappas[worst])}"
+        sentence += f"; lowest {worst}, {kappa} {_bracketed(kappas[worst])}"
     yield f"{sentence})."
 
 
@@ -238,8 +239,8 @@ def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
     if common:
         shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
         yield (
-            "Students are not covered alike, so their scores are adjusted for the judges and items that they "
-            f"lack; over the scores that all of them have: {shown}."
+            "Students have different items or judges, so their scores are adjusted for those that they lack; "
+            f"on the scores that all of them have: {shown}."
         )
 
 
@@ -296,7 +297,7 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
         f"{_sureness(grid, leader, one, picked)})"
         for one in elsewhere
     ]
-    yield f"Elsewhere others have the highest score: {listed(reported)}."
+    yield f"Other students have the highest score in some tasks: {listed(reported)}."
 
 
 def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
@@ -318,5 +319,5 @@ def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> st
     shared = SharedScores(grid).paired(leader, one.name).get(one.task)
     p = paired_difference([shared]).p if shared is not None else None
     if p is None:
-        return "whether surely cannot be told"
-    return "surely" if p * picked < ALPHA else "not surely"
+        return "no test possible"
+    return "significant" if p * picked < ALPHA else "not significant"

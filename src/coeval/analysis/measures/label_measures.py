@@ -115,7 +115,7 @@ def macro_f1(tables: Floats) -> Floats:
 
 
 def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
-    """The 95 % interval of the macro-F1 ``found`` of a table, (K, K + 1), by the Bayesian bootstrap (Rubin
+    """The 95% interval of the macro-F1 ``found`` of a table, (K, K + 1), by the Bayesian bootstrap (Rubin
     1981): weights for the answers, and so for the cells they fall in.
 
     As in `coeval.analysis.measures.agreement`, half an answer stands at either end: one that is right, and

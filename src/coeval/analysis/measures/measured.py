@@ -19,7 +19,7 @@ _Figure = TypeVar("_Figure")
 
 
 class Measured(NamedTuple):
-    """A measure; None where it is not defined. ``low`` and ``high`` are its 95 % interval, ``n`` the
+    """A measure; None where it is not defined. ``low`` and ``high`` are its 95% interval, ``n`` the
     datapoints that it rests on, ``missing`` the (response, factor, judge) scores that it lacks."""
 
     value: float | None

@@ -93,7 +93,7 @@ class PairMeasures(Record, frozen=True):
 
     order: Annotated[tuple[str, ...], ShownAs("The students, the strongest first", elsewhere=FILES)]
     students: Annotated[dict[str, PairStudent], ShownAs("Of each student", elsewhere="strengths")]
-    rates: Annotated[dict[tuple[str, str], PairRate], ShownAs("Of every two", elsewhere="win-rates")]
+    rates: Annotated[dict[tuple[str, str], PairRate], ShownAs("Students pairwise", elsewhere="win-rates")]
     judges: Annotated[dict[str, PairJudge], ShownAs("Of each judge", elsewhere="pair-judges")]
     items: Annotated[int, ShownAs("On which answers were compared", elsewhere=FILES)]
     failed: Annotated[int, ShownAs("Comparisons that came to nothing", elsewhere=FILES)]
@@ -278,7 +278,7 @@ def _strengths_in(found: Comparisons) -> dict[str, Measured]:
 
 
 def _ranks(at: int, strength: Sequence[Measured], p_values: _Places) -> tuple[int, int]:
-    """1 and how many are surely stronger; the number of students less how many are surely weaker."""
+    """Return the best and the worst rank, by the numbers of significantly stronger and weaker students."""
     mine = strength[at].value or 0.0
     others = [other for other in range(len(strength)) if other != at]
     sure = [other for other in others if p_values[min(at, other), max(at, other)] < ALPHA]

@@ -81,7 +81,12 @@ class Ranking(Record, frozen=True):
     ]
     ranges: Annotated[
         Mapping[str, tuple[int, int]],
-        ShownAs("After who is surely better, before who is surely worse", "Ranks", "rank", "text"),
+        ShownAs(
+            "After all who are significantly better, before all who are significantly worse",
+            "Ranks",
+            "rank",
+            "text",
+        ),
     ]
     adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
     scores: Annotated[
@@ -110,8 +115,7 @@ NOBODY = Ranking((), {}, False, {}, {})
 def rank_range(
     student: str, order: Collection[str], gaps: Mapping[tuple[str, str], StudentGap]
 ) -> tuple[int, int]:
-    """The ranks that a student may have: after those who are surely better, before those who are surely
-    worse.
+    """Return the ranks that a student may have: after all significantly better, before all worse ones.
 
     All pairs are tested as one family, so in 95 of 100 runs no range is too narrow (Holm 1979; Goldstein and
     Spiegelhalter 1996 for ranges in place of ranks).

@@ -46,7 +46,7 @@ _ALL: tuple[Analysis, ...] = (
 
 _Agreement: TypeAlias = Annotated[
     Mapping[tuple[str, str], PairAgreement],
-    Part("Of every two judges", ("agreement",), "How far judges agree", "judges"),
+    Part("Judges pairwise", ("agreement",), "How far judges agree", "judges"),
 ]
 _Judges: TypeAlias = Annotated[
     Mapping[str, JudgeMeasures],

@@ -13,12 +13,12 @@ from scipy.special import expit
 
 from coeval.analysis.intervals import SHARE, Bounds, Floats, Scale, Scatter, clustered_mean, mean_bounds
 
-# Ends of a 95 % interval rest on 25 draws each; a thousand refits stay a few matrix products.
+# Ends of a 95% interval rest on 25 draws each; a thousand refits stay a few matrix products.
 RESAMPLES = 1000
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A rate in percent, with its 90 and 95 % intervals.
+    """A rate in percent, with its 90 and 95% intervals.
 
     ``standard_error`` is the standard deviation of a bootstrap over items (Efron 1979), None for one item.
     The intervals are those of `mean_bounds` with the bootstrap's variance: unlike its percentiles they have
@@ -162,7 +162,7 @@ def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -
 
 
 class ClippedMean(NamedTuple):
-    """A mean clipped to 0 … 1, its bootstrap's standard deviation, its 95 % interval, the number of values.
+    """A mean clipped to 0 … 1, its bootstrap's standard deviation, its 95% interval, the number of values.
 
     Without values there is none of the first three.
     """

@@ -28,7 +28,7 @@ NEARLY = 1e-6
 
 
 class Bias(NamedTuple):
-    """A bias with its 95 % interval and p-value; all None where nothing can be told."""
+    """A bias with its 95% interval and p-value; all None where nothing can be told."""
 
     value: float | None
     low: float | None
@@ -48,7 +48,7 @@ class Leaning(Record, frozen=True):
     """A bias as files hold it; all None where nothing can be told."""
 
     value: Annotated[float | None, ShownAs("In units of a score from 0 to 1", elsewhere="biases")]
-    ci95: Annotated[tuple[float, float] | None, ShownAs("Its 95 % interval", elsewhere="biases")]
+    ci95: Annotated[tuple[float, float] | None, ShownAs("Its 95% interval", elsewhere="biases")]
     p_adjusted: Annotated[
         float | None, ShownAs("Holm's p-value, over all of whom it can be told", elsewhere="biases")
     ]

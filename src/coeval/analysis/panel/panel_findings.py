@@ -49,7 +49,7 @@ def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         for whose, of in _LEANINGS.items():
             if (bias := of(found.bias)).is_named:
                 by = f"{bias.size_text} {'higher' if bias.size > 0 else 'lower'}"
-                yield f"{judge} scores {whose} {by} than the other judges lead one to expect."
+                yield f"{judge} scores {whose} {by} than expected from the other judges."
 
 
 def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -62,20 +62,20 @@ def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         [other] = [judge for judge in judges if judge != named[0]]
         own, more = found[named[0]], "higher" if found[named[0]].size > 0 else "lower"
         yield (
-            f"Next to each other, {named[0]} scores {whose} {more} than {other} by {own.size_text}: with two "
-            "judges it cannot be told whose leaning it is."
+            f"{named[0]} scores {whose} {more} than {other} by {own.size_text}: with "
+            "only two judges, either may be the biased one."
         )
 
 
 def _severities(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
-    """Whoever is surely stricter or milder than the others, by an amount that matters."""
+    """Name judges that are significantly stricter or more lenient, by an amount that matters."""
     said = []
     for judge, found in judges.items():
         bias = found.bias.severity
         if bias.is_named and abs(bias.size) >= _NOTEWORTHY:
             said.append(f"{judge} is {abs(bias.size):.2f} {'stricter' if bias.size > 0 else 'more lenient'}")
     if said:
-        yield f"Beside the other judges, {listed(said)}."
+        yield f"Relative to the other judges, {listed(said)}."
 
 
 def next_purchases(purchases: Sequence[Purchase]) -> Iterator[str]:
@@ -129,7 +129,7 @@ def family_judges(
         elif len(judges) <= TOO_FEW_TO_TELL or bias.value is None:
             related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
-                f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be told here; "
+                f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be tested here; "
                 "add a judge of another family."
             )
     of_one_family = [judge for judge in grid.judges if family_of.get(judge) is not None]

@@ -35,7 +35,7 @@ _AT_ONCE = 500
 
 class AgainstBase(msgspec.Struct, frozen=True):
     """How a checkpoint differs from the base on the same items, in the metric's unit: ``difference`` with its
-    own 95 % interval, and ``p_adjusted`` for the number of checkpoints."""
+    own 95% interval, and ``p_adjusted`` for the number of checkpoints."""
 
     step: int
     difference: float
@@ -155,7 +155,7 @@ _OF_GAINED = 0.2
 class StopSignal(msgspec.Struct, frozen=True):
     """Of the ``last`` checkpoints against the one ``before`` them, in the metric's unit.
 
-    ``largest_gain`` is what the best of them gained, ``at_most`` the one-sided 95 % bound of it, and
+    ``largest_gain`` is what the best of them gained, ``at_most`` the one-sided 95% bound of it, and
     ``detectable`` the gain that one comparison finds with 80 % power (or the one that was named). ``stop``:
     every bound is below it. Where the gain is that large in truth, the signal is given in at most 5 of 100
     cases: all bounds would have to fail, so their number needs no adjustment (an intersection-union test).
@@ -242,7 +242,7 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
     if signal.stop:
         return (
             f"{which} gained nothing over step {signal.before} that could be told: at most {bound} points "
-            f"(95 %), less than the {least} {matters}"
+            f"(95%), less than the {least} {matters}"
         )
     if sure := [one for one in gains if one.sure]:
         gain = points_text(max(one.seen for one in sure) * width, unit)
@@ -259,7 +259,7 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
             f"gains below {least} points are not seen; about {signal.items_needed:,} items would do"
         )
     return (
-        f"{which} may have gained over step {signal.before}: at most {bound} points (95 %), not less than "
+        f"{which} may have gained over step {signal.before}: at most {bound} points (95%), not less than "
         f"the {least} {matters}"
     )
 
@@ -270,11 +270,11 @@ def _steps(gains: Sequence[_Gain]) -> str:
 
 # --- Simultaneous intervals over checkpoints
 #
-# Of six pointwise 95 % intervals one leaves its truth out in more than 5 of 100 training runs, so nothing can
+# Of six pointwise 95% intervals one leaves its truth out in more than 5 of 100 training runs, so nothing can
 # be read off the shape of a curve by them. These are as much wider as it takes, and no wider: checkpoints are
 # asked the same items, and what is hard for one is hard for the next.
 
-# The 95 % quantile of their maxima rests on the 100 largest.
+# The 95% quantile of their maxima rests on the 100 largest.
 _RESAMPLES = 2000
 # Resamples: what is held in memory at a time.
 _DRAWS_AT_ONCE = 250

@@ -32,7 +32,7 @@ def defined(value: float) -> float | None:
 
 # --- Agreement of two judges on single answers
 
-# Ends of a 95 % interval rest on 12 draws each: enough for two digits of κ.
+# Ends of a 95% interval rest on 12 draws each: enough for two digits of κ.
 _RESAMPLES = 500
 
 GradeKey: TypeAlias = tuple[int, str]
@@ -155,7 +155,7 @@ _CELLS = 20_000_000
 
 class RankAgreement(msgspec.Struct, frozen=True):
     """Of the means of K checkpoints by two judges: Kendall's τ-b and Spearman's ρ, from −1 to 1, each with a
-    95 % interval of a bootstrap over items; None where a judge gives all the same mean."""
+    95% interval of a bootstrap over items; None where a judge gives all the same mean."""
 
     checkpoints: int
     kendall: float | None

@@ -50,7 +50,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     ``mean``, ``std``, ``sem``, ``ci95``, ``per_run`` as in ``summary_agg.json``; without that file
     (``aggregated`` False) the mean of the samples there are, and no errors. ``band``: its part of the
-    simultaneous 95 % band over all checkpoints, None where the items' scores are not there. ``folder`` is the
+    simultaneous 95% band over all checkpoints, None where the items' scores are not there. ``folder`` is the
     checkpoint's output folder, ``judge`` None where rules score; ``comparable``: made and judged like most
     checkpoints of the task, so that conclusions count it.
     """

@@ -41,7 +41,7 @@ def repair(
     that does not fit what it is about, is good without a value, holds a score other than High, Medium,
     Low or for a factor that the rubric does not have, or was made from a record that is not there. It is
     moved, byte for byte, to repaired/TIME/ in the run folder. All other lines stay as they are. Failed
-    records are valid, and owed anyway.
+    records are valid, and are still missing.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Conso
 def _columns() -> list[Column]:
     from coeval.cli.views.name_table import Column
 
-    return [Column(name) for name in ("lines", "failed", "invalid", "planned", "there", "owed")]
+    return [Column(name) for name in ("lines", "failed", "invalid", "planned", "there", "missing")]
 
 
 def _show_files(report: RepairReport, console: Console) -> None:

@@ -127,7 +127,7 @@ def _markdown_confusion(found: LabelStudent) -> Iterator[str]:
 def _markdown_table(found: Sequence[Leaf]) -> Iterator[str]:
     """Without a column of names where all is of the run as a whole."""
     named = any(leaf.name for leaf in found)
-    yield f"|{' name |' * named} measure | value | 95 % interval | n | missing |"
+    yield f"|{' name |' * named} measure | value | 95% interval | n | missing |"
     yield f"|{' --- |' * named} --- | ---: | --- | ---: | ---: |"
     for leaf in found:
         value, low, high, n, missing = leaf.measured
@@ -169,7 +169,7 @@ def print_measures(measures: Measures, analysis: Analysis, console: Console) -> 
         case OutputMeasures():
             printed = _print_output(measures, shown.keys(), console)
     if printed:
-        say(console, "[low, high]: 95 % interval, clustered by datapoint (n). docs/measures.md", "dim")
+        say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")
     elif not findings:
         bare = "labels" in shown and "students" not in shown
         say(console, "No task of this run has labels." if bare else "There is nothing to show yet.")
@@ -363,7 +363,7 @@ def _print_robust(robust: RobustMeasures, console: Console) -> None:
     if not robust.applicable:
         say(console, f"No robust set: {robust.reason}.", "dim")
         return
-    title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} datapoints"
+    title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} items"
     _print_standing(title, robust.students, robust.ranking, console)
     whose = f"judges {listed(robust.judges or ())}; teachers {listed(robust.teachers or ())}"
     say(console, f"Where the judges who agree best agree: {whose}.", "dim")
@@ -409,7 +409,7 @@ def _tell_coverage(measures: RunMeasures, console: Console) -> None:
             ("nearly the same as another are", found.near_duplicates),
         )
         if reported := [f"{words} {count:,}" for words, count in counts if count]:
-            say(console, f"Of the datapoints of {task}, {listed(reported)}.")
+            say(console, f"Of the items of {task}, {listed(reported)}.")
 
 
 def _print_items(measures: RunMeasures, console: Console) -> bool:

@@ -136,7 +136,7 @@ def print_metrics(metrics: Sequence[MetricScore], console: Console) -> None:
     print_table(console, f"Metrics of {plain(metrics[0].model)}", "task and metric", METRIC_COLUMNS, rows)
 
 
-METRIC_COLUMNS = [Column(heading) for heading in ("value", "95 % interval", "n", "failed")]
+METRIC_COLUMNS = [Column(heading) for heading in ("value", "95% interval", "n", "failed")]
 
 
 def shown_value(value: float | None, unit: str) -> str:

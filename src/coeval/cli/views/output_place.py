@@ -58,7 +58,7 @@ class OutputPlace:
                 NameRow(name, [_figure(figure) for figure in (of.planned, of.good, of.failed, of.owed)])
                 for name, of in _phases(reader).items()
             ]
-        columns = [Column(heading) for heading in ("planned", "good", "failed", "owed")]
+        columns = [Column(heading) for heading in ("planned", "good", "failed", "missing")]
         print_table(console, "", "task", columns, rows)
         show_costs(self._usage, console, at_work=writer is not None)
         show_jobs(self._pending, console, "the same eval-framework command" if writer is None else "")

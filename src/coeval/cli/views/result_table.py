@@ -59,7 +59,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     notes = []
     if scored:
         notes.append(
-            "Scores run from 0 to 1, with the 95 % interval [low, high] of the mean over datapoints (n); "
+            "Scores run from 0 to 1, with the 95% interval [low, high] of the mean over items (n); "
             "failed: answers, judgments and factors without a result, in no mean."
         )
     bounds = [(score.least, score.most) for score in results.students if score.task is None]
@@ -75,7 +75,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     if fewer := _less_scored(results.students, results.labels):
         notes.append(
             "With under nine tenths of another student's scores or labels in some task, so not over the same "
-            f"datapoints or judges: {listed(map(plain, fewer))}."
+            f"items or judges: {listed(map(plain, fewer))}."
         )
     notes += _of_labels(results, scored)
     if results.sampled:
@@ -117,7 +117,7 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
     if scored and results.only_labelled:
         notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
     if results.labels:
-        notes.append("[low, high] in label accuracy: 95 % Wilson interval.")
+        notes.append("[low, high] in label accuracy: 95% Wilson interval.")
     if any(label.none_of_the_labels for label in results.labels):
         notes.append(f"{NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
     return notes

@@ -57,12 +57,12 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
     if parts.scores:
         say(
             console,
-            "Scores run from 0 to 1, with the 95 % interval of the mean over datapoints (n), each the mean "
+            "Scores run from 0 to 1, with the 95% interval of the mean over items (n), each the mean "
             f"of its scores of that {parts.scores[0].by}; failed: what has no score, and is in no mean.",
             "dim",
         )
     if parts.labels:
-        say(console, "[low, high] in label accuracy: 95 % Wilson interval.", "dim")
+        say(console, "[low, high] in label accuracy: 95% Wilson interval.", "dim")
     for note in results.notes if any(parts) else ():
         say(console, note, "dim")
 

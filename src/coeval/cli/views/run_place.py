@@ -229,7 +229,7 @@ def _show_files(report: RepairReport | None, console: Console) -> None:
         console,
         "Files that lack records",
         "file",
-        [Column(name) for name in ("planned", "good", "owed")],
+        [Column(name) for name in ("planned", "good", "missing")],
         rows,
     )
     if (left_out := len(lacking) - _MOST_FILES) > 0:

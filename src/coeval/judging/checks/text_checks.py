@@ -167,7 +167,7 @@ class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
 
     def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
         if sum(map(str.isalpha, said)) < _FEWEST_LETTERS and said.isascii():
-            raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be told")
+            raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be detected")
         if unknown := [code for code in targets if code not in LANGUAGES]:
             raise CheckFailed(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
         found = _detector().detect(said)

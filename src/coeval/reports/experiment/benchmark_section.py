@@ -111,12 +111,12 @@ def _said(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
         said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
         yield f"None of {numbered(items, 'item')} is {said}."
     if items and not scored:
-        yield "No answer has been scored, so which items are too easy or too hard cannot be told."
+        yield "No answer has been scored, so which items are too easy or too hard is unknown."
     elif scored < items:
         yield f"{numbered(items - scored, 'item')} without a score may be too easy or too hard."
     if scored and not ranked:
         yield (
-            "On which items better students do worse cannot be told: that takes three students or more, "
+            "Items on which better students do worse cannot be found: that takes three students or more, "
             "with scores that differ."
         )
     absent = [f"{value} ({task})" for task, found in coverage.items() for value in found.absent]
@@ -145,7 +145,7 @@ def _leak(leak: TeacherLeak) -> ReportTable:
             ReportColumn("name", "Who"),
             ReportColumn("kind", "A student, or all of a family"),
             ReportColumn("gain", "Gain", "score", "Of a score from 0 to 1; below zero they lose"),
-            ReportColumn("sure", "Sure", "text", "Below 5 % by Holm's p-value, over all of that kind"),
+            ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all of that kind"),
             ReportColumn("items", "Items", "count", "Those that their own family's teachers wrote"),
         ),
         tuple(rows),

@@ -85,7 +85,7 @@ def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool =
         tooltip=("kappa_low", "kappa_high", "spa", "wpa", "count"),
     )
     kappa = "Cohen's κ, weighted by the distance of levels" if weighted else "Cohen's κ"
-    title = f"How far every two judges agree. {kappa}: 1 where they always do, 0 where by chance alone."
+    title = f"Pairwise agreement of judges. {kappa}: 1 for perfect agreement, 0 for chance."
     return Picture("agreement-map", title, agreement.name, heat_map(grid))
 
 
@@ -104,7 +104,7 @@ def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
 
 
 def agreement_table(agreement: Mapping[tuple[str, str], PairAgreement]) -> ReportTable:
-    return measure_table(Named("agreement", "Every two judges", ("Judge", "Other")), PairAgreement, agreement)
+    return measure_table(Named("agreement", "Judges pairwise", ("Judge", "Other")), PairAgreement, agreement)
 
 
 def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -132,7 +132,7 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             ReportColumn("judge", "Judge"),
             ReportColumn("bias", "Leaning"),
             ReportColumn("value", "By", "score", "In units of a score from 0 to 1"),
-            ReportColumn("sure", "Sure", "text", "Below 5 % by Holm's p-value, over all judges"),
+            ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
         tuple(rows),
         note=_EXPERIMENTAL if modelled else "",
@@ -147,7 +147,7 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
         return None
     return Picture(
         "leanings",
-        "What each judge leans on. Beside the other judges of the same answers; right of zero is "
+        "Bias of each judge, relative to the other judges of the same answers; right of zero is "
         "stricter, or kinder to what is named. Filled: sure, though several judges were looked at.",
         biases.name,
         bias_plot(biases.name, reported, judges, models),

@@ -73,7 +73,7 @@ def label_table(evidence: RunEvidence) -> ReportTable:
 def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
     rows = [(str(row[0]), str(row[1]), str(row[2])) for row in labels.rows]
     title = (
-        "Label accuracy with its 95 % interval. The share of a student's answers that state the right label."
+        "Label accuracy with its 95% interval. The share of a student's answers that state the right label."
     )
     return Picture(
         "accuracies",
@@ -176,7 +176,7 @@ def _kept(robust: RobustMeasures) -> dict[str, WithHeadline]:
 
 def order_sentences(measures: RunMeasures) -> Iterator[str]:
     """Whether the order stays where some scores are left out; nothing where pairs contradict each other, so
-    that the first is surely not the best."""
+    that the first is significantly not the best."""
     first, *others = _standings(measures)
     if len(first.ranking.order) < 2:
         return
@@ -259,7 +259,7 @@ def rank_text(ranks: tuple[int, int] | None) -> str | None:
 
 
 _SCORE = (
-    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95 % interval. "
+    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95% interval. "
     "Adjusted where a student lacks judges or items that others have"
 )
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
@@ -279,7 +279,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if measures.ranking.order:
         forest = Picture(
             "forest",
-            "Scores with their 95 % intervals. The band is the leader's; at the right stand the ranks that "
+            "Scores with their 95% intervals. The band is the leader's; at the right stand the ranks that "
             "each may have.",
             ways.name,
             forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
@@ -303,9 +303,8 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(
             Picture(
                 "matrix",
-                "Every two students. By how much that of a row is ahead of that of a column, over the "
-                "items that both "
-                "have. A dot: surely so, after Holm's adjustment for the number of pairs.",
+                "Students pairwise. How far the row's student is ahead of the column's, on the items that "
+                "both have. A dot: significant after Holm's adjustment for the number of pairs.",
                 differences.name,
                 heat_map(grid),
             )
@@ -414,7 +413,7 @@ def _differences(ranking: Ranking) -> ReportTable:
         rows.append((better, worse, gap, found.p_adjusted, found.sure, gap.n, found.minimum_detectable))
     return ReportTable(
         "differences",
-        "Every two students on the same items",
+        "Pairwise differences on shared items",
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),

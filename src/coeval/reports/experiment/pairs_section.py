@@ -85,7 +85,7 @@ def _rates(found: PairMeasures) -> ReportTable:
     ahead = ReportColumn("ahead", "Beyond half", "points", "The win rate less one half")
     return ReportTable(
         "win-rates",
-        "Every two students",
+        "Students pairwise",
         (
             ReportColumn("student", "Student"),
             ReportColumn("other", "Against"),

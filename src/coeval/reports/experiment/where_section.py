@@ -53,7 +53,7 @@ MOST_VALUES = 40
 # Clauses of one sentence; the heat map shows all.
 _TOLD = 3
 _UNEXPECTED = (
-    "The score less what the student's own mean and the mean of all students there lead one to expect"
+    "The score minus the score expected from the student's own mean and the mean of all students there"
 )
 
 
@@ -96,7 +96,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
         if len({part.name for part in found}) > 1 and len(students) > 1:
             tables.append(_table(name, what, found))
             pictures.append(
-                _interaction(tables[-1], f"{what}. Beyond what both lead one to expect.", found, students)
+                _interaction(tables[-1], f"{what}. Deviation from the expected score.", found, students)
             )
     levels = level_table(
         "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
@@ -149,7 +149,7 @@ def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
         (
             ReportColumn("student", "Student"),
             ReportColumn("part", title),
-            ReportColumn("score", "Score", "score", "Mean over all single scores, with its 95 % interval"),
+            ReportColumn("score", "Score", "score", "Mean over all single scores, with its 95% interval"),
             ReportColumn(
                 "beyond", "Above the mean", "score", "The score less the mean of all students there"
             ),
@@ -217,7 +217,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     known = _known(parts)
     scored = {student for student, _ in known}
     if not known:
-        yield "No answer has a judged score, so where judges see students differ cannot be told."
+        yield "No answer has a judged score, so where judges see students differ is unknown."
         return
     if len(scored) == 1:
         yield f"{scored.pop()} alone has scores: there is nothing to compare it with."
@@ -237,8 +237,11 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     ]
     if not found:
         yield (
-            "No student is surely better or worse anywhere than its own mean and the mean of all students "
-            "there lead one to expect."
+            "No student's score deviates clearly from what its own mean and the mean of all students there "
+            "predict."
         )
     if reported:
-        yield f"Furthest from what its own mean and that of all there lead one to expect: {listed(reported)}."
+        yield (
+            "Furthest from what the student's own mean and the mean of all students there predict: "
+            f"{listed(reported)}."
+        )

@@ -144,7 +144,7 @@
       parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [make("bdi", {}, one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
     }
     if (!parts.length) parts.push(make("p", { class: "note" }, "Nothing has been scored yet."));
-    else parts.push(make("p", { class: "note" }, `[low, high] is the 95 % interval of a mean over items.${told.status?.state?.pid ? " The run goes on, and so do these." : ""}`));
+    else parts.push(make("p", { class: "note" }, `[low, high] is the 95% interval of a mean over items.${told.status?.state?.pid ? " The run goes on, and so do these." : ""}`));
     for (const note of found.notes) parts.push(make("p", { class: "note" }, note));
     if (told.error) parts.push(make("p", { class: "trouble" }, told.error));
     return parts;

@@ -304,7 +304,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
     interrupted."""
     whole = board.concluded - board.incomplete
-    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was owed"
+    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
     say(results, f"{sweep.out}: {done}")
@@ -353,9 +353,9 @@ def tell_plan(
 
 def _owed(estimate: SweepEstimate) -> str:
     if not estimate.checkpoints:
-        return "nothing owed"
+        return "nothing missing"
     servers = f", {numbered(estimate.workers, 'server start')}" if estimate.workers else ""
-    return f"{estimate.checkpoints:,} with something owed{servers}"
+    return f"{estimate.checkpoints:,} with something missing{servers}"
 
 
 def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:

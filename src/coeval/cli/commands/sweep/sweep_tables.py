@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 
 # --- Aggregates of checkpoints as tables
 
-_COLUMNS = [Column(name) for name in ("mean", "95 % interval", "sem", "runs", "items", "missing")]
+_COLUMNS = [Column(name) for name in ("mean", "95% interval", "sem", "runs", "items", "missing")]
 
 
 def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
@@ -116,7 +116,7 @@ _LONGEST_HEADING = 10
 # Enough to open and read.
 _MOST_DISPUTED = 5
 _LEGEND = (
-    "b − a with its 95 % interval, in points; p is Holm's over all rows of the two judges; κ is of levels "
+    "b − a with its 95% interval, in points; p is Holm's over all rows of the two judges; κ is of levels "
     "that both gave to the very same words, wκ weighs how far they are apart, ICC is of the answers' scores"
 )
 

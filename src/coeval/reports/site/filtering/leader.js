@@ -28,15 +28,15 @@ function leaderSentences(standing) {
     if (standing.range(first)[0] > 1) return ["No student leads: pairs of students, on the scores that both have, contradict each other."];
     const next = students[second];
     const pair = between(first, second);
-    if (!pair) return [`${name} has the highest score, ${score}; ${next}, the next, has none of the same datapoints.`];
+    if (!pair) return [`${name} has the highest score, ${score}; ${next}, the next, shares no scored items with it.`];
     const turned = pair.difference < 0;
     const gap = turned ? differenceText(-pair.difference, -pair.high, -pair.low) : differenceText(pair.difference, pair.low, pair.high);
-    const paired = many(pair.n, "paired datapoint");
+    const paired = many(pair.n, "shared item");
     if (pair.sure) {
       const chance = pair.adjusted < 0.001 ? "p < 0.001" : `p = ${fixed(pair.adjusted, 3)}`;
-      return [`${name} leads with ${score}: better than ${next}, the next, by ${gap} (${paired}, ${chance}).`];
+      return [`${name} leads with ${score}: significantly better than ${next}, the next, by ${gap} (${paired}, ${chance}).`];
     }
-    const but = pair.difference < -SAME ? `on the scores that both have ${next} is ahead, not surely: by` : `is not surely better than ${next}: by`;
+    const but = pair.difference < -SAME ? `on the scores that both have, ${next} is ahead, though not significantly: by` : `is not significantly better than ${next}: by`;
     const said = [`${name} has the highest score, ${score}, but ${but} ${gap} (${paired}${thoughApart(pair)}).`];
     if (pair.detectable !== null) said.push(`With ${many(pair.n, "item")}, a true gap of ${fixed(100 * pair.detectable, 1)} points would be detected four times in five.`);
     return said;
@@ -45,18 +45,19 @@ function leaderSentences(standing) {
   // An interval that leaves zero out knows nothing of the other pairs.
   function thoughApart({ adjusted, low, high }) {
     if (adjusted === null || (low <= 0 && high >= 0)) return "";
-    const among = pairs.length > 1 ? `among ${many(pairs.length, "pair")} ` : "";
-    return `; the interval leaves zero out, but ${among}chance may well do that, p = ${fixed(adjusted, 3)}`;
+    const allowing = pairs.length > 1 ? ` after adjusting for ${many(pairs.length, "pair")}` : "";
+    return `; the interval excludes zero, but p = ${fixed(adjusted, 3)}${allowing}`;
   }
 
   function places() {
     if (names.length < 3 || !pairs.length) return [];
     const sure = pairs.filter((pair) => pair.sure).length;
     const all = (names.length * (names.length - 1)) / 2; // those that share no score too: nothing is sure of them
-    if (!sure || sure === all) return [`${sure ? "Each" : "No"} two of ${names.length} students are surely apart.`];
-    const said = [`Of ${many(all, "pair")} of students, ${sure.toLocaleString("en-US")} are surely apart.`];
+    const [found, among] = [sure, all].map((count) => count.toLocaleString("en-US"));
+    if (!sure || sure === all) return [`${sure ? "All" : "None of the"} ${among} pairwise differences between students are significant.`];
+    const said = [`${found} of ${among} pairwise differences between students ${sure === 1 ? "is" : "are"} significant.`];
     const near = names.map((_, at) => at + 1).filter((place) => place > 1 && !between(names[0], names[place - 1])?.sure);
-    if (near.length > 1) said.push(`Not surely behind ${students[names[0]]}: ${runsOf(near)}.`);
+    if (near.length > 1) said.push(`Not significantly behind ${students[names[0]]}: ${runsOf(near)}.`);
     return said;
   }
 
