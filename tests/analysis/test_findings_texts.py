@@ -53,8 +53,8 @@ def judged(**lengths: float) -> dict[str, JudgeMeasures]:
 
 def test_of_two_judges_a_leaning_is_laid_to_neither() -> None:
     assert list(panel_findings(judged(strict=-0.1, lenient=0.1))) == [
-        "lenient scores answers of twice the length higher than strict by 0.10 [0.07, "
-        "0.13]: with only two judges, either may be the biased one."
+        "Of the two judges, lenient scores answers of twice the length higher than strict by 0.10 [0.07, "
+        "0.13]: either may be the biased one."
     ]
     assert len(list(panel_findings(judged(a=-0.1, b=0.1, c=0.1)))) == 3
 
@@ -76,7 +76,7 @@ def test_cut_off_empty_and_partly_covered_students_are_findings(tmp_path: Path, 
     assert found[-4:-1] == [
         "Without a score in some task, so overall is over the other tasks only: flaky.",
         "Cut off at max_tokens: 2 of 4 answers of flaky.",
-        "More than 1 % of the answers cut off: flaky. Raise max_tokens before trusting these scores.",
+        "More than 1% of the answers cut off: flaky. Raise max_tokens before trusting these scores.",
     ]
     assert found[-1].startswith("Empty, and counted like all others: 1 of 4 answers of flaky.")
     shown = " ".join(coeval("analyze", "--run", run.folder).out.split())

@@ -110,7 +110,7 @@ async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, wi
     ):
         said = " ".join(console.export_text().split())
         assert f"Cut off at max_tokens: {cut}." in said
-        assert f"More than 1 % of the answers cut off: {names}. Raise max_tokens" in said
+        assert f"More than 1% of the answers cut off: {names}. Raise max_tokens" in said
 
 
 async def test_a_remark_is_no_reason_and_is_told(bench: Bench) -> None:

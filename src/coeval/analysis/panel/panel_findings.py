@@ -62,8 +62,8 @@ def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         [other] = [judge for judge in judges if judge != named[0]]
         own, more = found[named[0]], "higher" if found[named[0]].size > 0 else "lower"
         yield (
-            f"{named[0]} scores {whose} {more} than {other} by {own.size_text}: with "
-            "only two judges, either may be the biased one."
+            f"Of the two judges, {named[0]} scores {whose} {more} than {other} by {own.size_text}: "
+            "either may be the biased one."
         )
 
 

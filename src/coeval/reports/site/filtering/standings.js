@@ -249,7 +249,7 @@ class Standing {
     return names.sort((a, b) => scores[b].value - scores[a].value || (students[a] < students[b] ? -1 : 1));
   }
 
-  // After those who are surely better, before those who are surely worse.
+  // After those who are significantly better, before those who are significantly worse.
   range(student) {
     let [better, worse] = [0, 0];
     for (const pair of this.pairs) {
