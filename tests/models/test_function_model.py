@@ -27,7 +27,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.models.keys import Keys
 from coeval.models.local import function_model
-from coeval.models.local.callables import given_callable, source_hash
+from coeval.models.local.callables import find_callable, given_callable, source_hash
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models, check_askable, obstacle
@@ -363,6 +363,25 @@ async def test_files_and_modules_of_the_working_directory(
     before = source_hash("own_app_b.py:answer")
     written(tmp_path, "def answer(p): return 'other'", "own_app_b.py")
     assert source_hash("own_app_b.py:answer") != before
+
+
+async def test_no_package_is_imported_to_find_a_function_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "own_package_c" / "inner").mkdir(parents=True)
+    written(tmp_path, "raise SystemExit('imported')", "own_package_c/__init__.py")
+    written(tmp_path, "def answer(p): return 'deep'", "own_package_c/inner/app.py")
+    assert len(source_hash("own_package_c.inner.app:answer")) == 12
+    find_callable("own_package_c.inner.app:answer")
+    assert "own_package_c" not in sys.modules
+    for place in ("own_package_c.none:answer", "own_package_c.inner.app.more:answer", "..x:answer"):
+        assert source_hash(place) == ""
+        with pytest.raises(UsageError, match="callable"):
+            find_callable(place)
+    written(tmp_path, "", "own_package_c/__init__.py")
+    assert await said("own_package_c.inner.app:answer") == "deep"
 
 
 @pytest.mark.parametrize(

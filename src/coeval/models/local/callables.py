@@ -99,10 +99,24 @@ def _source(place: str) -> Path:
             raise UsageError(f"callable {place}: there is no file {path} (looked for in {Path.cwd()})")
         return path.resolve()
     _find_here(Path.cwd())
-    found = guarded(lambda: importlib.util.find_spec(where), f"callable {place}:", "correct it")
-    if found is None or found.origin is None or not Path(found.origin).is_file():
+    found: Path | None = guarded(lambda: _file_of(where), f"callable {place}:", "correct it")
+    if found is None or not found.is_file():
         raise UsageError(f"callable {place}: there is no module {where}; a file is named as FILE.py:FUNCTION")
-    return Path(found.origin)
+    return found
+
+
+def _file_of(module: str) -> Path | None:
+    """Find the file of a module below its topmost package. ``importlib.util.find_spec`` imports the packages
+    above it, and who reads a run, or counts what one will ask, runs no code."""
+    top, *below = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        return None
+    if not below:
+        return Path(spec.origin) if spec.origin is not None else None
+    bases = [Path(folder, *below) for folder in spec.submodule_search_locations or ()]
+    files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__init__.py")]
+    return next((file for file in files if file.is_file()), None)
 
 
 def _find_here(folder: Path) -> None:

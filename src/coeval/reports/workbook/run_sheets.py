@@ -154,13 +154,16 @@ def _answers(reader: RunReader) -> SheetTable:
         ReportColumn("task", "Task"),
         ReportColumn("student", "Student"),
         ReportColumn(
-            "score", "Score", "score", "Mean over its judges and factors, or the share of right labels"
+            "score",
+            "Score",
+            "score",
+            "Mean over its judges and factors (and all samples), or the share of right labels",
         ),
         ReportColumn("disagreement", "Disagreement", "share", "How far judges are apart"),
         ReportColumn("failed", "Failed", "count", "The answer, and judgments and factors of it"),
         ReportColumn("truncated", "Cut off", meaning="It ended at max_tokens"),
         ReportColumn("length", "Characters", "count"),
-        ReportColumn("answer", "Answer"),
+        ReportColumn("answer", "Answer", meaning="Of several samples the first"),
         ReportColumn("reasons", "Reasons", meaning="Why its judges scored it so, by factor"),
     )
     reader.rows(f"CREATE OR REPLACE TABLE sheet_answered AS {_ANSWERED} LIMIT {MOST_RECORDS:d}")
