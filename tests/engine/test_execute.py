@@ -37,6 +37,7 @@ class Task:
     phase = "evaluation"
     model = "m"
     calls = 1
+    at_once = False
 
     @property
     def weight(self) -> int:

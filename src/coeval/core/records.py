@@ -516,12 +516,15 @@ def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     return {factor: level for factor, level in found.items() if level is not None}
 
 
+_NUMBERS = (int, float)
+
+
 def valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
     """Keep the values that are numbers from 0 to 1, by factor; others count as missing."""
     return {
         factor: float(value)
         for factor, value in (values or {}).items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        if isinstance(value, _NUMBERS) and not isinstance(value, bool) and 0 <= value <= 1
     }
 
 

@@ -195,6 +195,7 @@ class ModelWork(ABC, Generic[KeptT]):
     tried: int
     tally: Tally
     record: type[KeptT]
+    at_once = False
 
     @property
     def model(self) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from coeval.core.errors import Draining
 from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter, open_file
-from coeval.core.records import Evaluation, Kept, Usage, is_good
+from coeval.core.records import Evaluation, Kept, Usage
 from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
@@ -269,7 +269,7 @@ class Session:
                     self.stopped[work.model] = str(done.gap)
                     log.warning("%s", done.gap)
             return
-        failed = not is_good(record)
+        failed = not done.good
         kind = record.error.kind if record.error else "internal"
         lacking = not failed and isinstance(record, Evaluation) and bool(record.missing)
         if failed or lacking:

@@ -20,7 +20,7 @@ from coeval.core.errors import (
     named,
 )
 from coeval.core.model import Model
-from coeval.core.records import Completion, Kept, Request, Usage
+from coeval.core.records import Completion, Kept, Request, Usage, is_good
 
 ValueT = TypeVar("ValueT")
 
@@ -29,7 +29,8 @@ class Work(Protocol):
     """The making of one record.
 
     ``weight`` is the number of records that may follow from it, itself included: it bounds how many are begun
-    ahead. ``model`` is the model asked; ``calls`` the requests so far.
+    ahead. ``model`` is the model asked; ``calls`` the requests so far. ``at_once``: `do` computes, and waits
+    for nothing.
     """
 
     @property
@@ -42,6 +43,8 @@ class Work(Protocol):
     def weight(self) -> int: ...
     @property
     def calls(self) -> int: ...
+    @property
+    def at_once(self) -> bool: ...
 
     async def do(self) -> Kept:
         """Make the record.
@@ -135,13 +138,14 @@ MIN_STARTED = 8
 
 
 class Done(NamedTuple):
-    """Outcome of a work: its record, or the gap that left it missing; with neither it waits for a batch job
-    and is run again later."""
+    """Outcome of a work: its record (``good``: see `is_good`), or the gap that left it missing; with neither
+    it waits for a batch job and is run again later."""
 
     work: Work
     record: Kept | None
     gap: Gap | None
     error: CoevalError | None
+    good: bool = False
 
     @property
     def pending(self) -> bool:
@@ -220,6 +224,12 @@ class Flow:
         self._weight += work.weight
         if self._begin is not None:
             self._begin(work.phase)
+        if work.at_once:  # a task of its own would cost more than what it computes
+            try:
+                self._one(work).send(None)
+            except StopIteration:
+                return
+            raise AssertionError(f"unreachable: {work.key} waits for nothing")
         task = asyncio.get_running_loop().create_task(self._one(work))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -252,7 +262,7 @@ class Flow:
         if not self._draining:
             for follower in self._follow(work, record):
                 self._start(follower)
-        self._finish(Done(work, record, None, error))
+        self._finish(Done(work, record, None, error, is_good(record)))
 
     def _finish(self, done: Done) -> None:
         self._weight -= done.work.weight

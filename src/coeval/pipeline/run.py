@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from coeval.core.errors import Draining
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Purpose, id_fields, is_good, model_of, preference_id
+from coeval.core.records import Purpose, id_fields, model_of, preference_id
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.judging.checks.check_runner import CheckRunner
@@ -257,7 +257,7 @@ async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | Non
     async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
         if done.pending:
             continue
-        if done.record is None or not is_good(done.record):
+        if done.record is None or not done.good:
             short.add(done.work.key)
             for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)

@@ -38,7 +38,6 @@ from coeval.pipeline.phases.evaluations import (
     LabelWork,
     PreparedItem,
     ResponseWork,
-    prepared_item,
 )
 from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
@@ -133,6 +132,10 @@ class RunFlow:
         """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
         self._asking = asking
         self._checks = checks
+        self._slow = {  # checks that a worker or a program computes
+            setup.task.name: {factor for factor, check in setup.checks.items() if check.runs != "here"}
+            for setup in plan.setups
+        }
         self._phases = frozenset(phases)
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
         self._meetings: defaultdict[str, _Meeting] = defaultdict(_Meeting)
@@ -289,7 +292,7 @@ class RunFlow:
         match record, work:
             case Datapoint(), ItemWork():
                 was = made_from(recorded.items, record.id) if self.builds_on_records else MadeFrom.LOST
-                prepare = partial(prepared_item, record, work.sample.nuance)
+                prepare = partial(PreparedItem, record, work.sample.nuance)
                 return _Origin(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
                 was = made_from(recorded.responses, record.id) if self.builds_on_records else MadeFrom.LOST
@@ -334,7 +337,9 @@ class RunFlow:
                 earlier = recorded.evaluations.load(key, Evaluation)
                 judged = Judged(setup, judged.prepared, judged.response, earlier)
             if maker is None:
-                yield CheckWork(judged, key, node.status.factors, self._checks)
+                factors = node.status.factors
+                at_once = self._slow[setup.task.name].isdisjoint(factors)
+                yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
             tried = tried_before(recorded.evaluations, key) if self.builds_on_records else 0
             yield EvaluationWork(self._asking, judged, maker, key, node.status.factors, tried)
@@ -342,7 +347,7 @@ class RunFlow:
     def _standing_item(self, key: str) -> PreparedItem:
         item = self._recorded.items.load(key, Datapoint)
         known = self._nuance.get(item.task_id)
-        return prepared_item(item, known.of(item) if known is not None else {})
+        return PreparedItem(item, known.of(item) if known is not None else {})
 
     def path(self, record: Kept) -> Path:
         """The file that a record belongs to."""

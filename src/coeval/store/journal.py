@@ -31,6 +31,7 @@ class Journal:
 
     def __init__(self, notes: Path, note_torn: Callable[[Path, bytes], msgspec.Struct]) -> None:
         self._files: dict[Path, Appender] = {}
+        self._latest: Appender | None = None
         self._notes = notes
         self._note_torn = note_torn
         self._due = asyncio.Event()
@@ -66,8 +67,10 @@ class Journal:
         """
         if self._failure is not None:
             raise self._failure
-        file = self._files.pop(path, None) or self._open(path)
-        self._files[path] = file  # most recently used last
+        file = self._latest
+        if file is None or file.path is not path:
+            file = self._latest = self._files.pop(path, None) or self._open(path)
+            self._files[path] = file  # most recently used last
         if file.append(record) >= SYNC_RECORDS:
             self._due.set()
 

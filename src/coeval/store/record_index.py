@@ -50,7 +50,7 @@ class RecordFiles:
         self.damaged: list[tuple[Path, int]] = []
         self._paths: list[Path] = []
         self._instead: Mapping[Path, list[bytes]] = NO_LINES
-        self._blocks: dict[Path, tuple[int, bytes]] = {}
+        self._blocks: dict[int, tuple[int, bytes]] = {}
         self._starts: dict[Path, array[int]] = {}
 
     def lines(
@@ -119,9 +119,10 @@ class RecordFiles:
 
     def line(self, position: int) -> bytes:
         """Read the line at a position again."""
-        path, offset = self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK
-        if path not in self._instead:
-            return self._line_of_block(path, offset)
+        number, offset = position >> OFFSET_BITS, position & _OFFSET_MASK
+        path = self._paths[number]
+        if not self._instead or path not in self._instead:
+            return self._line_of_block(number, offset)
         texts = self._instead[path]
         if (starts := self._starts.get(path)) is None:
             starts = self._starts[path] = array("Q", accumulate(map(len, texts[:-1]), initial=0))
@@ -130,15 +131,15 @@ class RecordFiles:
             return texts[place]
         raise StoreError(f"{path}: no line begins at {position & _OFFSET_MASK}")
 
-    def _line_of_block(self, path: Path, offset: int) -> bytes:
+    def _line_of_block(self, number: int, offset: int) -> bytes:
         """Records are mostly read in their order: a block is read once, and not opened for each."""
-        start, block = self._blocks.get(path, (0, b""))
+        start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
-            block = block_at(path, offset, _BLOCK)
-            self._blocks[path] = start, block = offset, block
+            start, block = offset, block_at(self._paths[number], offset, _BLOCK)
+            self._blocks[number] = start, block
             end = block.find(b"\n")
-        return block[offset - start : end + 1] if end >= 0 else line_at(path, offset)
+        return block[offset - start : end + 1] if end >= 0 else line_at(self._paths[number], offset)
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record ``key`` again."""
@@ -183,6 +184,10 @@ EntryT = TypeVar("EntryT", bound=Remembered)
 PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
+# Rows of a column per record from which on a dict of positions (100 bytes each) is smaller than an array.
+_WIDEST_GAPS = 12
+
+
 class RecordColumn(Generic[KeyT, EntryT]):
     """Entries of records by key. Of several records the one counts that `coeval.core.records.by_id` chooses:
     a good one before others, else the last.
@@ -195,7 +200,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
     def __init__(self) -> None:
         self.entries: dict[KeyT, EntryT] = {}
         self.positions = array("Q")  # of each key where it stood first, in the order of ``entries``
-        self._places: dict[KeyT, int] = {}  # the same by key, from when any is asked for
+        self._places: Any = {}  # the same by key, from when any is asked for
         self.moved: dict[KeyT, int] = {}  # where a key stood again
         self.in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
 
@@ -219,14 +224,24 @@ class RecordColumn(Generic[KeyT, EntryT]):
         else:
             self.positions.append(position)
             if self._places:
-                self._places[key] = position
+                self._places = {}
         self.entries[key] = entry
 
     def position(self, key: KeyT) -> int:
         """Return the position of a key's record."""
-        if not self._places:
-            self._places.update(zip(self.entries, self.positions, strict=True))
-        return self.moved.get(key, self._places[key])
+        if not self._places and self.entries:
+            self._places = self._by_key()
+        return self.moved[key] if key in self.moved else self._places[key]
+
+    def _by_key(self) -> dict[KeyT, int] | array[int]:
+        """The positions by key: of rows without wide gaps an array, a tenth of the size of a dict."""
+        keys: list[Any] = list(self.entries)
+        if not isinstance(keys[0], int) or max(keys) > _WIDEST_GAPS * len(keys):
+            return dict(zip(keys, self.positions, strict=True))
+        placed = array("Q", b"\xff" * 8 * (max(keys) + 1))
+        for row, position in zip(keys, self.positions, strict=True):
+            placed[row] = position
+        return placed
 
     def requested_in_vain(self, key: KeyT) -> int:
         """Return the ``attempts`` of a failed record that follows a key's good one, else 0."""

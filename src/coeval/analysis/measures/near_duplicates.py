@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from itertools import combinations
 from typing import NamedTuple
 
@@ -102,15 +102,9 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     if len(prompts) < 2:
         return []
     template = _template(prompts)
-    signatures = _signatures(prompts, template)
-    best: dict[int, NearDuplicate] = {}
-    same: dict[str, int] = {}
-    for place, prompt in enumerate(prompts):
-        if (first := same.setdefault(" ".join(prompt.split()), place)) != place:
-            best[place] = NearDuplicate(place, first, 1.0)
+    best = {place: NearDuplicate(place, first, 1.0) for place, first in _same_text(prompts)}
     seen: set[tuple[int, int]] = set()
-    for band in range(_BANDS):
-        rows = signatures[band * _ROWS : (band + 1) * _ROWS]
+    for rows in _signatures(*_kept_shingles(prompts, template)):
         for place, first in _same_hash(rows):
             if (place, first) in seen:
                 continue
@@ -145,20 +139,33 @@ def _template(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
     return frozenset(shingle for shingle, count in seen.items() if count > _TEMPLATE * len(some))
 
 
+def _same_text(prompts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Each prompt that an earlier one repeats, blanks aside, with the first."""
+    same: dict[str, int] = {}
+    for place, prompt in enumerate(prompts):
+        text = " ".join(prompt.split())
+        if (first := same.setdefault(prompt if text == prompt else text, place)) != place:
+            yield place, first
+
+
 def _same_hash(rows: Hashes) -> list[tuple[int, int]]:
     """Each prompt whose hashes (rows, prompts) an earlier one has, with the first that has them."""
     whole = np.zeros(rows.shape[1], np.uint64)
     for row in rows:
         whole = _mixed(whole ^ row)
-    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
-    origin = first[which]
-    later = np.flatnonzero(origin != np.arange(len(origin)))
-    return list(zip(later.tolist(), origin[later].tolist(), strict=True))
+    ordered = np.sort(whole)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]  # few, so that only those are told apart
+    places = np.flatnonzero(np.isin(whole, repeated)) if len(repeated) else np.empty(0, np.int64)
+    _, first, which = np.unique(whole[places], return_index=True, return_inverse=True)
+    origin = places[first[which]]
+    later = places != origin
+    return list(zip(places[later].tolist(), origin[later].tolist(), strict=True))
 
 
-def _signatures(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> Hashes:
-    """(bands × rows, prompts): of each hash function the least value over a prompt's shingles, those of the
-    template left out."""
+def _kept_shingles(
+    prompts: Sequence[str], template: Set[tuple[str, ...]]
+) -> tuple[Hashes, NDArray[np.bool_], NDArray[np.int64]]:
+    """The shingles of all prompts, hashed; which are the template's; where those of each prompt begin."""
     numbers: dict[str, int] = {}
     words: list[int] = []
     starts: list[int] = []
@@ -176,13 +183,20 @@ def _signatures(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> Hashe
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
     padded = [[numbers[word] for word in shingle] + [0] * (_SIZE - len(shingle)) for shingle in template]
     left_out = np.isin(kept, _hashed(list(np.array(padded or [[0] * _SIZE], np.uint64).T)))
+    return kept, left_out, begins
+
+
+def _signatures(kept: Hashes, left_out: NDArray[np.bool_], begins: NDArray[np.int64]) -> Iterator[Hashes]:
+    """(rows, prompts), band by band: of each hash function the least value over a prompt's shingles, those of
+    the template left out."""
 
     def least(row: int) -> Hashes:
         values = _mixed(kept ^ _SEEDS[row])
         values[left_out] = _LAST
         return np.minimum.reduceat(values, begins)
 
-    return np.stack([least(row) for row in range(_BANDS * _ROWS)])
+    for band in range(_BANDS):
+        yield np.stack([least(band * _ROWS + row) for row in range(_ROWS)])
 
 
 def _hashed(words: Sequence[Hashes]) -> Hashes:

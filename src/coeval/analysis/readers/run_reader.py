@@ -15,7 +15,7 @@ stay on disk.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -345,13 +345,13 @@ class RunReader(Reader):
     def twins(self) -> Mapping[str, Twin]:
         """By item, those that nearly repeat another one; read from the files when first asked for."""
         items = self.rows("SELECT task::VARCHAR, id FROM planned WHERE NOT failed ORDER BY id")
-        texts = self.texts([item for _, item in items])
+        prompts = {text.id: text.prompt or "" for text in self._texts(frozenset(item for _, item in items))}
         of_task: dict[str, list[str]] = {}
         for task, item in items:
             of_task.setdefault(task, []).append(item)
         found: dict[str, Twin] = {}
         for ids in of_task.values():
-            alike = near_duplicates([(texts[item].prompt or "") if item in texts else "" for item in ids])
+            alike = near_duplicates([prompts.get(item, "") for item in ids])
             first = groups(alike, len(ids))
             found |= {ids[one.place]: Twin(ids[one.of], ids[first[one.place]]) for one in alike}
         return found
@@ -361,8 +361,11 @@ class RunReader(Reader):
 
         Raises StoreError: a file cannot be read.
         """
-        found: dict[str, ItemText] = {}
-        chosen, read = frozenset(items), decoder(ItemText)
+        return {text.id: text for text in self._texts(frozenset(items))}
+
+    def _texts(self, chosen: Set[str]) -> Iterator[ItemText]:
+        """Every line of them, in the order of the files."""
+        read = decoder(ItemText)
         for path in self.run.files("data_generation"):
             for line in whole_lines(path):
                 try:
@@ -370,8 +373,7 @@ class RunReader(Reader):
                 except Undecodable:
                     continue
                 if text.id in chosen and text.status == "ok" and text.prompt is not None:
-                    found[text.id] = text
-        return found
+                    yield text
 
     def records(self, kind: type[RecordT], needed: Collection[str]) -> Iterator[RecordT]:
         """The records of a kind by their ids (evaluations by their answers', comparisons of pairs by their

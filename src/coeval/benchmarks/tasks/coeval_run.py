@@ -56,7 +56,7 @@ from coeval.judging.labels import score_labels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
-from coeval.pipeline.phases.evaluations import prepared_item
+from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm, Verdict
 from coeval.pipeline.plan.recipes import task_fields
 from coeval.pipeline.plan.setup_tasks import judge_form
@@ -220,7 +220,7 @@ class CoevalRun(Benchmark):
                 template = find_template(
                     task.prompt_library, "test", self.settings.model, described=described
                 )
-                values = prepared_item(datapoint, nuances[task.name].of(datapoint)).values
+                values = PreparedItem(datapoint, nuances[task.name].of(datapoint)).values
                 text = fill(template, {**task_fields(task), **values})
                 fields = {"posed": LabelledItem(task, datapoint, self._rubrics[task.name], values)}
                 messages = (Message("user", text),)

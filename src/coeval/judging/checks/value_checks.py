@@ -45,7 +45,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 # Thin blanks and apostrophes that part thousands, as in 1 234 and 1'234; plain blanks before a fraction.
-_PARTED = re.compile(r"(?<=\d)[\u00a0\u202f'’](?=\d{3})")
+_PARTED = re.compile(r"[\u00a0\u202f'’](?<=\d.)(?=\d{3})")
 _BLANKS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?=[.,]\d)")
 _SWAPPED = str.maketrans(",.", ".,")
 
@@ -86,7 +86,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
             return CheckScore(0.0, str(error))
         if found is None:
             return CheckScore(0.0, "holds no number")
-        if any(abs(found - number) <= self._tolerance(number) for number in wanted):
+        if found in wanted or any(abs(found - number) <= self._tolerance(number) for number in wanted):
             return PASSED
         return CheckScore(0.0, f"gives {shortened(str(found), _LONGEST_VALUE)}")
 

@@ -22,6 +22,7 @@ class CheckWork:
     key: str
     factors: tuple[str, ...]
     runner: CheckRunner
+    at_once: bool
 
     phase = "evaluation"
     weight = 1
@@ -34,7 +35,8 @@ class CheckWork:
         reasons: dict[str, str] = {}
         for factor in self.factors:
             try:
-                value, why = await self.runner.score(checks[factor], answer)
+                check = checks[factor]
+                value, why = check.score(answer) if self.at_once else await self.runner.score(check, answer)
             except CheckFailed as failure:
                 reasons[factor] = str(failure)
                 continue
@@ -49,15 +51,16 @@ class CheckWork:
 
     def _record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
         """The record: with what an earlier one holds, unless all is computed again."""
-        hashes, identity = self.judged.setup.check_hashes, self.judged.identity(CHECK, CHECK_RECIPE)
-        criteria = {factor: hashes[factor] for factor in values}
-        earlier = self.judged.earlier
-        if earlier is not None and set(self.factors) < hashes.keys():
+        hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
+        criteria, made_from = {factor: hashes[factor] for factor in values}, None
+        if earlier is not None and len(self.factors) < len(hashes):
             kept = {f: value for f, value in (earlier.values or {}).items() if f not in self.factors}
             values, reasons = kept | values, _of(kept, earlier.reasons) | reasons
             criteria = _of(kept, earlier.criteria) | criteria
-            identity |= {"input_hash": earlier.input_hash}  # what it keeps was computed from that
-        missing = tuple(factor for factor in hashes if factor not in values)
+            made_from = earlier.input_hash
+        identity = self.judged.identity(CHECK, CHECK_RECIPE, made_from)
+        left = hashes.keys() - values.keys()
+        missing = tuple(factor for factor in hashes if factor in left) if left else ()
         found: dict[str, Any] = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
         if not values:
             why = f"{missing[0]}: {reasons[missing[0]]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from coeval.core.errors import Gap, Pending, Unparsable
@@ -35,33 +36,35 @@ from coeval.store.rundir import now
 # --- Prepared items
 
 
-@dataclass(frozen=True, slots=True)
 class PreparedItem:
     """A datapoint, the template variables it fills, and what its answers and judgments are made from.
 
-    ``requested`` is the ``input_hash`` of its responses; ``content`` goes into that of its evaluations.
+    ``nuance`` is what the teacher was given, whether the item stores it or not.
     """
 
-    item: Datapoint
-    values: Mapping[str, str]
-    requested: str
-    content: str
+    def __init__(self, item: Datapoint, nuance: Mapping[str, str]) -> None:
+        self.item = item
+        self._nuance = nuance
 
+    @cached_property
+    def values(self) -> Mapping[str, str]:
+        return {
+            "input": self.item.prompt or "",
+            "reference": self.item.reference_response or "",
+            "target_attributes": render_attributes(self.item.sampled_target_attributes),
+            "nuanced_attributes": render_attributes(self._nuance),
+        }
 
-def prepared_item(item: Datapoint, nuance: Mapping[str, str]) -> PreparedItem:
-    """``nuance`` is what the teacher was given, whether the item stores it or not."""
-    prompt, reference = item.prompt or "", item.reference_response or ""
-    return PreparedItem(
-        item,
-        {
-            "input": prompt,
-            "reference": reference,
-            "target_attributes": render_attributes(item.sampled_target_attributes),
-            "nuanced_attributes": render_attributes(nuance),
-        },
-        answer_input(prompt),
-        item_content(prompt, reference, item.sampled_target_attributes),
-    )
+    @cached_property
+    def requested(self) -> str:
+        """The ``input_hash`` of its responses."""
+        return answer_input(self.item.prompt or "")
+
+    @cached_property
+    def content(self) -> str:
+        """What goes into the ``input_hash`` of its evaluations."""
+        item = self.item
+        return item_content(item.prompt or "", item.reference_response or "", item.sampled_target_attributes)
 
 
 # --- Phase 4: answers of students
@@ -117,12 +120,16 @@ class Judged:
     prepared: PreparedItem
     response: Response
     earlier: Evaluation | None = None
-    input_hash: str = field(init=False)
+    _hash: str = ""
 
-    def __post_init__(self) -> None:
-        self.input_hash = judged_input(self.prepared.content, self.response.response or "")
+    @property
+    def input_hash(self) -> str:
+        if not self._hash:
+            self._hash = judged_input(self.prepared.content, self.response.response or "")
+        return self._hash
 
-    def identity(self, judge: str, recipe: str) -> dict[str, Any]:
+    def identity(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
+        """``made_from``: what scores that are kept were computed from."""
         response = self.response
         return {
             "id": evaluation_id(response.id, judge),
@@ -134,7 +141,7 @@ class Judged:
             "sample": response.sample,
             "judge_model_id": judge,
             "recipe": recipe,
-            "input_hash": self.input_hash,
+            "input_hash": self.input_hash if made_from is None else made_from,
             "scores": {},
             "evaluated_at": now(),
         }
@@ -289,6 +296,7 @@ class LabelWork:
     phase = "evaluation"
     weight = 1
     calls = 0
+    at_once = True
     model = EXACT_MATCH
 
     async def do(self) -> Evaluation:

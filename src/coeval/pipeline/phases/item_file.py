@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, Undecodable
-from coeval.core.foreign import decode, utf8
+from coeval.core.foreign import decode, decoder, utf8
 from coeval.core.plain import open_file
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.judging.label_values import normalise
@@ -84,8 +84,28 @@ def made_item(found: MappedItem, prefix: str, names: tuple[str, str], number: in
     return OwnItem(_ENCODER.encode(item) + b"\n", item, False, ())
 
 
+class _Record(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An item as its record stands, field by field."""
+
+
+_read_record = decoder(_Record)
+
+
 def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
     """The item that a line of a teacher's file for a task holds; a string says why it cannot be used."""
+    start = item_prefix(task, teacher)
+    try:
+        item = _read_record(text)
+    except Undecodable:
+        return _read_written(text, task, teacher)
+    named = (item.task_id, item.teacher_model_id) == (task, teacher) and item.id.startswith(start)
+    if named and item.id != start and is_good(item) and (item.prompt or "").strip():
+        return OwnItem(text.strip() + b"\n", item, False, ())
+    return _read_written(text, task, teacher)
+
+
+def _read_written(text: bytes, task: str, teacher: str) -> OwnItem | str:
+    """The same of a line that a person or a program wrote."""
     text = text.removeprefix(BOM)
     try:
         utf8(text)

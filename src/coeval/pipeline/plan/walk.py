@@ -130,7 +130,10 @@ class Walk:
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
         self._verdicts = {
-            s.suffix: [self._recorded.evaluations.entry_getter(s.suffix + j.suffix) for j in self._scoring]
+            s.suffix: [
+                self._recorded.evaluations.entry_getter(s.suffix + suffix)
+                for suffix in (*(j.suffix for j in self._scoring), *(c.suffix for c in self._computed))
+            ]
             for s in self._students
         }
         self._alike: dict[str, _Alike] = {}
@@ -292,9 +295,9 @@ class Walk:
         plan, teacher, item = self._plan, names[0], item_of(response, 1)
         row = self._recorded.rows.get(item, NO_ROW)
         renewed = bool(plan.renewed) and response in plan.renewed
-        for place, get in enumerate(self._verdicts[response[len(item) :]]):
-            name, suffix, statuses, part = self._scoring[place]
-            entry = get(row)
+        held = [get(row) for get in self._verdicts[response[len(item) :]]]
+        for place, (name, suffix, statuses, part) in enumerate(self._scoring):
+            entry = held[place]
             stale = renewed and response + suffix not in plan.renewed
             if entry is not None and (stale or (anew is not never and anew("evaluation", response + suffix))):
                 entry = None
@@ -310,12 +313,12 @@ class Walk:
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
         for place, (name, suffix, computed) in enumerate(self._computed):
             key = response + suffix
-            entry = known = self._recorded.evaluations.get(key)
+            entry = known = held[len(self._scoring) + place]
             stale = renewed and key not in plan.renewed
             if known is not None and (stale or anew("evaluation", key)):
                 entry = None
             status = computed[entry]
-            if status.owed and self._left("evaluation", key, *names, name):
+            if status.owed and (not plan.selective or self._left("evaluation", key, *names, name)):
                 yield Node("evaluation", key, teacher, name, None, status, True, 0, waits, 1, entry)
             elif alike is not None and known is not None:
                 alike.computed[place] += 1

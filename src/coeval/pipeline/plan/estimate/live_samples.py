@@ -45,7 +45,6 @@ from coeval.pipeline.phases.evaluations import (
     Judged,
     PreparedItem,
     ResponseWork,
-    prepared_item,
 )
 from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.phases.proposals import merge_rubrics
@@ -222,7 +221,7 @@ class _LiveSamples:
         for (task, _), items in recorded.by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
                 if (entry := recorded.items.get(key)) is not None and entry.good:
-                    yield prepared_item(recorded.items.load(key, Datapoint), {})
+                    yield PreparedItem(recorded.items.load(key, Datapoint), {})
 
     def _recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
         responses = self._preview.plan.recorded.responses
@@ -271,7 +270,7 @@ class _LiveSamples:
         add_record(self._lengths, self._setups, phase, seen, "sample")
         match record, work:
             case Datapoint(), ItemWork():
-                self._items[record.task_id].insert(0, prepared_item(record, work.sample.nuance))
+                self._items[record.task_id].insert(0, PreparedItem(record, work.sample.nuance))
             case Response(), ResponseWork():
                 self._answers.setdefault(record.task_id, []).append((work.prepared, record))
 
