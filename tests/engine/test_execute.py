@@ -22,10 +22,15 @@ class Note(Kept, frozen=True, kw_only=True):
 
     id: str
 
+    @property
+    def value(self) -> str:
+        return self.id
+
 
 @dataclass
 class Task:
-    """A work that waits for ``gate``, then ends as ``outcome`` says; ``children`` follow from it."""
+    """A work that waits for ``gate``, then ends as ``outcome`` says; ``children`` follow. ``at_once``:
+    it waits for nothing."""
 
     key: str
     gate: asyncio.Event | None = None
@@ -33,11 +38,11 @@ class Task:
     children: tuple[Task, ...] = ()
     began: Callable[[Task], None] = lambda _: None
     log: list[str] = field(default_factory=list)
+    at_once: bool = False
 
     phase = "evaluation"
     model = "m"
     calls = 1
-    at_once = False
 
     @property
     def weight(self) -> int:
@@ -45,7 +50,8 @@ class Task:
 
     async def do(self) -> Note:
         self.began(self)
-        await asyncio.sleep(0)
+        if not self.at_once:
+            await asyncio.sleep(0)
         if self.gate is not None:
             await self.gate.wait()
         if self.outcome is not None:
@@ -91,7 +97,8 @@ trees = st.recursive(st.just(()), lambda inner: st.lists(inner, max_size=4).map(
 def planted(shape: tuple[object, ...], names: Iterator[int]) -> Task:
     assert all(isinstance(child, tuple) for child in shape)
     inner = tuple(planted(child, names) for child in shape if isinstance(child, tuple))
-    return Task(f"{next(names)}", children=inner)
+    number = next(names)
+    return Task(f"{number}", children=inner, at_once=number % 3 == 0)
 
 
 def all_keys(task: Task) -> Iterator[str]:
@@ -168,12 +175,15 @@ async def test_what_follows_begins_while_its_siblings_still_run() -> None:
     assert set((await running).ids) == {"stuck", "parent", "child"}
 
 
-async def test_failures_are_records_and_end_nobody_else() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_failures_are_records_and_end_nobody_else(at_once: bool) -> None:
     works = [
         Task("good"),
-        Task("bad", outcome=Unparsable("no JSON")),
-        Task("bug", outcome=ZeroDivisionError("division by zero"), children=(Task("never"),)),
-        Task("left", outcome=QuotaExhausted("no calls left")),
+        Task("bad", outcome=Unparsable("no JSON"), at_once=at_once),
+        Task(
+            "bug", outcome=ZeroDivisionError("division by zero"), children=(Task("never"),), at_once=at_once
+        ),
+        Task("left", outcome=QuotaExhausted("no calls left"), at_once=at_once),
     ]
     ran = await Ran().run(works)
     assert {record.id: record.status for record in ran.kept if isinstance(record, Note)} == {
@@ -189,7 +199,9 @@ async def test_failures_are_records_and_end_nobody_else() -> None:
     assert ends["left"].record is None
 
 
-async def test_a_record_that_cannot_be_kept_ends_the_flow() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("follows", [False, True])
+async def test_a_record_that_cannot_be_kept_ends_the_flow(at_once: bool, follows: bool) -> None:
     gate = asyncio.Event()
     kept: list[Kept] = []
 
@@ -199,7 +211,9 @@ async def test_a_record_that_cannot_be_kept_ends_the_flow() -> None:
         kept.append(record)
 
     flow = Flow(keep, children)
-    works = [Task(f"{n}") for n in range(6)] + [Task("stuck", gate)]
+    works = [Task(f"{n}", at_once=at_once) for n in range(6)]
+    works[3:4] = [Task("parent", children=(works[3],))] if follows else [works[3]]
+    works.insert(0, Task("stuck", gate))
     with pytest.raises(StoreError, match="the disk is full"):
         async for _ in flow.run(from_iterable(works)):
             pass
