@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
@@ -14,11 +15,14 @@ from cli.invoked import Command
 from hypothesis import given
 from hypothesis import strategies as st
 from pipeline.experiments import Lab, model, quiz, task
+from rich.console import Console
 
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.analysis.sampled_scores import SampledScore
+from coeval.analysis.scores import results
+from coeval.cli.views.result_table import render
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir
 
@@ -119,6 +123,15 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
     shown = coeval("results", "--run", lab.path)
     assert "Several answers to an item" in shown.out
     assert "pass^N" in shown.out
+    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+        found = results(reader)
+    for width in (80, 200):
+        text = io.StringIO()
+        render(found, Console(width=width, file=text))
+        table = text.getvalue().partition("Several answers to an item")[2].partition("Scores run")[0]
+        names = {name for one in found.sampled for name in (one.task, one.factor or "(answer)")}
+        assert all(name in table for name in {"pass@N", "pass^N", "ann", *names})
+        assert ("[" in table) == (width == 200)
     lab.models[1]["samples"] = 1
     lab.run(continue_run=True)
     assert "Several answers" not in coeval("results", "--run", lab.path).out

@@ -358,6 +358,8 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
     assert measures.students["bob"].bounds.headline is None
     assert measures.ranking.order == ("ann",)
     assert [by_factor["says", name].n for name in ("ann", "bob")] == [18, 20]
+    failed = {place: one.failed for place, one in by_factor.items()}
+    assert failed == {("tone", "ann"): 10, ("tone", "bob"): 20, ("says", "ann"): 2, ("says", "bob"): 0}
     assert sum(one.n for one in by_value) == 9
     assert sum(score is not None for score in shown.values()) == 9
     assert [one.metric for one in report.comparisons] == ["says"]

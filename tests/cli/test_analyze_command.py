@@ -269,7 +269,7 @@ RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
         "name a second folder",
     ),
     "one student": (with_scores(8, ("ann",), ("j", "k")), "ann is the only student", "name a second folder"),
-    "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "A single judge scored the answers", ""),
+    "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "Only one judge was used", ""),
     "one item": (with_scores(1, ("ann", "ben"), ("j", "k")), "ann has the highest score, 1.00", ""),
     "labels alone": (labels_alone, "ann has the highest label accuracy in haiku (kind), 1.00", ""),
 }

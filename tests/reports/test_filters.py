@@ -291,6 +291,7 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
 
 def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
     grid, robust = measured.grid, measured.robust
+    assert "level-shares" in page.content()  # of one scale
     assert grid.items.alike is not None
     assert len(grid.items.ids) - 3 > len(set(grid.items.alike.tolist()))
     assert robust is not None
@@ -305,6 +306,7 @@ def test_checks_weights_and_other_scales_are_filtered_as_python_does(
     measured = measured_of(made)
     assert measured.grid.checked is not None
     assert len(measured.grid.scales) == 3
+    assert "level-shares" not in (made.path / "report.html").read_text(encoding="utf-8")
     seen = opened(browser, made.path / "report.html")
     hold_under_filters(seen.page, measured)
     assert (seen.complaints, seen.requests) == ([], [])

@@ -17,6 +17,7 @@ import numpy as np
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import NO_ITEMS, ItemMeans, mean_of_items, share_of_items
+from coeval.core.records import CHECK
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 BYS: tuple[By, ...] = get_args(By)
@@ -182,8 +183,12 @@ _LOST = """(
 
 _LOST_FACTORS = f"""(
     SELECT l.* REPLACE (coalesce(l.metric, f.metric) AS metric)
-    FROM {_LOST} l LEFT JOIN (SELECT DISTINCT task, metric FROM scores) f
+    FROM {_LOST} l LEFT JOIN (
+        SELECT DISTINCT s.task, metric, checked FROM scores s
+            LEFT JOIN weighed w ON w.task::VARCHAR = s.task AND w.factor::VARCHAR = metric
+    ) f
         ON l.metric IS NULL AND l.judge IS NOT NULL AND f.task = l.task
+            AND (l.judge = '{CHECK}') = coalesce(f.checked, false)
 )"""  # noqa: S608
 
 _PART: dict[By, str] = {

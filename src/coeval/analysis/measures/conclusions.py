@@ -200,7 +200,8 @@ def _kappa(measures: RunMeasures) -> str:
 
 def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
     if len(judges) < 2:
-        yield "Only one judge was used, so agreement cannot be measured."
+        if judges:
+            yield "Only one judge was used, so agreement cannot be measured."
         return
     kappas = {name: found.kappa_mean for name, found in judges.items() if not found.degenerate}
     known = {name: found.value for name, found in kappas.items() if found.value is not None}

@@ -50,6 +50,7 @@ BOUNDS = "bounds"
 ADJUSTED = "adjusted"
 """The column of scores as if all students had been scored by the same judges on the same items."""
 
+LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
 NO_LABEL = "no label"
 """The column of answers that are none of the labels."""
 
@@ -117,7 +118,7 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
     if scored and results.only_labelled:
         notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
     if results.labels:
-        notes.append("[low, high] in label accuracy: 95% Wilson interval.")
+        notes.append(LABEL_INTERVAL)
     if any(label.none_of_the_labels for label in results.labels):
         notes.append(f"{NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
     return notes
@@ -345,7 +346,30 @@ def _sampled_table(sampled: Sequence[SampledScore], width: int) -> Table:
         ]
     columns.append(("N", [str(each.samples) for each in sampled]))
     rows = [Row(plain(each.student), False) for each in sampled]
-    return _table("Several answers to an item", rows, columns, width, leading)
+    title = "Several answers to an item"
+    names = sum(_widest([header, *cells]) + _GAP for header, cells in leading) + _name_width(rows, width)
+    if names + _wide(columns, _widest([header for header, _ in columns])) <= width:
+        return _table(title, rows, columns, width, leading)
+    columns = [(header, [cell.partition(" [")[0] for cell in cells]) for header, cells in columns]
+    places = [": ".join(place) for place in zip(*(cells for _, cells in leading), strict=True)]
+    return _table(title, *_under(places, rows, columns), width)
+
+
+def _under(
+    places: Sequence[str], rows: Sequence[Row], columns: Sequence[Column]
+) -> tuple[list[Row], list[Column]]:
+    """The same with a line before each run of rows of one place."""
+    found: list[Row] = []
+    cells: list[list[str]] = [[] for _ in columns]
+    for n, row in enumerate(rows):
+        if n == 0 or places[n] != places[n - 1]:
+            found.append(Row(places[n], True))
+            for column in cells:
+                column.append("")
+        found.append(row)
+        for column, (_, shown) in zip(cells, columns, strict=True):
+            column.append(shown[n])
+    return found, [(header, column) for (header, _), column in zip(columns, cells, strict=True)]
 
 
 def _table(

@@ -16,7 +16,7 @@ from rich.text import Text
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.result_table import NO_LABEL, bracketed, render
+from coeval.cli.views.result_table import LABEL_INTERVAL, NO_LABEL, bracketed, render
 from coeval.core.plain import is_shown, plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -62,7 +62,7 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
             "dim",
         )
     if parts.labels:
-        say(console, "[low, high] in label accuracy: 95% Wilson interval.", "dim")
+        say(console, LABEL_INTERVAL, "dim")
     for note in results.notes if any(parts) else ():
         say(console, note, "dim")
 

@@ -171,7 +171,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(agreement_map(agreement, judges, weighted=not grid.three_levels))
     if (leanings := bias_picture(biases, judges, evidence.models)) is not None:
         pictures.append(leanings)
-    if levels.rows:
+    if levels.rows and len(grid.scales) == 1:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     itself = itself_table(measures.judges)
     tables = (judge_table(measures.judges), agreement, itself, biases, levels, _disputed(grid))

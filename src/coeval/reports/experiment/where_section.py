@@ -101,7 +101,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     levels = level_table(
         "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
     )
-    if levels.rows:
+    if levels.rows and len(evidence.measured.grid.scales) == 1:
         pictures.append(level_picture("level-shares", "How many of a student's scores are", levels, students))
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
