@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval
@@ -358,3 +359,49 @@ def test_dry_run_and_run_agree_on_random_files(lab: Lab, monkeypatch: pytest.Mon
             if given is rows:
                 judges = sum("judge" in each["roles"] for each in lab.models)
                 assert requested.phases()[4] == (4 - len(there)) * judges * (len(rubric) if per_factor else 1)
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        ({"check": "latency_ms", "most": 5}, "neither time nor cost"),
+        ({"check": "cost_usd", "most": 5}, "neither time nor cost"),
+        ({"check": "exact", "attribute": "city"}, "the items have no attribute 'city'"),
+        ({"check": "exact"}, "the items have no reference"),
+    ],
+)
+def test_a_check_that_no_answer_can_pass_or_fail_is_refused(
+    lab: Lab, check: dict[str, Any], why: str
+) -> None:
+    lab.tasks = [sentiment(rubric={"odd": check})]
+    with pytest.raises(ConfigError, match=f"rubric.odd  V-37  .*{why}"):
+        load_config(lab.file)
+
+
+def test_status_says_why_checks_have_no_score(lab: Lab, coeval: Command) -> None:
+    """A reference that one item lacks: the way on is no repetition, and the count is of answers."""
+    table(
+        Path("reviews.csv"), ("n", "text", "mood", "ref"), [(*row, row[2] * (row[0] != "3")) for row in ROWS]
+    )
+    lab.tasks = [sentiment(rubric={"same": {"check": "exact"}})]
+    lab.tasks[0]["items"] = {**lab.tasks[0]["items"], "reference": "ref"}
+    ended = coeval("run", "--config", lab.file)
+    said = " ".join(coeval("status", "--run", lab.path).out.split())
+    assert ended.code == 3
+    assert "sentiment, same 1 the item has no reference" in said
+    for text in (" ".join(ended.err.split()), said):
+        assert "why checks have no score: sentiment, same: the item has no reference (1). After that:" in text
+        assert "Fill the gaps" not in text
+
+
+def test_the_dry_run_counts_answers_that_are_missing(lab: Lab) -> None:
+    answers(lab.folder, [(text, mood) for _, text, mood in ROWS[:2]])
+    assert "sentiment: answers.csv lacks 2 answers of prod-v7" in warnings(lab)
+
+
+@pytest.mark.parametrize("name", ["check", "exact_match"])
+def test_a_column_of_answers_is_not_named_like_a_judge_of_ours(lab: Lab, name: str) -> None:
+    lab.tasks = [sentiment()]
+    lab.tasks[0]["items"] = {**lab.tasks[0]["items"], "responses": {name: "mood"}}
+    with pytest.raises(ConfigError, match=f"V-04  '{name}' is reserved"):
+        load_config(lab.file)

@@ -13,7 +13,7 @@ from coeval.api import Run, find_keys, run_checked
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import tell_gaps, tell_way_on
+from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.result_table import render
@@ -30,6 +30,7 @@ from coeval.pipeline.start.checks import code_of_checks
 from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.price_book import PriceBook
+from coeval.store.rundir import RunDir
 
 
 def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
@@ -174,8 +175,10 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
             )
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "Raise what is used up first: the warnings above name it." if used_up else ""
+        others = summary.missing - sum(supply.missing for supply in summary.short)
+        first = first or checks_first(RunDir(run.path), others)
         tell_way_on(messages, summary.short, way_on, owed=summary.missing, first=first)
-        if any(outcome.failed for outcome in summary.phases.values()):
+        if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:
         untouched = "the same command; no record has changed, only the run's log and account"

@@ -10,6 +10,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.text import numbered
 from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.gaps import unscored_checks
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # On a terminal; a pipe is told of all.
 _MOST_FILES = 8
+# Reasons that quote answers may be as many as these; a screen holds so many.
+_MOST_REASONS = 20
 
 
 def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:
@@ -53,6 +56,31 @@ def tell_way_on(
     if first:
         say(console, first)
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
+
+
+def checks_first(folder: RunDir, owed: int) -> str:
+    """Say which checks to put right where nothing but these is ``owed``; else empty."""
+    unscored = unscored_checks(folder)
+    if not unscored.records or owed > unscored.records:
+        return ""
+    (task, factor, why), count = unscored.reasons.most_common(1)[0]
+    more = numbered(len(unscored.reasons) - 1, "more reason")
+    also = f", and {more}" if len(unscored.reasons) > 1 else ""
+    return f"Put right first why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
+
+
+def show_unscored_checks(folder: RunDir, console: Console) -> None:
+    """Print a table of why checks have no score, if some have none."""
+    reasons = unscored_checks(folder).reasons.most_common()
+    if not reasons:
+        return
+    rows = [
+        NameRow(f"{task}, {factor}", (f"{n:,}", why)) for (task, factor, why), n in reasons[:_MOST_REASONS]
+    ]
+    columns = (Column("answers"), Column("why", words=True, free=True))
+    print_table(console, "Checks without a score", "check", columns, rows)
+    if len(reasons) > len(rows):
+        say(console, f"… and {numbered(len(reasons) - len(rows), 'more reason')}")
 
 
 def _noun(supply: ShortSupply) -> str:

@@ -22,7 +22,7 @@ from coeval.cli.views.folder_status import (
     spend_of,
     to_be_raised,
 )
-from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import StoreError
 from coeval.core.text import numbered
@@ -147,6 +147,7 @@ class RunPlace:
             _show_meta(folder, look.report, console)
             _show_phases(folder, look, console)
             _show_files(look.report, console)
+            show_unscored_checks(folder, console)
         show_costs(folder.usage, console, at_work=folder.writer() is not None)
         _show_limits(folder, console)
         show_jobs(folder.pending_batches, console, "--fetch-batches" if folder.writer() is None else "")
@@ -253,7 +254,8 @@ def _show_state(report: RepairReport, folder: RunDir, console: Console) -> None:
             report.short,
             continue_command(folder),
             owed=owed + len(report.unsettled),
-            first=_to_be_raised(folder, owed),
+            first=_to_be_raised(folder, owed)
+            or checks_first(folder, owed - sum(supply.missing for supply in report.short)),
         )
 
 

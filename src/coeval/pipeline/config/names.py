@@ -94,7 +94,7 @@ _RESERVED = {EXACT_MATCH: "label scores", CHECK: "checks"}
 
 
 def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
-    if name in _RESERVED and path[-1] == "name" and path[0] != "tasks":
+    if name in _RESERVED and (path[0] in ("models", "students") or "responses" in path):
         yield Finding(path, "V-04", f"'{name}' is reserved for {_RESERVED[name]}; choose another name")
     elif (problem := name_problem(name)) is not None:
         yield Finding(path, "V-04", problem)

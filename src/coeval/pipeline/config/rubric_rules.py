@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coeval.judging.checks.check_options import check_problems
+from coeval.judging.checks.check_options import check_problems, read_check
+from coeval.judging.checks.rubric_check import RubricCheck, TargetedCheck
+from coeval.judging.checks.value_checks import CostCheck, LatencyCheck
 from coeval.pipeline.config.draft import Draft, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
 
@@ -41,7 +43,26 @@ def _weights(draft: Draft, index: int) -> Iterator[Finding]:
 
 def _checks(draft: Draft, index: int) -> Iterator[Finding]:
     for factor, options in declared_checks(draft, index):
-        for problem in check_problems(options):
+        problems = check_problems(options)
+        if not problems and (why := _never_scored(draft, index, read_check(options))):
+            yield Finding(("tasks", index, "rubric", factor), "V-37", why)
+        for problem in problems:
             path: KeyPath = ("tasks", index, "rubric", factor, problem.key, *problem.entry)
             known = WayOut(problem.word, problem.known, "known here:") if problem.known else None
             yield Finding(path, "V-37", problem.what, known)
+
+
+def _never_scored(draft: Draft, index: int, check: RubricCheck) -> str:
+    """Say why no answer can have a score by this check, as far as the file tells; empty where some may."""
+    roles = {role for model in draft.entries("models") for role in draft.raw("models", model, "roles") or ()}
+    if isinstance(check, LatencyCheck | CostCheck) and "student" not in roles:
+        return "no student is asked, and answers that exist have neither time nor cost; take the check out"
+    items = draft.get("tasks", index, "items")
+    if not isinstance(items, dict) or "teacher" in roles or not isinstance(check, TargetedCheck):
+        return ""
+    known = {*(items.get("attributes") or ()), items.get("label")}
+    if check.attribute and check.attribute not in known:
+        return f"the items have no attribute '{check.attribute}'; name its column in items.attributes"
+    if not (check.attribute or check.constants or items.get("reference")):
+        return "the items have no reference; name its column in items.reference, or give value or attribute"
+    return ""

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from coeval.analysis.run_results import empty_answers_sentence
+from coeval.core.text import numbered
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF
+from coeval.pipeline.phases.supplied import short_answers
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.run_options import RunOptions
@@ -87,6 +89,9 @@ def expected(config: Config, preview: Preview) -> Forecast:
             owed[place] = Calls(few.owed - few.spared, many.owed)
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
     warnings += preview.supply.remarks()
+    for short in short_answers(preview.plan_count.unanswered, config):
+        answers = numbered(short.missing, "answer")
+        warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)

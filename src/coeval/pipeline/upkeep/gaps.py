@@ -7,7 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
+
+from coeval.core.records import CHECK
 from coeval.core.text import listed, numbered
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
@@ -21,6 +25,7 @@ from coeval.pipeline.plan.setup_tasks import build_setup
 from coeval.pipeline.plan.walk import Walk
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.inherit import source_folder
+from coeval.store.record_index import RecordFiles
 from coeval.store.rundir import RunDir
 
 
@@ -157,3 +162,37 @@ class _Files:
                 return self._folder.pairs(self._task, teacher, name)
             case _:
                 return self._folder.evaluations(self._task, teacher, name)
+
+
+# --- Checks that could not be computed
+
+
+class _CheckPart(msgspec.Struct):
+    id: str
+    task_id: str
+    missing: tuple[str, ...] = ()
+    reasons: dict[str, str] | None = None
+
+
+class UnscoredChecks(NamedTuple):
+    """``records`` lack factors; ``reasons``: how often each task and factor has which."""
+
+    records: int
+    reasons: Counter[tuple[str, str, str]]
+
+
+def unscored_checks(folder: RunDir) -> UnscoredChecks:
+    """Read why checks have no score; raises StoreError where a file cannot be read."""
+    paths = [path for path in folder.files("evaluation") if path.name.endswith(f".{CHECK}.evaluations.jsonl")]
+    lacking: dict[str, _CheckPart] = {}
+    for _, part in RecordFiles().lines(paths, _CheckPart):
+        if part.missing:
+            lacking[part.id] = part
+        else:
+            lacking.pop(part.id, None)
+    reasons = Counter(
+        (part.task_id, factor, (part.reasons or {}).get(factor, ""))
+        for part in lacking.values()
+        for factor in part.missing
+    )
+    return UnscoredChecks(len(lacking), reasons)

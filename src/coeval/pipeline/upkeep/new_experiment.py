@@ -160,7 +160,9 @@ def settings_text(by: str, page: str, settings: Mapping[str, Any], notes: Mappin
 
 def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
     if models:
-        yield "# Teachers write items, students answer them, judges score the answers."
+        written = any("teacher" in model.roles for model in models)
+        items = "Teachers write items, students answer them" if written else "Students answer the items"
+        yield f"# {items}, judges score the answers."
         yield "models:"
     if any(model.interface == SIMULATED for model in models):
         yield "  # Simulated models need neither key nor network, and make up what they say. Replace them by"
