@@ -121,7 +121,8 @@ def test_what_cannot_be_told_is_missing_with_its_reason_and_owed(tmp_path: Path)
         assert record["values"] == {"short": 1.0}
         assert record["missing"] == ["size"]
         assert record["reasons"] == {"size": "the item has no attribute 'size'"}
-    assert {row.mean for row in run.results().students} == {1.0}
+    assert {row.mean for row in run.results().students} == {None}  # never over other factors
+    assert any("no answer is scored in size" in note for note in run.results().notes)
     assert owed(lab) == (6, 0)
     lab.tasks[0]["rubric"].pop("size")
     assert owed(lab) == (0, 0)
