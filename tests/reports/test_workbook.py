@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import openpyxl
@@ -254,3 +255,41 @@ def test_no_text_is_longer_than_a_cell_takes() -> None:
         units = len(sheet_text(text).encode("utf-16-le")) // 2
         assert units <= LONGEST
         assert ("[cut: " in sheet_text(text)) == (len(text.encode("utf-16-le")) // 2 > LONGEST)
+
+
+def test_each_of_several_answers_has_a_row_with_its_own_score(tmp_path: Path) -> None:
+    models = [
+        model("ann", "student", skill=0.5) | {"samples": 3},
+        model("tea", "teacher"),
+        model("joe", "judge"),
+    ]
+    lab = Lab(tmp_path, models, [task(total=6)])
+    lab.run()
+    write(lab.path, AnalysisName.ALL, tmp_path / "out")
+    found = rows(openpyxl.load_workbook(tmp_path / "out" / "report.xlsx")["Answers"])
+    value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
+    judged = {
+        record["response_id"]: fmean(value[level] for level in record["scores"].values())
+        for record in lab.records("evaluation").values()
+    }
+    answers = {
+        (record["datapoint_id"], record.get("sample", 0) + 1): (judged[key], record["response"])
+        for key, record in lab.records("response_collection").items()
+    }
+    assert len(answers) == 18
+    assert {(row["Item"], row["Sample"]): (row["Score"], row["Answer"]) for row in found} == answers
+
+
+def test_checks_that_could_not_be_computed_are_among_the_failures(tmp_path: Path) -> None:
+    models = [model("ann", "student"), model("tea", "teacher"), model("joe", "judge")]
+    length = {"check": "length", "most": 500, "unit": "words"}
+    rubric = {"clear": "It is.", "lines": {"check": "numeric", "attribute": "nothing"}, "length": length}
+    lab = Lab(tmp_path, models, [task(total=4, rubric=rubric)])
+    lab.run()
+    write(lab.path, AnalysisName.ALL, tmp_path / "out")
+    book = openpyxl.load_workbook(tmp_path / "out" / "report.xlsx")
+    failed = rows(book["Failures"])
+    assert {(row["What"], row["Model"], row["Message"]) for row in failed} == {
+        ("score", "check", "no score in lines")
+    }
+    assert f"{len(failed)} records failed" in [cell.value for cell in book["Summary"]["A"]]

@@ -82,7 +82,7 @@ def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
     return Answers(answers, chosen[0][4] if chosen else 0)
 
 
-_SCORED = """
+SCORED_SQL = """
 WITH scored AS (
     SELECT answer, sum(value * share) / sum(share) AS mean
     FROM weighed_scores WHERE value IS NOT NULL GROUP BY ALL
@@ -102,6 +102,7 @@ WITH scored AS (
         LEFT JOIN scored USING (answer) LEFT JOIN labelled USING (answer) LEFT JOIN spread USING (answer)
 )
 """
+"""The beginning of a query: ``found`` holds all answers, with their scores and how far judges are apart."""
 
 _ORDER: dict[Order, str] = {
     "id": "item, answer",
@@ -125,7 +126,7 @@ def _query(choice: AnswerChoice) -> tuple[str, list[object]]:
     if choice.order == "disagreement":
         conditions.append("disagreement > 0")
     sql = (
-        f"{_SCORED} SELECT item, answer, score, disagreement, count(*) OVER () FROM found "  # noqa: S608
+        f"{SCORED_SQL} SELECT item, answer, score, disagreement, count(*) OVER () FROM found "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY {_ORDER[choice.order]}"
     )
     return (f"{sql} LIMIT {choice.most:d}" if choice.most is not None else sql), values

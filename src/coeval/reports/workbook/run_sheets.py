@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from coeval.analysis.judged_answers import SCORED_SQL
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.reader import Stage
 from coeval.analysis.readers.run_reader import RunReader
@@ -153,6 +154,11 @@ def _answers(reader: RunReader) -> SheetTable:
         ReportColumn("item", "Item"),
         ReportColumn("task", "Task"),
         ReportColumn("student", "Student"),
+        *(
+            [ReportColumn("sample", "Sample", "count", "Which of its answers to the item")]
+            if reader.sampled
+            else ()
+        ),
         ReportColumn(
             "score",
             "Score",
@@ -169,24 +175,35 @@ def _answers(reader: RunReader) -> SheetTable:
     reader.rows(f"CREATE OR REPLACE TABLE sheet_answered AS {_ANSWERED} LIMIT {MOST_RECORDS:d}")
     reader.record_table(_ANSWERS, "md5_number(id) IN (SELECT key FROM sheet_answered)")
     reader.record_table(_REASONS, "md5_number(response_id) IN (SELECT key FROM sheet_answered)")
-    rows = (row for page in record_pages(reader, _WITH_TEXTS) for row in page)
-    [(total,)] = reader.rows("SELECT count(*) FROM answered")
+    rows = (
+        row
+        for page in record_pages(reader, _WITH_TEXTS.format(sample=", a.sample" if reader.sampled else ""))
+        for row in page
+    )
+    [(total,)] = reader.rows("SELECT count(*) FROM answers")
     return SheetTable("Answers", columns, rows, total=total, whole=_WHOLE)
 
 
-_ANSWERED = """
-SELECT v.no, v.item, v.task, a.student::VARCHAR AS student, a.score, a.disagreement, a.failed,
-       md5_number(v.item || '__' || a.student::VARCHAR) AS key
-FROM answered a JOIN viewed v USING (no)
-ORDER BY v.no, a.student::VARCHAR
-"""
+_ANSWERED = f"""
+{SCORED_SQL}
+SELECT v.no, v.item, v.task, f.model AS student, a.sample + 1 AS sample, f.score, f.disagreement,
+       coalesce(lost.failed, 0) AS failed, md5_number(f.answer) AS key
+FROM found f JOIN viewed v USING (task, item) JOIN answers a USING (answer) LEFT JOIN (
+    SELECT answer, count(*) AS failed FROM (
+        SELECT answer FROM answers WHERE failed UNION ALL SELECT answer FROM judgments WHERE failed
+        UNION ALL SELECT answer FROM scores WHERE value IS NULL
+    )
+    GROUP BY answer
+) lost USING (answer)
+ORDER BY v.no, f.model, a.sample
+"""  # noqa: S608
 _WITH_TEXTS = """
-SELECT a.item, a.task, a.student, a.score, a.disagreement, a.failed, t.truncated, t.length, t.text, (
+SELECT a.item, a.task, a.student{sample}, a.score, a.disagreement, a.failed, t.truncated, t.length, t.text, (
         SELECT string_agg(judge || chr(10) || text, chr(10) || chr(10) ORDER BY judge)
         FROM sheet_reasons r WHERE r.answer = a.key AND NOT r.failed
     ) AS reasons
 FROM sheet_answered a LEFT JOIN sheet_answers t USING (key)
-ORDER BY a.no, a.student
+ORDER BY a.no, a.student, a.sample
 """
 
 
@@ -210,3 +227,7 @@ def _find_failures(reader: RunReader) -> None:
             f"INSERT INTO sheet_failures SELECT '{what}', task, id, model, kind, message "  # noqa: S608
             "FROM sheet_failed ORDER BY id"
         )
+    reader.rows(
+        "INSERT INTO sheet_failures SELECT 'score', task, answer || '__' || judge, judge, 'no score', "
+        "'no score in ' || metric FROM scores WHERE value IS NULL ORDER BY answer, judge, metric"
+    )
