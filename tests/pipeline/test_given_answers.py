@@ -405,3 +405,10 @@ def test_a_column_of_answers_is_not_named_like_a_judge_of_ours(lab: Lab, name: s
     lab.tasks[0]["items"] = {**lab.tasks[0]["items"], "responses": {name: "mood"}}
     with pytest.raises(ConfigError, match=f"V-04  '{name}' is reserved"):
         load_config(lab.file)
+
+
+@pytest.mark.parametrize("cut", [{"limit": 1}, {"where": "mood = good"}])
+def test_rows_of_items_that_are_left_out_are_no_strangers(lab: Lab, cut: dict[str, Any]) -> None:
+    answers(lab.folder, [*((text, mood) for _, text, mood in ROWS), ("Whatever", "good")])
+    lab.tasks[0]["items"] = {**lab.tasks[0]["items"], **cut}
+    assert [said for said in warnings(lab) if "no item" in said] == ["answers.csv:6: no item has this prompt"]

@@ -170,6 +170,8 @@ def _from_table(table: AnswerTable, wanted: list[tuple[ItemsOfTask, AnswerFile]]
         return
     for of, file in wanted:
         file.stand(given.answers(of))
+    for of, _ in wanted:
+        given.pass_over(of.task)
     wanted[0][1].said += given.remarks()
 
 
@@ -221,6 +223,18 @@ class _Given:
             if item.id in self._rows
             else item.id.removeprefix(item_prefix(item.task_id, item.teacher_model_id))
         )
+
+    def pass_over(self, task: TaskConfig) -> None:
+        """Do not tell of rows whose item the task's table has, and `items.limit` and the like leave out."""
+        if task.items is None or self._rows.keys() <= self._used:
+            return
+        whole = msgspec.structs.replace(item_map(task.items), where=())
+        try:
+            for found in Harvest(source_of(task.items).tables(), whole).items():
+                own = found.item.id if found.item.id is not None else f"{found.place:05d}"
+                self._used.add(own if self._by_id else _single_blanks(found.item.prompt))
+        except UsageError:
+            return  # that the table cannot be read is told of its items
 
     def remarks(self) -> Iterator[str]:
         """Say which rows are not used, by file and line; once all tasks have taken their answers."""
