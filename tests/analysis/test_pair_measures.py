@@ -129,7 +129,7 @@ def test_results_analysis_and_page_lead_with_strengths(lab: Lab, coeval: Command
     assert measures["pairs"]["rates"]["ann|ben"]["ci95"]["wins"][0] > 0.5
     said = coeval("analyze", "--run", lab.path).out
     assert "ann is significantly stronger than all others" in said
-    assert "joe leans to the answer shown first" in said
+    assert "joe favours the answer shown first" in said
     assert "Missing:" not in said
     with run_evidence(RunDir(lab.path)) as evidence:
         report = experiment_report(evidence)

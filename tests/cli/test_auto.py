@@ -125,7 +125,7 @@ async def test_a_dry_run_says_what_the_run_would_end_with(tmp_path: Path) -> Non
     prices(tmp_path, groq=0.05, openrouter=0.08)
     file = experiment(tmp_path, "http://127.0.0.1:9/v1", 2)
     keyless = await called(tmp_path, "run", "--config", file, "--dry-run")
-    assert (keyless.code, "calls, without probes and retries" in keyless.out) == (0, True)
+    assert (keyless.code, "calls, excluding probes and retries" in keyless.out) == (0, True)
     assert "and a run would not start (exit code 1): model 'm': no credential for any host" in keyless.err
 
     file.write_text(file.read_text().replace("model: llama", "model: nobodys-model"))

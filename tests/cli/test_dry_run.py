@@ -20,7 +20,7 @@ def listing(folder: Path) -> dict[Path, bytes | None]:
 
 
 def total(out: str) -> str:
-    found = re.search(r"^(\S+) calls, without probes and retries\.", out, re.MULTILINE)
+    found = re.search(r"^(\S+) calls, excluding probes and retries\.", out, re.MULTILINE)
     assert found, out
     return found[1]
 

@@ -176,8 +176,8 @@ def test_reasons_say_what_lowered_the_score() -> None:
 @pytest.mark.parametrize(
     ("options", "key", "what"),
     [
-        ({"check": "contain"}, "check", "'contain' is no kind of check"),
-        ({"check": ["exact"]}, "check", "is no kind of check"),
+        ({"check": "contain"}, "check", "'contain' is not a kind of check"),
+        ({"check": ["exact"]}, "check", "is not a kind of check"),
         ({"check": "contains", "valus": ["a"]}, "valus", "the key 'valus' is unknown"),
         ({"check": "contains", "case": 3}, "case", "is not true or false"),
         ({"check": "contains", "value": "a", "values": ["b"]}, "check", "name one of"),

@@ -278,7 +278,7 @@ def test_another_run_takes_them_over(lab: Lab) -> None:
         ({**prod(), "name": "exact_match"}, "students[0].name  V-04  'exact_match' is reserved"),
         (
             {"name": "x", "responses": {"path": "answers.csv", "response": "a"}},
-            "students[0].responses  V-20  says neither `prompt` nor `id`",
+            "students[0].responses  V-20  has neither `prompt` nor `id`",
         ),
         (
             {**prod(), "respones": 1},

@@ -174,7 +174,7 @@ def test_a_budget_ends_a_run_of_what_costs(lab: Lab) -> None:
         (
             "python",
             {"callable": "a:b", "base_url": "http://h/v1"},
-            "V-39  python has no address; take it out",
+            "V-39  python has no address; remove it",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_the_commands_say_which_code_is_run(lab: Lab, coeval: Command) -> None:
     )
     for command in ("run", "plan"):
         shown = coeval(command, "--config", lab.file, *(["--dry-run"] if command == "run" else [])).out
-        assert "mine runs app.py:answer in this process; it is free, unless it says what it costs" in shown
+        assert "mine runs app.py:answer in this process; it is free unless it reports a cost" in shown
         assert "bot.py as a program, in no sandbox; it is free" in shown
     shown = coeval("probe", "--config", lab.file).out
     assert "app.py:answer" in shown

@@ -189,7 +189,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 def test_odd_files_that_say_what_is_meant_work(checked: Check, what: str) -> None:
     code, out, err = checked(WORKS[what])
     assert (code, err) == (0, "")
-    assert "Nothing was asked or written." in out
+    assert "No model was called and nothing was written." in out
 
 
 @pytest.mark.process

@@ -203,7 +203,7 @@ def open_run(path: str | Path) -> Run:
 def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -> ComparisonReport:
     """Whether one is better than another on the same items, and how sure that is: docs/compare.md.
 
-    Nobody is asked, and nothing is written.
+    No model is called, and nothing is written.
 
     Parameters
     ----------

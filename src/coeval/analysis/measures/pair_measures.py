@@ -121,7 +121,7 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
             continue
         place = "first" if share.value > 0.5 else "second"
         lean = f"by {abs(100 * share.value - 50):.1f} points"
-        yield f"{name} leans to the answer shown {place}, {lean}; asking both orders cancels it."
+        yield f"{name} favours the answer shown {place}, {lean}; judging both orders cancels it."
 
 
 def _points(share: Measured) -> str:

@@ -91,7 +91,7 @@ def analyze(
 ) -> None:
     """Say what a run's scores mean: who leads, whether that is sure, whether the judges are to be trusted.
 
-    Nobody is asked. Every measure has its 95% interval, the datapoints that it rests on (n), and the scores
+    No model is called. Every measure has its 95% interval, the number of items behind it (n), and the scores
     that it lacks (missing); docs/measures.md has the formulas. Without --out the run is only read.
 
     \b

@@ -33,17 +33,18 @@ def ingest(
     ] = None,
     append: Annotated[
         bool,
-        typer.Option("--append", help="Add to the items that are there."),
+        typer.Option("--append", help="Add to the existing items."),
     ] = False,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Put them in the place of those, which move to replaced/."),
+        typer.Option("--replace", help="Replace existing items, which move to replaced/."),
     ] = False,
     prompt: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="What students are asked. Also a text with columns: --prompt '{title}\\n\\n{body}'. Parts: "
+            help="The prompt for students. Also a template of columns: --prompt '{title}\\n\\n{body}'. "
+            "Parts: "
             "options.A, choices[0].",
         ),
     ] = None,
@@ -66,7 +67,8 @@ def ingest(
         list[str] | None,
         typer.Option(
             metavar="STUDENT=COLUMN",
-            help="Answers that exist, for --new; may be repeated. Example: --response prod-v7=answer",
+            help="Column of a student's existing answers, for --new; repeatable. Example: --response "
+            "prod-v7=answer",
         ),
     ] = None,
     own_id: Annotated[
@@ -85,7 +87,7 @@ def ingest(
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help='Only rows of which it holds; may be repeated. Example: --where "level = hard" --where '
+            help='Keep rows matching this condition; repeatable. Example: --where "level = hard" --where '
             "'score >= 3'",
         ),
     ] = None,

@@ -32,7 +32,7 @@ _HAVE, _ALL, _MODELS, _TABLE, _SWEEP = InitGroup
 class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     """Each flag answers the question of its name; all are read as the answers in a terminal are."""
 
-    description: Annotated[_Text, Setting("What the models are to do.", _HAVE, metavar="TEXT")] = None
+    description: Annotated[_Text, Setting("What the models should do.", _HAVE, metavar="TEXT")] = None
     items: Annotated[_Text, Setting("Items: CSV, JSON lines, Parquet.", _HAVE, metavar="FILE")] = None
     answers: Annotated[
         _Text, Setting("Answers that exist; their prompts, or --items, are the items.", _HAVE, metavar="FILE")
@@ -48,27 +48,34 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
             repeated=True,
         ),
     ] = ()
-    budget: Annotated[_Text, Setting("Most dollars to spend.", _ALL, metavar="USD")] = None
+    budget: Annotated[_Text, Setting("Budget in US dollars.", _ALL, metavar="USD")] = None
     task: Annotated[_Text, Setting("A short name of the task.", _MODELS, metavar="NAME")] = None
     output: Annotated[_Text, Setting("What a good answer looks like.", _MODELS, metavar="TEXT")] = None
     labels: Annotated[
         _Text, Setting("Answers are labels, such as 'team: billing, sales'.", _MODELS, metavar="NAME: A, B")
     ] = None
     attribute: Annotated[
-        _Texts, Setting("What items vary in; repeatable.", _MODELS, metavar="NAME: A, B", repeated=True)
+        _Texts,
+        Setting(
+            "An attribute in which items vary; repeatable.", _MODELS, metavar="NAME: A, B", repeated=True
+        ),
     ] = ()
     factor: Annotated[
-        _Texts, Setting("What is judged; repeatable.", _MODELS, metavar="NAME: TEXT", repeated=True)
+        _Texts, Setting("A criterion to judge by; repeatable.", _MODELS, metavar="NAME: TEXT", repeated=True)
     ] = ()
-    total: Annotated[_Text, Setting("Items of each teacher.", _MODELS, metavar="N")] = None
+    total: Annotated[_Text, Setting("Items per teacher.", _MODELS, metavar="N")] = None
     prompt: Annotated[_Text, Setting("Column of the prompts.", _TABLE, metavar="COLUMN")] = None
-    label: Annotated[_Text, Setting("Of the right label: needs no judge.", _TABLE, metavar="COLUMN")] = None
-    reference: Annotated[_Text, Setting("Of a right answer, for judges.", _TABLE, metavar="COLUMN")] = None
+    label: Annotated[
+        _Text, Setting("Column of the right label; needs no judge.", _TABLE, metavar="COLUMN")
+    ] = None
+    reference: Annotated[
+        _Text, Setting("Column of a reference answer, for judges.", _TABLE, metavar="COLUMN")
+    ] = None
     response: Annotated[_Text, Setting("Of the answers.", _TABLE, metavar="COLUMN")] = None
     answers_prompt: Annotated[
-        _Text, Setting("Of their prompts, where --items is another table.", _TABLE, metavar="COLUMN")
+        _Text, Setting("Column of their prompts, if --items is another table.", _TABLE, metavar="COLUMN")
     ] = None
-    student: Annotated[_Text, Setting("Who gave the answers.", _TABLE, metavar="NAME")] = None
+    student: Annotated[_Text, Setting("Name for whoever gave the answers.", _TABLE, metavar="NAME")] = None
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
     tasks: Annotated[_Text, Setting("ifeval, coeval:RUN and others.", _SWEEP, metavar="NAME,…")] = None
     judge: Annotated[_Text, Setting("Such as gpt-4.1@https://api.openai.com/v1.", _SWEEP)] = None
@@ -84,10 +91,10 @@ def init(
     keys: KeyFile = None,
     **answers: Any,  # noqa: ARG001  the context has them, and which of them were given
 ) -> None:
-    """Write an experiment file for what you have, and price it.
+    """Write an experiment file for your data, and price it.
 
-    In a terminal you are asked; Return takes the answer in brackets. With one of --description, --items,
-    --answers and --checkpoints nothing is asked: flags give the answers, and what they leave open takes its
+    In a terminal it asks; Return accepts the answer in brackets. With one of --description, --items,
+    --answers and --checkpoints it asks nothing: flags give the answers, and what they leave open takes its
     default. No model is called, and the file is checked and priced before it is written. `coeval wizard` is
     another name of this command.
 

@@ -146,7 +146,9 @@ def kind_of(questions: Questions) -> str:
         raise UsageError(f"--{found[0]} and --{found[1]} exclude each other; give one of them")
     if found:
         return found[-1]
-    questions.tell("Return takes the answer in brackets. Ctrl-C ends it; nothing is written before the end.")
+    questions.tell(
+        "Return accepts the answer in brackets. Ctrl-C cancels; nothing is written before the end."
+    )
     for line in _WHAT:
         questions.tell(line)
     return _KINDS[questions.ask("What do you have?", _choice, "1") - 1]
@@ -200,7 +202,7 @@ def ask_of_table(questions: Questions, keys: Keys, kind: str) -> TableAnswers:
     answered, student = {}, ""
     if answers is not None:
         theirs = columns if answers == path else _header(SourceChoice(name=answers, encoding=encoding))
-        student = questions.ask("Who gave the answers? A name.", _name, "mine", "--student")
+        student = questions.ask("A name for whoever gave the answers?", _name, "mine", "--student")
         response = questions.ask(_which("the answers"), _column(theirs), _usual_of(theirs), "--response")
         if answers == path:
             responses = (f"{student}={response}",)
@@ -230,7 +232,7 @@ def ask_of_checkpoints(questions: Questions) -> dict[str, Any]:
     tasks = questions.ask("Which tasks?", _some, "ifeval", "--tasks")
     out = questions.ask("Folder of the results?", _some, f"outputs/{Path(folder).name}", "--results")
     questions.tell("What rules cannot score needs a judge, as in gpt-4.1@https://api.openai.com/v1.")
-    judge = questions.ask("Who judges (Return: nobody)?", str, flag="--judge")
+    judge = questions.ask("Which judge (Return: none)?", str, flag="--judge")
     settings: dict[str, Any] = {"checkpoints": folder, "tasks": tasks, "out": out}
     model, _, url = judge.partition("@")
     judged = {"judge_model": model, "judge_base_url": url}

@@ -22,7 +22,7 @@ def results(
 ) -> None:
     """Show the scores of a run again, finished or not; or those that `eval-framework` left in a folder.
 
-    Nobody is asked, and nothing is written. Every score has its number of datapoints (n) and its 95%
+    No model is called, and nothing is written. Every score has its number of items (n) and its 95%
     interval.
 
     \b

@@ -52,7 +52,10 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     results.print()
     for sentence in code_of_checks(config):
         say(results, sentence)
-    say(results, f"{foreseen.total} calls, without probes and retries. Nothing was asked or written.")
+    say(
+        results,
+        f"{foreseen.total} calls, excluding probes and retries. No model was called and nothing was written.",
+    )
     return 0
 
 

@@ -47,17 +47,18 @@ def simulate(
         typer.Option(min=2, help="Answer each Nth request with 429 once. Example: --rate-limit-every 100"),
     ] = None,
     batch_delay: Annotated[
-        float, typer.Option(min=0, help="Seconds that a batch job takes. Example: --batch-delay 30")
+        float, typer.Option(min=0, help="Duration of a batch job in seconds. Example: --batch-delay 30")
     ] = 2.0,
     batch_fail_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Refuse each Nth batch job whole. Example: --batch-fail-every 2"),
+        typer.Option(min=1, help="Reject each Nth batch job. Example: --batch-fail-every 2"),
     ] = None,
     batch_expire_every: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Let each Nth batch job expire, half of its requests done. Example: --batch-expire-every 2",
+            help="Let each Nth batch job expire with half of its requests done. Example: "
+            "--batch-expire-every 2",
         ),
     ] = None,
     batch_line_fail_every: Annotated[

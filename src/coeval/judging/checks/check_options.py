@@ -56,7 +56,7 @@ def check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
     """Return every mistake in a check's options; the file that a function is in is not opened."""
     kind = options.get(CHECK_KEY)
     if not isinstance(kind, str) or kind not in KINDS:
-        return [CheckProblem(CHECK_KEY, f"'{kind}' is no kind of check", str(kind), tuple(KINDS))]
+        return [CheckProblem(CHECK_KEY, f"'{kind}' is not a kind of check", str(kind), tuple(KINDS))]
     problems = list(_problems_of_keys(KINDS[kind], options))
     if problems:
         return problems

@@ -81,7 +81,7 @@ def _samples(config: Config) -> Iterator[str]:
         if student.samples > 1 and student.sampling("student").temperature == 0:
             yield (
                 f"models.{student.name} gives {student.samples} samples at temperature 0: they may all be "
-                "the same, at the price of each; set a temperature"
+                "identical, and each one costs; set a temperature"
             )
 
 

@@ -96,13 +96,10 @@ class Items(Section):
         ),
     ] = None
     seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
-    split: Annotated[str | None, Field(description="Of a folder with several splits: which one.")] = None
+    split: Annotated[str | None, Field(description="The split to read, if a folder has several.")] = None
     responses: Annotated[
         dict[Name, Annotated[str, Field(min_length=1)]],
-        Field(
-            description="Student → column of its answers, where the table holds answers that exist: nobody "
-            "is asked for them."
-        ),
+        Field(description="Student → column of its existing answers; no model is called for them."),
     ] = {}
     encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
     delimiter: Annotated[
@@ -130,12 +127,14 @@ class AnswerTable(Section):
             description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
         ),
     ]
-    response: Annotated[str, Field(min_length=1, description="Column of the answer; an empty cell is none.")]
+    response: Annotated[
+        str, Field(min_length=1, description="Column of the answer; an empty cell means no answer.")
+    ]
     prompt: Annotated[
-        str | None, Field(min_length=1, description="Column of the item's prompt; blanks do not matter.")
+        str | None, Field(min_length=1, description="Column of the item's prompt; whitespace is ignored.")
     ] = None
     id: Annotated[
-        str | None, Field(min_length=1, description="Column of the item's id, used in place of its prompt.")
+        str | None, Field(min_length=1, description="Column of the item's id, used instead of its prompt.")
     ] = None
     encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
     delimiter: Annotated[
@@ -144,12 +143,12 @@ class AnswerTable(Section):
 
 
 class AnsweredStudent(Section):
-    """A student whose answers exist: nobody is asked for them."""
+    """A student whose answers exist; no model is called for them."""
 
-    name: Annotated[Name, Field(description="Unique among models and students; used in reports.")]
+    name: Annotated[Name, Field(description="Unique among models and students; shown in reports.")]
     responses: Annotated[AnswerTable, Field(description="The table of its answers.")]
     tasks: Annotated[
-        list[str] | None, Field(min_length=1, description="The tasks that it answers. Default: all.")
+        list[str] | None, Field(min_length=1, description="The tasks it answers. Default: all.")
     ] = None
     label: Annotated[
         str | None,

@@ -32,7 +32,7 @@ def inherited_code(data: dict[str, Any], source: Path) -> Iterator[Finding]:
     models = data.get("models")
     for index, model in enumerate(models if isinstance(models, list) else ()):
         if isinstance(model, dict) and model.get("interface") in _NEEDED:
-            what = f"runs code that {source} names and this file does not; copy its models into this file"
+            what = f"runs code that {source} names and this file does not; copy that model into this file"
             yield Finding(("models", index, "interface"), "V-39", what)
 
 
@@ -49,9 +49,7 @@ def _answered_students(draft: Draft) -> Iterator[Finding]:
         path = ("students", index, "responses")
         responses = draft.get(*path)
         if isinstance(responses, dict) and not responses.keys() & {"prompt", "id"}:
-            message = (
-                "says neither `prompt` nor `id`, a column by which an answer is matched to its item; add one"
-            )
+            message = "has neither `prompt` nor `id`, the column that matches an answer to its item; add one"
             yield Finding(path, "V-20", message)
 
 
@@ -72,7 +70,7 @@ def own_code(config: Config) -> Iterator[str]:
     for model in config.models:
         if model.interface in _NEEDED:
             where = "in this process" if model.interface == "python" else "as a program, in no sandbox"
-            yield f"{model.name} runs {asked_as(model)} {where}; it is free, unless it says what it costs"
+            yield f"{model.name} runs {asked_as(model)} {where}; it is free unless it reports a cost"
 
 
 _NEEDED = {"python": "callable", "command": "argv"}
@@ -91,7 +89,7 @@ def _own_code(draft: Draft) -> Iterator[Finding]:
             if key not in OPTIONS.get(interface, ()):
                 meant = "python" if key == "callable" else "command"
                 yield Finding(
-                    (*path, key), "V-39", f"'{key}' is of the interface {meant}; this is {interface}"
+                    (*path, key), "V-39", f"'{key}' belongs to the interface {meant}; this is {interface}"
                 )
         if needed is not None and "base_url" in given:
-            yield Finding((*path, "base_url"), "V-39", f"{interface} has no address; take it out")
+            yield Finding((*path, "base_url"), "V-39", f"{interface} has no address; remove it")

@@ -499,7 +499,7 @@ def _variants(draft: Draft) -> Iterator[Finding]:
             if draft.raw("models", index, key, default=1) not in (1, {}) and "student" not in (
                 roles or "student"
             ):
-                message = f"are {what} of a student; add student to the roles, or remove the key"
+                message = f"are {what} of a student; add student to the roles or remove the key"
                 yield Finding(("models", index, key), "V-05", message)
         for name in variants:
             path: KeyPath = ("models", index, "variants", name, "prompt")

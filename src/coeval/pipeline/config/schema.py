@@ -66,15 +66,18 @@ OPTIONS = {
 class Variant(Section):
     """A way of asking a student: its words and its sampling, laid over those of the model."""
 
-    system_prompt: Annotated[
-        str | None, Field(description="Sent as the system message, in place of the model's.")
-    ] = None
+    system_prompt: Annotated[str | None, Field(description="System message that replaces the model's.")] = (
+        None
+    )
     prompt: Annotated[
         FilledText | None,
-        Field(description="Template around each item, as `test` of `prompt_library`: it shows `{input}`."),
+        Field(
+            description="Template around each item, like `test` of `prompt_library`; it must contain "
+            "`{input}`."
+        ),
     ] = None
     parameters: Annotated[
-        ParameterMap, Field(description="Sampling parameters, merged over those of the model.")
+        ParameterMap, Field(description="Sampling parameters that override the model's.")
     ] = {}
 
 
@@ -103,8 +106,8 @@ class ModelConfig(Section):
     variants: Annotated[
         dict[str, Variant],
         Field(
-            description="Prompts to compare: each makes a student `name@variant`, which answers the same "
-            "items. The model by itself is then no student; a variant `{}` asks it as it is.",
+            description="Prompts to compare: each is a student `name@variant` that answers the same "
+            "items. The model alone is then no student; an empty variant `{}` tests it unchanged.",
             json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
         ),
     ] = {}
@@ -113,8 +116,8 @@ class ModelConfig(Section):
         Field(
             ge=1,
             le=1000,
-            description="Answers that the student (each of its variants) gives to an item, all judged: for "
-            "pass@k, and for how much answers vary.",
+            description="Answers per item of the student (and of each variant), all judged: for pass@k "
+            "and for the variation of answers.",
         ),
     ] = 1
     access_key: Annotated[
@@ -253,8 +256,8 @@ class TaskConfig(Section):
     rubric: Annotated[
         Rubric,
         Field(
-            description="Factor → criterion, or `{criterion: …, scale: …}`, or a check; `auto`: teachers "
-            "write it; `extend`: they add to a run's."
+            description="Factor → criterion, `{criterion: …, scale: …}` or a check; `auto`: teachers "
+            "write it; `extend`: they add to an earlier run's."
         ),
     ]
     scale: Annotated[
@@ -265,13 +268,12 @@ class TaskConfig(Section):
         ),
     ] = None
     weights: Annotated[
-        Weights, Field(description="Factor → its weight in an item's score. Default: 1 each.")
+        Weights, Field(description="Factor → weight in an item's score. Default: 1 each.")
     ] = {}
     rationale: Annotated[
         bool,
         Field(
-            description="Whether judges give a reason in one sentence before each level. `false` saves its "
-            "tokens."
+            description="Whether judges give a one-sentence reason before each level; `false` saves tokens."
         ),
     ] = True
     label_attributes: Annotated[
@@ -285,24 +287,24 @@ class TaskConfig(Section):
     judging: Annotated[
         Literal["scores", "pairwise"],
         Field(
-            description="`scores`: judges score each answer; `pairwise`: they compare answers two by two "
+            description="`scores`: judges score each answer; `pairwise`: they compare pairs of answers "
             "(docs/pairs.md)."
         ),
     ] = "scores"
     baseline: Annotated[
         str | None,
-        Field(description="Of pairwise judging: the student to compare all others with. Default: all pairs."),
+        Field(description="Pairwise judging: the student to compare all others with. Default: all pairs."),
     ] = None
     pairs: Annotated[
         Literal["all", "active"],
         Field(
-            description="Of pairwise judging: every pair on every item, or `active`: some items first, then "
-            "the pairs whose order is least certain."
+            description="Pairwise judging: every pair on every item (`all`), or all pairs on some items, "
+            "then those whose order is least certain (`active`)."
         ),
     ] = "all"
     pairs_share: Annotated[
         float,
-        Field(gt=0, le=1, description="Of `pairs: active`: the most of all comparisons that are asked for."),
+        Field(gt=0, le=1, description="With `pairs: active`: the largest share of all comparisons to make."),
     ] = 0.5
     prompt_library: Annotated[
         dict[str, FilledText],
@@ -462,7 +464,7 @@ class Config(Section):
 
     models: Annotated[
         list[ModelConfig],
-        Field(description="Who takes part, in what role. May be left out where all answers exist."),
+        Field(description="The models and their roles. Optional if all answers exist."),
     ]
     students: Annotated[
         list[AnsweredStudent], Field(description="Students whose answers exist (docs/items.md).")

@@ -380,30 +380,29 @@ class Parameters(UsualParameters, total=False):
         str,
         Field(
             min_length=1,
-            description="Of the interface `python`: the function that answers, FILE.py:FUNCTION (relative to "
-            "the working directory) or MODULE:FUNCTION.",
+            description="Interface `python`: the function to call, as FILE.py:FUNCTION (relative to the "
+            "working directory) or MODULE:FUNCTION.",
         ),
     ]
     argv: Annotated[
         list[Annotated[str, Field(min_length=1)]],
         Field(
             min_length=1,
-            description="Of the interface `command`: the program that answers, and its arguments.",
+            description="Interface `command`: the program to run and its arguments.",
         ),
     ]
     protocol: Annotated[
         Literal["stdin", "jsonl"],
         Field(
-            description="Of the interface `command`: a process for each prompt, which reads it on standard "
-            "input (`stdin`), or processes that are kept, and read a JSON object a line (`jsonl`). "
-            "Default: stdin."
+            description="Interface `command`: one process per prompt, which it reads from standard input "
+            "(`stdin`), or lasting processes that read one JSON object per line (`jsonl`). Default: stdin."
         ),
     ]
     env: Annotated[
         list[str],
         Field(
-            description="Of the interface `command`: variables with keys of providers that the program is to "
-            "see; all others it sees anyway."
+            description="Interface `command`: environment variables with provider keys that the program "
+            "may see; it sees all other variables anyway."
         ),
     ]
 

@@ -190,7 +190,7 @@ def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
 
 def _answered_text(new: NewExperiment) -> Iterator[str]:
     if new.answered:
-        yield "students:                     # answers that exist: nobody is asked"
+        yield "students:                     # existing answers: no calls"
     for name, table in new.answered.items():
         yield f"  - name: {_yaml(name)}"
         yield f"    responses: {_yaml(dict(table))}"

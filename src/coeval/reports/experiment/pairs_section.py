@@ -53,7 +53,7 @@ def _how(found: PairMeasures) -> Iterator[str]:
         "Bradley–Terry; a tie is half a win. Intervals are 95%, over items."
     )
     if found.failed:
-        yield f"{found.failed:,} comparisons failed and count nowhere."
+        yield f"{found.failed:,} comparisons failed and are not counted."
 
 
 def _strengths(found: PairMeasures) -> ReportTable:

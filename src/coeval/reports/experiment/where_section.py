@@ -90,7 +90,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     if widest := _widest(values):
         pictures.append(_picture(tables[1], "attributes", "Scores by what items are about", widest, students))
     for name, found, what in (
-        ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Who judges whom how"),
+        ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Scores by judge and student"),
         ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
     ):
         if len({part.name for part in found}) > 1 and len(students) > 1:

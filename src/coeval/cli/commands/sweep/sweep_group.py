@@ -104,7 +104,7 @@ def aggregate(
 ) -> None:
     """Write each checkpoint's summary_agg.json, and say what follows from all of them.
 
-    Nobody is asked. Of each task it is told which step is the first that is better than the base, what the
+    No model is called. For each task, it shows the first step that is better than the base, what the
     best one is worth with its luck taken off, and whether the last ones still gained. Samples count together
     where they were made with the same sampling and judged alike; those that were not, or are unfinished, are
     left out and told. docs/training-runs.md explains the figures.
@@ -160,7 +160,7 @@ def judges(
 ) -> None:
     """Compare judges: who is milder, whether they order checkpoints alike, which items they dispute.
 
-    Nobody is asked. Items are paired, samples that only one of them judged are left out, and answers that are
+    No model is called. Items are paired, samples that only one of them judged are left out, and answers that are
     not the same in both folders are told. docs/training-runs.md explains the figures.
 
     \b
