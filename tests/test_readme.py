@@ -115,7 +115,7 @@ def test_the_table_of_the_readme_is_what_the_demo_prints(workplace: Path) -> Non
 @pytest.mark.usefixtures("workplace")
 def test_the_first_experiment_makes_as_many_calls_as_it_says() -> None:
     [promised] = re.findall(r"counts (\d+) calls", README)
-    assert f"{promised} calls, without probes" in coeval("run", "--config", "first.yaml", "--dry-run")
+    assert f"{promised} calls, excluding probes" in coeval("run", "--config", "first.yaml", "--dry-run")
 
 
 def written_by_commands() -> set[str]:

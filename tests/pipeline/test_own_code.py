@@ -157,12 +157,12 @@ def test_a_budget_ends_a_run_of_what_costs(lab: Lab) -> None:
         (
             "command",
             {"callable": "a:b"},
-            "models[1].parameters.callable  V-39  'callable' is of the interface python",
+            "models[1].parameters.callable  V-39  'callable' belongs to the interface python",
         ),
         (
             "simulated",
             {"argv": ["ls"]},
-            "models[1].parameters.argv  V-39  'argv' is of the interface command",
+            "models[1].parameters.argv  V-39  'argv' belongs to the interface command",
         ),
         ("command", {"argv": []}, "models[1].parameters.argv  V-20  is empty"),
         (

@@ -62,8 +62,8 @@ def compare(
 ) -> None:
     """Compare two on the same items: the difference, how sure it is, what would be detected.
 
-    Items are paired by what was asked, whatever their ids, and scored by the judges that both have. No model
-    is called, and nothing is written but what --html, --excel, --pdf and --figures name. The p-values are paired
+    Items are paired by their prompts, whatever their ids, and scored by the judges that both have. No model
+    is called, and nothing is written but what --html, --excel, --pdf and --figures name. p-values are paired
     tests', adjusted for the number of comparisons. docs/compare.md explains the figures.
 
     Exit codes: 0 compared, 1 wrong request, 4 worse by more than --fail-if-worse allows.

@@ -26,7 +26,7 @@ def describe(
 ) -> None:
     """Show an experiment before it runs: design, prompts, what its items cover, calls and cost.
 
-    No model is called, and the run's folder stays as it is. Prompts are shown with the attributes of an item of
+    No model is called, and the run's folder is unchanged. Prompts are shown with the attributes of an item of
     the plan; what a model is yet to write is marked. Where the run has begun, calls and cost are of what is
     left. The page of --out holds all of it in one file.
 

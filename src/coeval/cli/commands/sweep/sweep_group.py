@@ -160,8 +160,8 @@ def judges(
 ) -> None:
     """Compare judges: who is milder, whether they order checkpoints alike, which items they dispute.
 
-    No model is called. Items are paired, samples that only one of them judged are left out, and answers that are
-    not the same in both folders are told. docs/training-runs.md explains the figures.
+    No model is called. Items are paired, samples that only one of them judged are left out, and answers that
+    differ between the folders are reported. docs/training-runs.md explains the figures.
 
     \b
     Examples:
