@@ -225,7 +225,7 @@ class _Given:
         )
 
     def pass_over(self, task: TaskConfig) -> None:
-        """Do not tell of rows whose item the task's table has, and `items.limit` and the like leave out."""
+        """Do not tell of rows whose item the task's table has, and ``items.limit`` and the like leave out."""
         if task.items is None or self._rows.keys() <= self._used:
             return
         whole = msgspec.structs.replace(item_map(task.items), where=())
