@@ -14,10 +14,16 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval
+from coeval.analysis.measures.conclusions import leader_sentences
+from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.quick_look import look_for_gaps
 from coeval.store.rundir import RunDir
@@ -412,3 +418,27 @@ def test_rows_of_items_that_are_left_out_are_no_strangers(lab: Lab, cut: dict[st
     answers(lab.folder, [*((text, mood) for _, text, mood in ROWS), ("Whatever", "good")])
     lab.tasks[0]["items"] = {**lab.tasks[0]["items"], **cut}
     assert [said for said in warnings(lab) if "no item" in said] == ["answers.csv:6: no item has this prompt"]
+
+
+def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
+    """Nor does it lead over those who did more, whatever its mean over fewer tasks is."""
+    rubric = {"right": {"check": "contains", "attribute": "mood"}}
+    lab.tasks = [sentiment(rubric=rubric), {**sentiment(rubric=rubric), "name": "again"}]
+    table(lab.folder / "all.csv", ("q", "a"), [(text, "good") for _, text, _ in ROWS])
+    both = {**prod(path="all.csv"), "name": "both"}
+    lab.students = [{**prod(), "tasks": ["sentiment"]}, both]
+    run = coeval.run(lab.file)
+    found = {score.student: score for score in run.results().students if score.task is None}
+    one = found["prod-v7"]
+    assert (one.mean, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
+    assert [score.student for score in run.results().students][:2] == ["both", "prod-v7"]
+    grid = score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
+    measured = student_measures(grid)
+    mine = measured["prod-v7"]
+    assert (mine.overall.missing, mine.by_task["again"].missing) == (0, 0)
+    assert mine.bounds.headline_by_task == {"sentiment": (0.75, 0.75)}
+    order = ranking(grid, measured)
+    assert (order.order, order.partial) == (("both", "prod-v7"), ("prod-v7",))
+    [said, *_] = leader_sentences(measured, order)
+    assert said.startswith("both has the highest score, 0.50")
+    reader.close()

@@ -64,7 +64,8 @@ class PlannedTask(msgspec.Struct, frozen=True):
 class Planned(msgspec.Struct, frozen=True):
     """The names of a configuration, tasks by name. ``families``: by model, what tells its family: the name of
     one, or else the model's own at its host; ``simulated``: the models that are; ``labels``: by model, what
-    pictures call it; ``samples``: by student of the file, how many answers it gives to an item."""
+    pictures call it; ``samples``: by student of the file, how many answers it gives to an item;
+    ``own_tasks``: by student, its tasks, where it is to do some only."""
 
     students: Names
     tasks: dict[str, PlannedTask]
@@ -72,6 +73,11 @@ class Planned(msgspec.Struct, frozen=True):
     simulated: frozenset[str] = frozenset()
     labels: dict[str, str] = {}
     samples: dict[str, int] = {}
+    own_tasks: dict[str, frozenset[str]] = {}
+
+    def does(self, student: str, task: str) -> bool:
+        """Whether a student is to do a task: what it is not to do, it does not lack."""
+        return student not in self.own_tasks or task in self.own_tasks[student]
 
     def counts(self, task: str, kind: NameKind, name: str) -> bool:
         """Whether somebody or something of a task counts in tables and measures."""

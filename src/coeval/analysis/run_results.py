@@ -225,7 +225,8 @@ class StudentScore(msgspec.Struct, frozen=True):
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
     ``adjusted`` is the mean adjusted for judges and items that some students lack, which their order follows;
     None where all students have the same scores. ``samples``: how many answers the student gave to an item;
-    they are pooled within it.
+    they are pooled within it. ``partial``: of an overall score, that the student is to do some of the tasks
+    only; such a score is over other tasks than those of others, and leads nowhere.
     """
 
     student: str
@@ -245,6 +246,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     most: float | None = None
     adjusted: float | None = None
     samples: int = 1
+    partial: bool = False
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):
@@ -463,7 +465,8 @@ def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
     order = [
         Bounded(score.student, score.least, score.most)
         for score in scores
-        if score.task is None and not score.removed and score.least is not None and score.most is not None
+        if score.task is None and not score.removed and not score.partial
+        if score.least is not None and score.most is not None
     ]
     return order_on_missing(order, "Who leads depends", "scores", "0 or as 1")
 

@@ -123,9 +123,11 @@ def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
     for student, scores in tasks_of.items():
         planned = [score for score in scores if "task" not in score.removed]
         interval = mean_of_items([items.get((score.task or "", student), NO_ITEMS) for score in planned])
-        bounds = _bounds(student, counting, sums, _times(possible, samples[student])) if interval.n else None
+        own = [task for task in counting if _does(reader.planned, student, task) or (task, student) in sums]
+        bounds = _bounds(student, own, sums, _times(possible, samples[student])) if interval.n else None
         removed = removed_names(reader.planned, student)
-        overall.append(_score(student, None, interval, bounds, _sum(planned), removed))
+        score = _score(student, None, interval, bounds, _sum(planned), removed)
+        overall.append(msgspec.structs.replace(score, partial=len(own) < len(counting)))
     absent = _planned_students(reader.planned) - tasks_of.keys() if tasks_of else ()
     overall += [_score(student, None, mean_over_strata([]), None, _sum([]), ()) for student in absent]
     ordered = sorted(overall, key=_rank) + sorted(by_task, key=_rank)
@@ -153,6 +155,10 @@ def _bounds(
         if task in possible
     ]
     return Bounds(*map(fmean, zip(*found, strict=True))) if found else None
+
+
+def _does(planned: Planned | None, student: str, task: str) -> bool:
+    return planned is None or planned.does(student, task)
 
 
 class ItemMeans(NamedTuple):
@@ -389,13 +395,15 @@ def _score(
     )
 
 
-def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, float, str]:
-    """By task, then best first, unscored students last, ties by name; what is removed after the rest."""
+def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, bool, float, str]:
+    """By task, then best first, unscored students last, ties by name; who is to do some tasks only after
+    those who do all, what is removed after the rest."""
     return (
         "task" in score.removed,
         score.task or "",
         "student" in score.removed,
         score.mean is None,
+        score.partial,
         -(score.adjusted if score.adjusted is not None else score.mean or 0.0),
         score.student,
     )

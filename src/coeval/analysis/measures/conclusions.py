@@ -60,6 +60,7 @@ def conclusions(
         ("leads", _labels(labels)),
         ("leads", related),
         ("leads", place_sentences(ranks)),
+        ("leads", _partial(ranks)),
         ("where", elsewhere),
         ("where", _leaks(measures.leak.families)),
         ("judges", _judges(measures.judges, _kappa(measures)) if ranks.order else iter(())),
@@ -77,6 +78,10 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
         return
     first, *others = ranks.order
     score = _bracketed(ranks.scores[first].headline)
+    partial = ranks.partial
+    if first in partial and others:
+        yield "No student leads over all tasks: none is to do all of them. Compare students in each task."
+        return
     if not others:
         unscored = sorted({*students} - {first})
         if unscored:
@@ -84,7 +89,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
         else:
             yield f"{first} is the only student, with {score}."
         return
-    if ranks.range_of(first)[0] > 1:
+    if ranks.range_of(first)[0] > 1 and not partial:
         yield "No student leads: pairs of students, on the scores that both have, contradict each other."
         return
     second = others[0]
@@ -107,6 +112,17 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
         if (least := reported.minimum_detectable) is not None:
             gap = f"a true gap of {100 * least:.1f} points"
             yield f"With {numbered(reported.n, 'item')}, {gap} would be detected four times in five."
+
+
+def _partial(ranks: Ranking) -> Iterator[str]:
+    """Name those whose means are over some of the tasks only, and who therefore do not lead."""
+    partial = ranks.partial
+    if partial and len(partial) < len(ranks.order):
+        verb = "is" if len(partial) == 1 else "are"
+        yield (
+            f"{listed(partial)} {verb} to do some of the tasks only, so nobody is compared with "
+            f"{'it' if len(partial) == 1 else 'them'} over all tasks."
+        )
 
 
 def _though_apart(reported: StudentGap, pairs: int) -> str:

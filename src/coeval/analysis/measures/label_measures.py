@@ -172,7 +172,10 @@ def _compared(
         np.asarray(columns["match"])[known].astype(np.bool_),
         items,
         reader.clusters_of(names.tolist()),
-        [reader.samples.get(student, 1) for student in students],
+        [
+            reader.samples.get(student, 1) * (reader.planned is None or reader.planned.does(student, task))
+            for student in students
+        ],
     )
 
 

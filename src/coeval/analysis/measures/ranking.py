@@ -96,6 +96,18 @@ class Ranking(Record, frozen=True):
         Mapping[tuple[str, str], StudentGap], ShownAs("Of two who share scores", elsewhere="differences")
     ]
 
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """Who has no score in some task and lacks none there: it is to do some of the tasks only."""
+        return tuple(
+            name
+            for name in self.order
+            if name in self.scores
+            and any(
+                one.value is None and one.missing == 0 for one in self.scores[name].headline_by_task.values()
+            )
+        )
+
     def between(self, better: str, worse: str) -> StudentGap | None:
         """How they differ, whichever is named first; `sure` is the same either way."""
         return self.differences.get((min(better, worse), max(better, worse)))
@@ -141,7 +153,7 @@ def ranking(grid: ScoreGrid, students: Mapping[str, WithHeadline], paired: Paire
     known = sorted(means)
     common = {pair: paired(*pair) for pair in combinations(known, 2)}
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
-    whole = ranked(levels, common)
+    whole = ranked(levels, common, {name for name in known if not grid.does[place[name]].all()})
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
@@ -170,9 +182,12 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference |
 
 
 def ranked(
-    levels: Mapping[str, Level], common: Mapping[tuple[str, str], Mapping[str, PairedScores]]
+    levels: Mapping[str, Level],
+    common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
+    partial: Collection[str] = (),
 ) -> Ranking:
-    """``levels``: of the students who have a score; ``common``: what two of them share, by task."""
+    """``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
+    who is to do some of the tasks only, and stands after all others."""
     strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
     family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
     found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
@@ -188,7 +203,9 @@ def ranked(
         for pair, one in found.items()
     }
     moves = _moves(levels, gaps)
-    order = sorted(levels, key=lambda name: (-round(levels[name].mean + moves[name], 9), name))
+    order = sorted(
+        levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
+    )
     ranges = {name: rank_range(name, order, gaps) for name in order}
     return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
 

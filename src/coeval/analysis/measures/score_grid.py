@@ -117,6 +117,17 @@ class ScoreGrid(NamedTuple):
     checked: Floats | None = None
     sample: Codes | None = None
     samples: Mapping[str, int] = {}
+    planned: Planned | None = None
+
+    @property
+    def does(self) -> NDArray[np.bool_]:
+        """(students, tasks): whether a student is to do a task, or has a score in it all the same."""
+        if self.planned is None or not self.planned.own_tasks:
+            return np.ones((len(self.students), len(self.tasks)), bool)
+        found = [[self.planned.does(name, task) for task in self.tasks] for name in self.students]
+        does = np.array(found, bool).reshape(len(self.students), len(self.tasks))
+        does[self.student, self.task] = True
+        return does
 
     @property
     def times(self) -> Codes:
@@ -372,6 +383,7 @@ def score_grid(reader: RunReader) -> ScoreGrid:
         checked=checked if np.isfinite(checked).any() else None,
         sample=columns["sample"][counts] if reader.sampled else None,
         samples={name: times for name, times in reader.samples.items() if times > 1},
+        planned=planned,
     )
 
 

@@ -7,7 +7,7 @@ by its weight, once: by the mean over the judges who scored it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -195,9 +195,13 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
     scores, every = item_scores(grid), item_scores(grid, whole=False)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
-    overall = _by_item_group(scores, everything, ("all",), possible.of_items, every.units)
-    by_task = _by_item_group(scores, grid.items.task, grid.tasks, possible.of_items, every.units)
-    by_teacher = _by_item_group(scores, grid.items.teacher, grid.teachers, possible.of_items, every.units)
+
+    def grouped(group: Codes, names: Sequence[str]) -> list[_Named]:
+        needed = possible.of_groups(group, len(names), possible.of_items)
+        return _by_item_group(scores, group, names, needed, every.units)
+
+    overall, by_task = grouped(everything, ("all",)), grouped(grid.items.task, grid.tasks)
+    by_teacher = grouped(grid.items.teacher, grid.teachers)
     by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible, every.units)
@@ -276,29 +280,38 @@ class _Possible:
 
     def __init__(self, grid: ScoreGrid) -> None:
         self._task = grid.items.task
+        self._does = grid.does
         self._items = np.bincount(grid.items.task, minlength=len(grid.tasks))
         self._designs = grid.designs
         each = [design.scores for design in grid.designs]
         self.of_items: Counts = np.array(each, np.int64)[self._task]
         """(I,): of one student, by datapoint."""
 
-    def of_factor(self, factor: str) -> int:
-        return self._sum(design.scores_of(factor) for design in self._designs)
+    def of_factor(self, factor: str) -> Counts:
+        """(students,)"""
+        each = [design.scores_of(factor) for design in self._designs]
+        return np.asarray(self._does @ (self._items * np.array(each, np.int64)), np.int64)
+
+    def of_groups(self, group: Codes, groups: int, each: Counts, items: Codes | None = None) -> Counts:
+        """(students, groups): the sums of ``each`` datapoint, (I,), over groups; below 0 it is in none.
+        ``items``: which datapoints these are; None: all."""
+        task = (self._task if items is None else self._task[items]).astype(np.int64)
+        inside = group >= 0
+        cells = task[inside] * groups + group[inside]
+        needed = np.bincount(cells, each[inside], len(self._items) * groups).astype(np.int64)
+        return np.asarray(self._does @ needed.reshape(len(self._items), groups), np.int64)
 
     def of_judge(self, judge: str) -> Counts:
         """(I,): by datapoint."""
         each = [len(design.judged) * (judge in design.judges) for design in self._designs]
         return np.array(each, np.int64)[self._task]
 
-    def _sum(self, of_an_item: Iterable[int]) -> int:
-        return sum(int(items) * each for items, each in zip(self._items, of_an_item, strict=True))
-
 
 _NO_BOUNDS = ScoreBounds(None, {})
 
 
 def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
-    """By student, of the tasks in which anybody has a score, as in `coeval.analysis.scores`: every datapoint
+    """By student, of its tasks in which anybody has a score, as in `coeval.analysis.scores`: every datapoint
     might have one by each judge and factor that anybody has one of; where factors are weighted, each factor
     that anybody has a score of."""
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
@@ -315,10 +328,16 @@ def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
         return [_NO_BOUNDS] * len(grid.students)
     inside = (grid.items.task == there[:, None]).astype(np.float64)
     found = []
-    for total, known, times in zip(scores.total, scores.share, grid.times, strict=True):
-        each = np.stack(bounds_of_missing(inside @ total, inside @ known, possible[there] * times), axis=-1)
+    of_students: list[NDArray[np.bool_]] = list(grid.does[:, there])
+    for total, known, times, mine in zip(scores.total, scores.share, grid.times, of_students, strict=True):
+        if not mine.any():
+            found.append(_NO_BOUNDS)
+            continue
+        of_tasks, owed = inside[mine], possible[there[mine]] * times
+        each = np.stack(bounds_of_missing(of_tasks @ total, of_tasks @ known, owed), axis=-1)
         by_task = {
-            grid.tasks[task]: (least, most) for task, (least, most) in zip(there, each.tolist(), strict=True)
+            grid.tasks[task]: (least, most)
+            for task, (least, most) in zip(there[mine], each.tolist(), strict=True)
         }
         least, most = each.mean(axis=0).tolist()
         found.append(ScoreBounds((least, most), by_task))
@@ -326,17 +345,16 @@ def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
 
 
 def _by_item_group(
-    scores: ItemScores, group: Codes, names: Sequence[str], possible: Counts, known: Counts
+    scores: ItemScores, group: Codes, names: Sequence[str], needed: Counts, known: Counts
 ) -> list[_Named]:
-    """By student: the groups that datapoints fall in (below 0: none), where a score is possible. ``known``
-    (S, I) counts all scores that are there, those of answers that lack a factor among them."""
+    """By student: the groups that datapoints fall in (below 0: none), where a score is possible; ``needed``
+    (S, groups) are the scores of one answer to each datapoint. ``known`` (S, I) counts all scores that are
+    there, those of answers that lack a factor among them."""
     students, items = scores.units.shape
     which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
     item = np.tile(np.arange(items), students)
     parts = Grouping(which.ravel(), item, students * len(names), scores.cluster)
     means = group_means(parts, scores.rows)
-    inside = group >= 0
-    needed = np.bincount(group[inside], possible[inside], len(names)).astype(np.int64)
     units = np.bincount(which[which >= 0], known[which >= 0], len(means)).astype(np.int64)
     missing = scores.times[:, None] * needed - units.reshape(students, len(names))
     return _measured(students, names, means, missing, needed)
@@ -345,13 +363,14 @@ def _by_item_group(
 def _measured(
     students: int, names: Sequence[str], means: Sequence[Interval], missing: Counts, needed: Counts
 ) -> list[_Named]:
-    """Means of students × names, one after the other, as a mapping for each student; ``missing`` is
-    (students, names), ``needed`` (names,)."""
+    """Means of students × names, one after the other, as a mapping for each student; ``missing`` and
+    ``needed`` are (students, names). A name of which nobody needs a score is left out."""
+    possible = np.asarray(needed.any(axis=0), bool)
     return [
         {
             name: of_interval(means[student * len(names) + at], int(missing[student, at]))
             for at, name in enumerate(names)
-            if needed[at]
+            if possible[at]
         }
         for student in range(students)
     ]
@@ -362,7 +381,8 @@ def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
     which = grid.student.astype(np.int64) * len(names) + grid.factor
     sums = grid.sums(alike=True)
     means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
-    needed = np.array([possible.of_factor(name) for name in names], np.int64)
+    each = [possible.of_factor(name) for name in names]
+    needed = np.stack(each, axis=-1) if each else np.zeros((students, 0), np.int64)
     units = np.bincount(which, sums.units, len(means)).reshape(students, len(names))
     return _measured(students, names, means, grid.times[:, None] * needed - units, needed)
 
@@ -377,11 +397,12 @@ def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
     units = np.bincount(which, sums.units, len(means)).astype(np.int64)
     items = np.bincount(grid.items.task, minlength=tasks)
     found: list[dict[str, _Named]] = [{} for _ in grid.students]
-    for student, times in enumerate(grid.times.tolist()):
+    does: list[list[int]] = np.where(grid.does, grid.times[:, None], 0).tolist()
+    for student, times in enumerate(does):
         for task, design in enumerate(grid.designs):
-            first = (student * tasks + task) * factors
+            first, owed = (student * tasks + task) * factors, int(items[task]) * times[task]
             found[student][grid.tasks[task]] = {
-                name: of_interval(means[first + at], int(items[task]) * each * times - int(units[first + at]))
+                name: of_interval(means[first + at], owed * each - int(units[first + at]))
                 for at, name in enumerate(grid.factors)
                 if items[task] and (each := design.scores_of(name))
             }
@@ -393,7 +414,7 @@ def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
     everything = np.zeros(len(grid.items.ids), np.int32)
     for place, judge in enumerate(grid.judges):
         scores = item_scores(grid, place)
-        needed = possible.of_judge(judge)
+        needed = possible.of_groups(everything, 1, possible.of_judge(judge))
         of_judge = _by_item_group(scores, everything, (judge,), needed, scores.units)
         for student, measures in zip(found, of_judge, strict=True):
             student.update(measures)
@@ -411,7 +432,7 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible, known: C
             scores.times,
         )
         one_group = np.zeros(len(items), np.int32)
-        needed = possible.of_items[items]
+        needed = possible.of_groups(one_group, 1, possible.of_items[items], items)
         of_value = _by_item_group(some, one_group, (value,), needed, known[:, items])
         for student, measures in zip(found, of_value, strict=True):
             student.update(measures)

@@ -48,7 +48,15 @@ def planned_names(folder: RunDir) -> Planned | None:
     labels |= {student.name: student.label for student in config.students if student.label is not None}
     known = _or_all(students, _of(inherited, "student"))
     samples = {student.name: student.samples for student in config.with_role("student")}
-    return Planned(known, named | others, families, simulated, labels, samples)
+    everybody = {model.name for model in config.with_role("student")}
+    own = {name: _own_tasks(config, name) for name in given - everybody}
+    some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
+    return Planned(known, named | others, families, simulated, labels, samples, some)
+
+
+def _own_tasks(config: Config, student: str) -> frozenset[str]:
+    """The tasks that a student of given answers is to do."""
+    return frozenset(task.name for task in config.tasks if student in config.answered_by(task))
 
 
 def _family(parameters: Mapping[str, Any]) -> Any:
