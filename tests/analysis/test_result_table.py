@@ -111,7 +111,7 @@ def test_labels_have_their_own_table() -> None:
     text = shown(Results((unscored,), (label,), False), 80)
     [row] = [line.split() for line in text.splitlines() if "season" in line]
     assert row == ["haiku", "season", "s", "0.75", "[.30,", ".95]", "3", "of", "4"]
-    assert "Wilson" in text
+    assert "95% interval, over items" in text
     assert "overall" not in text
 
 
