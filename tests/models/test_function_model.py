@@ -15,6 +15,7 @@ import pytest
 
 from coeval.core.errors import (
     ConnectionFailed,
+    Draining,
     ModelError,
     ModelStopped,
     QuotaExhausted,
@@ -333,11 +334,77 @@ async def test_a_budget_ends_what_says_that_it_costs(tmp_path: Path) -> None:
     free = Terms(price=lambda usage: 0.0, max_cost_usd=1.0)
     ledger = Ledger(tmp_path / "usage.json", {"m": free})
     async with Models([spec], KEYS, ledger=ledger) as models:
-        for _ in range(3):
+        for _ in range(2):
             await models["m"].complete(ASKED)
         with pytest.raises(QuotaExhausted, match=r"max_cost_usd is \$1"):
             await models["m"].complete(ASKED)
-    assert ledger.meter("m").spent_usd == pytest.approx(1.2)
+    assert ledger.meter("m").spent_usd == pytest.approx(0.8)
+    ledger.close()
+    ledger = Ledger(tmp_path / "usage.json", {"m": free})
+    async with Models([spec], KEYS, ledger=ledger) as models:
+        with pytest.raises(QuotaExhausted, match=r"may cost \$0.4"):
+            await models["m"].complete(ASKED)
+    assert ledger.meter("m").requests == 2
+    ledger.close()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_calls_that_wait_at_once_stay_within_a_budget(tmp_path: Path, waits: bool) -> None:
+    inside, most = 0, [0]
+
+    def sync(_: str) -> dict[str, Any]:
+        return {"text": "a", "cost_usd": 0.01}
+
+    async def on_the_loop(_: str) -> dict[str, Any]:
+        nonlocal inside
+        inside += 1
+        most.append(inside)
+        await asyncio.sleep(0.01)
+        inside -= 1
+        return {"text": "a", "cost_usd": 0.01}
+
+    place = given_callable(on_the_loop if waits else sync)
+    spec = ModelSpec(name="m", interface="python", model="m", options={"callable": place})
+    free = Terms(price=lambda usage: 0.0)
+    ledger = Ledger(tmp_path / "usage.json", {"m": free}, budget_usd=0.105)
+    async with Models([spec], KEYS, ledger=ledger) as models:
+        work = (models["m"].complete(ASKED) for _ in range(100))
+        ended = await asyncio.gather(*work, return_exceptions=True)
+    assert sum(isinstance(each, QuotaExhausted) for each in ended) == 90
+    assert ledger.meter("m").requests == 10
+    assert ledger.meter("m").spent_usd == pytest.approx(0.1)
+    assert not waits or most[2] == 1 < max(most), "one goes ahead, and the others go together"
+    ledger.close()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_after_an_interrupt_no_call_begins_and_none_is_counted(tmp_path: Path, waits: bool) -> None:
+    begun, gate = [], threading.Event()
+
+    def sync(prompt: str) -> str:
+        begun.append(prompt)
+        gate.wait(60)
+        return "a"
+
+    async def on_the_loop(prompt: str) -> str:
+        begun.append(prompt)
+        await asyncio.to_thread(gate.wait, 60)
+        return "a"
+
+    place = given_callable(on_the_loop if waits else sync)
+    spec = ModelSpec(name="m", interface="python", model="m", options={"callable": place}, max_concurrency=2)
+    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(max_calls=50, price=lambda usage: 0.0)})
+    async with Models([spec], KEYS, ledger=ledger) as models:
+        tasks = [asyncio.ensure_future(models["m"].complete(ASKED)) for _ in range(20)]
+        for _ in range(10_000):
+            if len(begun) == 2:
+                break
+            await asyncio.sleep(0.001)
+        models.drain()
+        gate.set()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sum(isinstance(each, Draining) for each in ended) == 18
+    assert (len(begun), ledger.meter("m").requests) == (2, 2)
     ledger.close()
 
 

@@ -172,12 +172,12 @@ class Models(Mapping[str, Model]):
         """A function or program of the user's; it limits by itself how many calls run at once."""
         model: FunctionModel | CommandModel
         if spec.interface == "python":
-            model = FunctionModel(spec)
+            model = FunctionModel(spec, self._admission(spec))
         else:
             if self._guard is None:
                 self._guard = CommandGuard()
                 opened.callback(self._guard.close)
-            model = CommandModel(spec, self._guard)
+            model = CommandModel(spec, self._admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
         return self._here(spec, model, None if free else EndpointLimits.of([spec]).limiter())

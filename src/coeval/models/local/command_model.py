@@ -24,6 +24,7 @@ from coeval.core.records import Completion, Request
 from coeval.models.local.callables import answer_of, request_parts
 from coeval.models.local.command_guard import CommandGuard
 from coeval.models.local.function_model import OwnCode, key_variables
+from coeval.models.pacing.admission import Admission
 
 T = TypeVar("T")
 
@@ -48,9 +49,9 @@ class CommandModel(OwnCode):
     """A program of the user's, by ``argv``; ``protocol`` is ``stdin`` or ``jsonl``. Variables that hold keys
     of providers are kept from it, but those that ``env`` names. ``ended`` is told of groups that are over."""
 
-    def __init__(self, spec: ModelSpec, guard: CommandGuard) -> None:
+    def __init__(self, spec: ModelSpec, admission: Admission, guard: CommandGuard) -> None:
         """Raises UsageError: there is no such program."""
-        super().__init__(spec)
+        super().__init__(spec, admission)
         self._argv = (find_program(spec), *map(str, spec.options["argv"][1:]))
         self._place = str(spec.options["argv"][0])
         self._guard = guard
@@ -69,18 +70,21 @@ class CommandModel(OwnCode):
 
     async def _answer(self, request: Request) -> Completion:
         async with self._room:
-            began = time.perf_counter()
-            program = self._idle.pop() if self._idle else await self._started()
-            whole = False
-            try:
-                completion = await self._in_time(self._exchange(program, request))
-                whole = self._keeps
-            finally:  # what was broken off may still answer, and would answer the next request
-                if whole:
-                    self._idle.append(program)
-                else:
-                    await program.end()
-            return msgspec.structs.replace(completion, latency_s=time.perf_counter() - began)
+            return await self._called(request, self._asked)
+
+    async def _asked(self, request: Request) -> Completion:
+        began = time.perf_counter()
+        program = self._idle.pop() if self._idle else await self._started()
+        whole = False
+        try:
+            completion = await self._in_time(self._exchange(program, request))
+            whole = self._keeps
+        finally:  # what was broken off may still answer, and would answer the next request
+            if whole:
+                self._idle.append(program)
+            else:
+                await program.end()
+        return msgspec.structs.replace(completion, latency_s=time.perf_counter() - began)
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
         try:

@@ -14,7 +14,7 @@ import time
 from abc import abstractmethod
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -24,12 +24,15 @@ import msgspec
 
 from coeval.core.errors import (
     BadRequest,
+    CoevalError,
     ConnectionFailed,
+    Draining,
     ModelError,
     ModelStopped,
     RateLimited,
     RequestTimeout,
     ServerFault,
+    Unreadable,
     named,
 )
 from coeval.core.model import Model, ModelSpec
@@ -37,9 +40,15 @@ from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS, SECRET_FIELDS
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
+from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
+from coeval.models.metering.meter import Reservation
+from coeval.models.pacing.admission import Admission
+from coeval.models.transport.http import draining
 
 # Attempts of a call that fails for a passing reason, and seconds before the second; they double.
 _ATTEMPTS, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 4, 0.5, 60.0
+# As many times as phases ask a model for JSON that can be read.
+_ATTEMPTS_TO_READ = 3
 
 
 def key_variables() -> set[str]:
@@ -55,12 +64,20 @@ def key_variables() -> set[str]:
 
 
 class OwnCode(Model):
-    """A model that is code of the user's: asked again where it fails for a passing reason, and redacted."""
+    """A model that is code of the user's: asked again where it fails for a passing reason, and redacted.
 
-    def __init__(self, spec: ModelSpec) -> None:
+    What a call costs is known once it is over. Under a budget one call goes ahead until a first one has
+    ended well; from then on the largest cost so far is set aside for each call before it is made.
+    """
+
+    def __init__(self, spec: ModelSpec, admission: Admission) -> None:
         self.name = spec.name
         self.interface = spec.interface
         self._spec = spec
+        self._admission = admission
+        self._drained = False
+        self._ahead: Future[None] | None = None
+        self._dearest_usd: float | None = None
         secrets = (os.environ.get(variable, "") for variable in sorted(key_variables()))
         self._redactor = Redactor(filter(None, secrets), names=spec.open_names)
 
@@ -73,7 +90,8 @@ class OwnCode(Model):
             try:
                 completion = await self._answer(request)
             except ModelError as error:
-                if attempt == _ATTEMPTS or not (error.retryable and error.retry_advised):
+                most = _ATTEMPTS_TO_READ if isinstance(error, Unreadable) else _ATTEMPTS
+                if attempt >= most or not (error.retryable and error.retry_advised):
                     raise
                 usual = _FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 pause = usual if error.retry_after_s is None else error.retry_after_s
@@ -85,8 +103,79 @@ class OwnCode(Model):
             return msgspec.structs.replace(completion, text=text, attempts=attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    def drain(self) -> None:
+        """From now on no call is made; who waits for one gets Draining."""
+        self._drained = True
+
     @abstractmethod
-    async def _answer(self, request: Request) -> Completion: ...
+    async def _answer(self, request: Request) -> Completion:
+        """Give `_called` a call, once there is a place for it."""
+
+    async def _called(self, request: Request, call: Callable[[Request], Awaitable[Completion]]) -> Completion:
+        """Have a call made that is permitted and paid for, and book it. A call that raises Draining was not
+        made."""
+        if self._drained:
+            raise draining()
+        admission = self._admission
+        if admission.priced:
+            tokens = most_answer_tokens(request.sampling, self._spec)
+            return await self._paid(
+                request, call, admission.reservation(prompt_bytes(request), tokens, request.rank)
+            )
+        if admission.has_budget and self._dearest_usd != 0:
+            return await self._at_cost(request, call)
+        admission.permit()
+        try:
+            completion = counted(await call(request))
+        except Draining:
+            admission.unsent()
+            raise
+        return self._known(admission.settled(completion))
+
+    async def _at_cost(
+        self, request: Request, call: Callable[[Request], Awaitable[Completion]]
+    ) -> Completion:
+        """Set aside what the dearest call so far has cost; nobody knows it before the first one."""
+        while self._dearest_usd is None and self._ahead is not None:
+            await asyncio.wait((self._ahead,))
+        if self._drained:
+            raise draining()
+        known, admission = self._dearest_usd, self._admission
+        if known is not None:
+            return await self._paid(request, call, admission.reservation_of(known, request.rank))
+        first = self._ahead = asyncio.get_running_loop().create_future()
+        try:
+            before_usd = admission.mean_usd
+            return await self._paid(request, call, admission.reservation_of(before_usd, request.rank))
+        finally:
+            self._ahead = None
+            first.set_result(None)
+
+    async def _paid(
+        self, request: Request, call: Callable[[Request], Awaitable[Completion]], reservation: Reservation
+    ) -> Completion:
+        """Call once the money is there; an error costs nothing, but who hangs may have spent it."""
+        admission = self._admission
+        try:
+            while (money := admission.permit_at(reservation)) is not None:
+                await money
+            try:
+                completion = counted(await call(request))
+            except Draining:
+                admission.unsent_at(reservation)
+                raise
+            usage = reservation.settle(completion.usage)
+        except ModelError as error:
+            if not isinstance(error, RequestTimeout):
+                reservation.unspent()
+            raise
+        finally:
+            reservation.close()
+        return self._known(msgspec.structs.replace(completion, usage=usage))
+
+    def _known(self, completion: Completion) -> Completion:
+        self._dearest_usd = max(self._dearest_usd or 0.0, completion.usage.cost_usd or 0.0)
+        return completion
 
     def _fault(self, error: BaseException, place: str) -> ModelError:
         """What an exception of the user's code means: a passing trouble, or a failed item."""
@@ -129,8 +218,8 @@ class FunctionModel(OwnCode):
     Raises UsageError: it is not there, or takes what no request has.
     """
 
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__(spec)
+    def __init__(self, spec: ModelSpec, admission: Admission) -> None:
+        super().__init__(spec, admission)
         self._place = str(spec.options["callable"])
         self._answerer = Answerer.of(load_callable(self._place), self._place)
         self._room = asyncio.Semaphore(spec.max_concurrency or _USUAL_CALLS)
@@ -142,9 +231,17 @@ class FunctionModel(OwnCode):
         """End idle threads; one whose call hangs ends with the process."""
         self._threads.close()
 
+    def drain(self) -> None:
+        super().drain()
+        self._threads.turn_away(draining)
+
     async def _answer(self, request: Request) -> Completion:
-        if self._answerer.waits:
-            return await self._awaited(request)
+        if not self._answerer.waits:
+            return await self._called(request, self._threaded)
+        async with self._room:
+            return await self._called(request, self._awaited)
+
+    async def _threaded(self, request: Request) -> Completion:
         outcome, latency_s = await self._threads.run(request)
         if isinstance(outcome, Raised):
             raise self._fault(outcome.error, self._place)
@@ -153,18 +250,17 @@ class FunctionModel(OwnCode):
         return msgspec.structs.replace(answer_of(outcome, self._place), latency_s=latency_s)
 
     async def _awaited(self, request: Request) -> Completion:
-        async with self._room:
-            began = time.perf_counter()
-            limit = asyncio.timeout(self._spec.timeout_s)
-            try:
-                async with limit:
-                    value = await self._answerer.call(request)
-            except (Exception, SystemExit) as error:
-                if limit.expired():
-                    raise self._late(self._place) from None
-                raise self._fault(error, self._place) from error
-            answer = answer_of(value, self._place)
-            return msgspec.structs.replace(answer, latency_s=time.perf_counter() - began)
+        began = time.perf_counter()
+        limit = asyncio.timeout(self._spec.timeout_s)
+        try:
+            async with limit:
+                value = await self._answerer.call(request)
+        except (Exception, SystemExit) as error:
+            if limit.expired():
+                raise self._late(self._place) from None
+            raise self._fault(error, self._place) from error
+        answer = answer_of(value, self._place)
+        return msgspec.structs.replace(answer, latency_s=time.perf_counter() - began)
 
 
 # --- Threads
@@ -302,16 +398,16 @@ class CallThreads:
                     answered.set_result((_LATE, now - thread.began))
         oldest = min((t.began for t in self._threads if t.answered is not None), default=now)
         if self._hanging >= self._most:
-            self._turn_away()
+            self.turn_away(self._stopped)
         elif not self._queue.empty() and (not self._threads or self._slow or now > oldest + _SLOW_S):
             room = self._most - len(self._threads) - self._hanging
             self._start(loop, max(0, min(room, max(1, len(self._threads)))))
         self._looking = loop.call_later(_LOOK_S, self._look) if self._pending > 0 else None
 
-    def _turn_away(self) -> None:
-        """Nobody is left to make the calls that wait."""
+    def turn_away(self, error: Callable[[], CoevalError]) -> None:
+        """No call that waits is made; each gets an ``error`` of its own."""
         with suppress(Empty):
             while (job := self._queue.get_nowait()) is not None:
                 self._pending -= 1
                 if not job[0].done():
-                    job[0].set_exception(self._stopped())
+                    job[0].set_exception(error())

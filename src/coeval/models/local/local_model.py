@@ -26,6 +26,7 @@ from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import url_secrets
 from coeval.models.hosted import bounded
+from coeval.models.local.function_model import OwnCode
 from coeval.models.local.local_request import FOUR_BITS, Engine, LocalRequest, drawing
 from coeval.models.local.local_transformers import TransformersEngine
 from coeval.models.local.local_vllm import VllmEngine
@@ -50,7 +51,7 @@ class InProcess(Model):
         self._spec = spec
         self._admission = admission
         self._priced = admission.priced
-        self._costs = False
+        self._own = model if isinstance(model, OwnCode) else None
         self._limiter = limiter
         self._most = spec.max_answer_bytes
 
@@ -73,16 +74,17 @@ class InProcess(Model):
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:
             self._limiter.close(draining())
+        if self._own is not None:
+            self._own.drain()
 
     async def _ask(self, request: Request) -> Completion:
+        if self._own is not None:  # it books each call by itself, when it is made
+            return bounded(await self._own.complete(request), self._most)
         if self._priced:
             return await self._ask_reserved(request)
-        if self._costs and (spent_out := self._admission.spent_out(request.rank)) is not None:
-            raise spent_out
         self._admission.permit()
         completion = counted(await self._model.complete(request))
         completion = self._admission.settled(completion)
-        self._costs = self._costs or bool(completion.usage.cost_usd)
         return bounded(completion, self._most)
 
     async def _ask_reserved(self, request: Request) -> Completion:

@@ -344,12 +344,14 @@ class Meter:
 
 class Reservation:
     """At most ``usd``, set aside by `take` before each attempt, which is then `sent`, and settled after it.
-    What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent."""
+    What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent.
+    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier ones have cost."""
 
-    __slots__ = ("_held", "_meter", "_rank", "_sent", "usd")
+    __slots__ = ("_bounds", "_held", "_meter", "_rank", "_sent", "usd")
 
-    def __init__(self, meter: Meter, usd: float, rank: int) -> None:
+    def __init__(self, meter: Meter, usd: float, rank: int, *, bounds: bool = True) -> None:
         self._meter = meter
+        self._bounds = bounds
         self._rank = rank
         self._held = self._sent = False
         self.usd = usd
@@ -387,7 +389,7 @@ class Reservation:
     def settle(self, usage: Usage) -> Usage:
         """Book what an answer took; the same with its price. What nobody told the tokens of may have cost all
         that was set aside."""
-        usage = self._meter.settle(usage, self.usd if self._held else 0.0)
+        usage = self._meter.settle(usage, self.usd if self._held and self._bounds else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False
             self._meter.budget_gate.spend(self._meter.fund, self.usd, usage.cost_usd)

@@ -59,10 +59,19 @@ class Admission:
         """Whether requests need a `Reservation`."""
         return self._meter is not None and self._meter.priced
 
-    def spent_out(self, rank: int) -> QuotaExhausted | None:
-        """Why a model whose tokens cost nothing is not asked, though: its answers said what they cost, and a
-        budget is spent."""
-        return None if self._meter is None else self._meter.budget_gate.refusal(self._meter.fund, 0.0, rank)
+    @property
+    def has_budget(self) -> bool:
+        """Whether a budget holds for what its answers say that they cost."""
+        return self._meter is not None and bool(self._meter.fund.budgets)
+
+    @property
+    def mean_usd(self) -> float:
+        """What a request has cost in the mean, in this process and before."""
+        return self._account.spent_usd / max(1, self._account.requests)
+
+    def reservation_of(self, usd: float, rank: int) -> Reservation:
+        """The money for a request that is expected to cost so much, and may cost more."""
+        return Reservation(self._account, usd, rank, bounds=False)
 
     def reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
         """The money for a request of a `priced` model; raises as `most_usd`."""
