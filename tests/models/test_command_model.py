@@ -151,6 +151,53 @@ async def test_kept_programs_that_fail(code: str, kind: type[ModelError], wrong:
     assert wrong in str(error)
 
 
+NUMBERED = """
+import sys, json, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    number = int(asked["prompt"])
+    EXTRA
+    print(json.dumps(str(number)), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "if number == 3: print(json.dumps({'event': 'cache miss', 'text': 'note'}), flush=True)",
+        "if number == 3: print(json.dumps('3')); number = 'note'",
+    ],
+)
+async def test_a_line_too_many_shifts_no_answer(extra: str) -> None:
+    requests = [Request((Message("user", str(number)),)) for number in range(8)]
+    async with opened(NUMBERED.replace("EXTRA", extra), keeps=True) as model:
+        ended = await asyncio.gather(*map(model.complete, requests), return_exceptions=True)
+    answers = [each if isinstance(each, BaseException) else each.text for each in ended]
+    assert type(answers.pop(3)) is Unreadable
+    assert answers == ["0", "1", "2", "4", "5", "6", "7"]
+
+
+async def test_a_line_between_two_requests_is_no_answer() -> None:
+    late = "print(json.dumps('a'), flush=True); time.sleep(0.1); number = 'late'"
+    async with opened(NUMBERED.replace("EXTRA", late), keeps=True) as model:
+        one = await model.complete(Request((Message("user", "1"),)))
+        await asyncio.sleep(0.5)
+        two = await model.complete(Request((Message("user", "2"),)))
+    assert (one.text, one.attempts, two.text, two.attempts) == ("a", 1, "a", 2)
+
+
+async def test_an_echoed_id_of_another_request_is_an_error(tmp_path: Path) -> None:
+    same = '{"id": asked["id"], "text": str(asked["id"])}'
+    async with opened(LOOP.replace("{reply}", same), keeps=True) as model:
+        assert [(await model.complete(ASKED)).text for _ in range(3)] == ["1", "2", "3"]
+    starts = tmp_path / "starts"
+    other = LOOP.replace("{reply}", '{"id": asked["id"] - 1, "text": "a"}')
+    error = await failed(f"open({str(starts)!r}, 'a').write('x')\n{other}", keeps=True)
+    assert type(error) is Unreadable
+    assert "answered request 2 instead of 3" in str(error)
+    assert starts.read_text() == "xxx", "it is started anew each time, three times in all"
+
+
 async def test_a_kept_program_that_crashed_is_started_again() -> None:
     code = """
     import sys, json, os

@@ -8,6 +8,7 @@ when it writes too much, and when the run ends, by whatever death.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import time
@@ -30,6 +31,9 @@ T = TypeVar("T")
 
 # Bytes kept of what a program writes to standard error: the end of a traceback.
 _COMPLAINT = 2_000
+# Seconds for which a program that does not echo the id of its request is listened to after its answer: what
+# it writes beside comes with it, and the answer may be the second of two lines.
+_BESIDE_S = 0.001
 # Characters of JSON that one byte of an answer may take, as \u001f, and what stands beside the text.
 _ESCAPED, _BESIDE = 6, 1 << 16
 _ENCODER = msgspec.json.Encoder()
@@ -62,6 +66,7 @@ class CommandModel(OwnCode):
         usual = 1 if self._keeps else os.cpu_count() or 1
         self._room = asyncio.Semaphore(spec.max_concurrency or usual)
         self._idle: list[_Program] = []
+        self._numbers = itertools.count(1)
 
     async def aclose(self) -> None:
         """End the programs that are kept."""
@@ -123,8 +128,13 @@ class CommandModel(OwnCode):
         return msgspec.structs.replace(answer, truncated=answer.truncated or cut)
 
     async def _next_line(self, program: _Program, request: Request) -> Completion:
+        """One line for one request, or it belongs to another: a program that writes more is ended."""
+        number = next(self._numbers)
+        asked = {"id": number, **request_parts(request)}
+        if await program.says_more(0):
+            raise Unreadable(self._about(program, "wrote a line that answers no request"))
         try:
-            line = await program.next_line(_ENCODER.encode(request_parts(request)) + b"\n")
+            line = await program.next_line(_ENCODER.encode(asked) + b"\n")
         except ValueError:  # how a stream says that a line is longer than its limit
             raise Unreadable(
                 self._about(program, "wrote a line that is too long"), retry_advised=False
@@ -136,6 +146,11 @@ class CommandModel(OwnCode):
             reply = decode(line)
         except Undecodable as error:
             raise Unreadable(self._about(program, f"wrote a line that is no JSON ({error})")) from error
+        echoed = reply.get("id") if isinstance(reply, Mapping) else None
+        if echoed is not None and echoed != number:
+            raise Unreadable(self._about(program, f"answered request {echoed!r} instead of {number}"))
+        if echoed is None and await program.says_more(_BESIDE_S):
+            raise Unreadable(self._about(program, "wrote several lines for one request"))
         if isinstance(reply, Mapping) and reply.get("error"):
             raise ServerFault(
                 self._redactor.message(f"{self._place} answered with an error: {reply['error']}"),
@@ -166,6 +181,7 @@ class _Program:
         self.complaint = b""
         guard.begins(process.pid)
         self._listening = asyncio.create_task(self._listen())
+        self._coming: asyncio.Task[bytes] | None = None
 
     @property
     def code(self) -> int | None:
@@ -190,15 +206,29 @@ class _Program:
     async def next_line(self, given: bytes) -> bytes:
         """Give it a line; the next one that it writes, without an end where it has ended."""
         await self._feed(given, last=False)
-        line = await self._out.readline()
+        line = await self._line()
+        self._coming = None
         if not line.endswith(b"\n"):
             await self._process.wait()
             await self._listening
         return line
 
+    async def says_more(self, within_s: float) -> bool:
+        """Whether it writes a line that it was not asked for, so soon; that it has ended is none."""
+        coming = self._line()
+        await asyncio.wait((coming,), timeout=within_s)
+        return coming.done() and (coming.exception() is not None or bool(coming.result()))
+
+    def _line(self) -> asyncio.Task[bytes]:
+        if self._coming is None:
+            self._coming = asyncio.create_task(self._out.readline())
+        return self._coming
+
     async def end(self) -> None:
         """Kill its group, and wait until it is gone."""
         self._guard.ends(self._process.pid)
+        if self._coming is not None:
+            self._coming.cancel()
         self._listening.cancel()
         await self._process.wait()
 
