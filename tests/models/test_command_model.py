@@ -136,7 +136,7 @@ async def test_programs_that_fail(code: str, kind: type[ModelError], wrong: str)
     ("code", "kind", "wrong"),
     [
         ("import sys; sys.stdin.readline(); sys.exit('crashed')", ServerFault, "exit code 1 in the middle"),
-        ("print('{\"text\": \"hal', end='', flush=True)", ServerFault, "in the middle of a request"),
+        ("input(); print('{\"text\": \"hal', end='', flush=True)", ServerFault, "in the middle of a request"),
         (LOOP.replace("json.dumps({reply})", "'no json'"), Unreadable, "wrote a line that is no JSON"),
         (LOOP.replace("{reply}", "None"), ServerFault, "gave NoneType; an answer is a text"),
         (LOOP.replace("{reply}", "{'error': 'quota'}"), ServerFault, "answered with an error: quota"),

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
+from importlib.machinery import SourceFileLoader
 from itertools import count
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 from coeval.core.entry_points import guarded, loaded
@@ -142,11 +144,19 @@ def load_callable(place: str) -> Callable[..., Any]:
     return function
 
 
+class _FreshSource(SourceFileLoader):
+    """Compiles a file as it is: compiled code that is kept is taken for that of a file which was changed
+    within the same second and is as long."""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002  the loader's interface
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _module_of(path: Path, place: str) -> Any:
     """The module in a file, loaded once; the files beside it can be imported from it."""
     name = f"coeval_own_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
     _find_here(path.parent)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_FreshSource(name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"callable {place}: {path} cannot be loaded")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
