@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import coeval
+from coeval.api.given_tables import _written
 from coeval.core.errors import ConfigError, UsageError
 
 ROWS = [
@@ -162,3 +163,12 @@ def test_a_broken_experiment_is_told_as_ever(experiment: dict[str, Any]) -> None
     for broken in parts:
         with pytest.raises(UsageError):
             coeval.run({**experiment, **broken}, items=ROWS, answers={"prod": ANSWERS})
+
+
+def test_whole_numbers_beside_a_missing_one_are_no_floats(experiment: dict[str, Any]) -> None:
+    """As pandas has them: a label 1 is not 1.0, and an id 10.0 finds the item 10."""
+    frame = pd.DataFrame({"mood": [1, None, 1], "x": [1, 0.5, 2]})
+    _written(Path("rows.jsonl"), frame)
+    assert Path("rows.jsonl").read_text().splitlines() == [
+        '{"mood":1,"x":1.0}', '{"mood":null,"x":0.5}', '{"mood":1,"x":2.0}',
+    ]  # fmt: skip

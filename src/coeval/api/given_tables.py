@@ -131,7 +131,17 @@ def _written(path: Path, rows: Rows) -> tuple[list[str], str]:
     columns = list(dict.fromkeys(name for record in records for name in record))
     if not columns:
         raise UsageError(f"{path.stem}: there are no rows")
-    lines = (_ENCODER.encode({name: _plain(value) for name, value in record.items()}) for record in records)
+    plain = [{name: _plain(value) for name, value in record.items()} for record in records]
+    whole = {name for name in columns if all(_is_whole(record.get(name)) for record in plain)}
+    lines = (
+        _ENCODER.encode(
+            {
+                name: int(value) if name in whole and isinstance(value, float) else value
+                for name, value in record.items()
+            }
+        )
+        for record in plain
+    )
     data = b"".join(line + b"\n" for line in lines)
     if not path.exists() or path.read_bytes() != data:
         write_bytes_atomic(path, data)
@@ -150,6 +160,12 @@ def _records(rows: Rows) -> list[dict[str, Any]]:
     if not all(isinstance(record, Mapping) for record in found):
         raise UsageError("items and answers are frames, or lists of mappings from column to value")
     return [{str(name): value for name, value in record.items()} for record in found]
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is missing or a whole number: pandas makes floats of whole numbers where one is
+    missing, and a label 1 would be 1.0."""
+    return value is None or type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
 def _plain(value: Any) -> Any:
