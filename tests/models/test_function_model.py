@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -518,3 +519,31 @@ async def test_objects_of_one_class_are_told_apart() -> None:
 @pytest.mark.parametrize("interface", ["python", "command"])
 def test_an_interface_without_code_is_an_obstacle_and_no_crash(interface: str) -> None:
     assert f"interface {interface} (model {interface}) needs parameters." in str(obstacle(interface, KEYS))
+
+
+def test_what_a_function_brings_with_it_counts() -> None:
+    """A closure's values, one lambda of two on a line, and the state of an object; equal ones are equal."""
+
+    def made(word: object) -> Callable[[str], object]:
+        return lambda _: word
+
+    class Bot:
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def __call__(self, prompt: str) -> str:
+            return self.word
+
+    def known(function: Callable[..., object]) -> str:
+        return source_hash(given_callable(function))
+
+    one, other = (lambda _: "bad"), (lambda _: "good")
+    assert known(one) != known(other)
+    assert known(made("bad")) != known(made("good"))
+    assert known(made("bad")) == known(made("bad"))
+    assert known(made(object())) == known(made(object())), "no address counts"
+    (around := list[object]()).append(around)
+    assert known(made(around)) == known(made(around))
+    assert known(Bot("bad")) == known(Bot("bad")) != known(Bot("good"))
+    assert known(Bot("bad").__call__) == known(Bot("bad").__call__) != known(Bot("good").__call__)
+    assert known(partial(one, "a")) != known(partial(one, "b"))

@@ -8,13 +8,15 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from itertools import count
 from pathlib import Path
-from types import CodeType
+from types import CellType, CodeType
 from typing import Any, NamedTuple
+
+import msgspec
 
 from coeval.core.entry_points import guarded, loaded
 from coeval.core.errors import ServerFault, UsageError
@@ -36,6 +38,8 @@ __all__ = [
 _GIVEN: dict[str, Callable[..., Any]] = {}
 """Functions that were given from Python, by the place that stands for them."""
 
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
 TAKEN = ("messages", "system", "seed", "settings", "schema")
 """What a function is given by name where its signature has it, beside the prompt."""
 
@@ -56,6 +60,8 @@ def _is_free(place: str, function: Callable[..., Any]) -> bool:
     if known is None or known is function:
         return True
     one, other = getattr(known, "__code__", None), getattr(function, "__code__", None)
+    if getattr(known, "__self__", None) is not getattr(function, "__self__", None):
+        return False
     return one is not None and one == other and not one.co_freevars
 
 
@@ -65,18 +71,66 @@ def source_hash(place: str) -> str:
     Empty where there is none: `find_callable` tells who would call it, and who reads a run needs no code.
     """
     if (given := _GIVEN.get(place)) is not None:
-        try:
-            text = inspect.getsource(given)
-        except (OSError, TypeError):  # typed at a prompt, or no function of Python's
-            code = getattr(given, "__code__", None)
-            text = place if code is None else f"{code.co_code!r}{code.co_consts!r}{code.co_names!r}"
-        return sha256(text.encode()).hexdigest()[:12]
+        text = f"{_code_text(given) or place.partition('#')[0]}{_values_text(given)}"
+        return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
     try:
         path = _source(place)
         found = path.stat()
         return _hash_of(path, found.st_mtime_ns, found.st_size)
     except (UsageError, OSError):
         return ""
+
+
+def _code_text(given: Any) -> str:
+    """The code of a function, by its source; of a lambda, whose line may hold others, and of what was typed
+    at a prompt, by what it was compiled to; empty where it is no function of Python's."""
+    function = given if hasattr(given, "__code__") else getattr(type(given), "__call__", given)  # noqa: B004
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    if code.co_name != "<lambda>":
+        try:
+            return inspect.getsource(function)
+        except (OSError, TypeError):
+            pass
+    return _compiled(code)
+
+
+def _compiled(code: CodeType) -> str:
+    """Without names of files, numbers of lines and addresses."""
+    consts = [_compiled(each) if isinstance(each, CodeType) else _value_text(each) for each in code.co_consts]
+    return f"{code.co_code!r}{code.co_names!r}{code.co_varnames!r}{consts!r}"
+
+
+def _values_text(given: Any) -> str:
+    """What a function brings with it: defaults, the values that a closure holds, the state of its object, or
+    the arguments of a ``partial``; empty where there is none of these."""
+    if isinstance(given, partial):
+        inner = f"{_code_text(given.func)}{_values_text(given.func)}"
+        return inner + _value_text([given.args, given.keywords])
+    cells = [_cell_text(cell) for cell in getattr(given, "__closure__", None) or ()]
+    brought = (getattr(given, "__defaults__", None), getattr(given, "__kwdefaults__", None))
+    held = given if not hasattr(given, "__code__") else getattr(given, "__self__", None)
+    state = getattr(held, "__dict__", None)
+    said = [f"{name}={_value_text(state[name])}" for name in sorted(state)] if isinstance(state, dict) else []
+    defaults = [_value_text(each) for each in brought if each]
+    return f"{cells}{defaults}{said}" if cells or defaults or said else ""
+
+
+def _cell_text(cell: CellType) -> str:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # not filled yet
+        return ""
+    return _code_text(value) or _value_text(value)
+
+
+def _value_text(value: Any) -> str:
+    """A value as JSON; of what no JSON has, its kind alone: its text may hold an address."""
+    try:
+        return str(_ENCODER.encode(value))
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: it holds itself
+        return type(value).__qualname__
 
 
 def find_callable(place: str) -> None:
