@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -29,7 +30,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.models.keys import Keys
 from coeval.models.local import function_model
-from coeval.models.local.callables import find_callable, given_callable, source_hash
+from coeval.models.local.callables import answer_of, find_callable, given_callable, source_hash
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models, check_askable, obstacle
@@ -547,3 +548,13 @@ def test_what_a_function_brings_with_it_counts() -> None:
     assert known(Bot("bad")) == known(Bot("bad")) != known(Bot("good"))
     assert known(Bot("bad").__call__) == known(Bot("bad").__call__) != known(Bot("good").__call__)
     assert known(partial(one, "a")) != known(partial(one, "b"))
+
+
+def test_a_mapping_is_the_answer_where_a_schema_was_asked_for() -> None:
+    judged = {"clear": {"reason": "Short.", "score": "High"}}
+    assert json.loads(answer_of(judged, "f", structured=True).text) == judged
+    assert answer_of({"text": "a"}, "f", structured=True).text == "a"
+    with pytest.raises(ServerFault, match="dict without a text"):
+        answer_of(judged, "f")
+    with pytest.raises(ServerFault, match="dict without a text"):
+        answer_of({"clear": object()}, "f", structured=True)

@@ -128,7 +128,7 @@ def _cell_text(cell: CellType) -> str:
 def _value_text(value: Any) -> str:
     """A value as JSON; of what no JSON has, its kind alone: its text may hold an address."""
     try:
-        return str(_ENCODER.encode(value))
+        return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: it holds itself
         return type(value).__qualname__
 
@@ -307,15 +307,19 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
 # --- Answers
 
 
-def answer_of(value: object, said_by: str) -> Completion:
+def answer_of(value: object, said_by: str, *, structured: bool = False) -> Completion:
     """The answer in what a function returned: a text, or an object with ``text``, and perhaps ``usage``
-    (``input_tokens``, ``output_tokens``) and ``cost_usd``.
+    (``input_tokens``, ``output_tokens``) and ``cost_usd``. ``structured``: a schema was asked for, and a
+    mapping without ``text`` is the answer itself, to be written as JSON.
 
     Raises ServerFault: it is neither, or counts what cannot be counted.
     """
     if type(value) is str:
         return _completion(value, Usage())
     text = _part(value, "text")
+    if structured and isinstance(value, dict) and "text" not in value:
+        written = _value_text(value)
+        text = written if written.startswith("{") else None  # None: it holds what no JSON has
     if not isinstance(text, str):
         kind = type(value).__name__
         what = f"{kind} without a text" if isinstance(value, Mapping) or hasattr(value, "text") else kind

@@ -247,7 +247,9 @@ class FunctionModel(OwnCode):
             raise self._fault(outcome.error, self._place)
         if outcome is _LATE:
             raise self._late(self._place)
-        return msgspec.structs.replace(answer_of(outcome, self._place), latency_s=latency_s)
+        return msgspec.structs.replace(
+            answer_of(outcome, self._place, structured=request.schema is not None), latency_s=latency_s
+        )
 
     async def _awaited(self, request: Request) -> Completion:
         began = time.perf_counter()
@@ -259,7 +261,7 @@ class FunctionModel(OwnCode):
             if limit.expired():
                 raise self._late(self._place) from None
             raise self._fault(error, self._place) from error
-        answer = answer_of(value, self._place)
+        answer = answer_of(value, self._place, structured=request.schema is not None)
         return msgspec.structs.replace(answer, latency_s=time.perf_counter() - began)
 
 
