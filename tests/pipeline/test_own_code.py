@@ -134,7 +134,7 @@ def test_functions_themselves_from_python(lab: Lab) -> None:
     assert package.run(experiment, continue_run=True).exit_code == 0
 
 
-def test_a_budget_ends_a_run_of_what_costs(lab: Lab) -> None:
+def test_a_budget_ends_a_run_of_what_costs(lab: Lab, coeval: Command) -> None:
     (lab.folder / "app.py").write_text("def answer(prompt): return {'text': 'a', 'cost_usd': 0.3}")
     lab.tasks, lab.settings = [task(total=40)], {"budget_usd": 1.0, "generation_retries": 0}
     run = lab.run()
@@ -144,6 +144,9 @@ def test_a_budget_ends_a_run_of_what_costs(lab: Lab) -> None:
     assert len(lab.lines("response_collection")) == 3
     assert lab.run(continue_run=True).exit_code == 3
     assert json.loads((lab.path / "usage.json").read_text())["models"]["mine"]["requests"] == 3
+    result = coeval("plan", "--config", lab.file, "--continue")
+    assert "does not fit into the budget" in result.err
+    assert "the mean of reported costs" in result.out
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
 from coeval.engine.model_work import RoleModel
 from coeval.engine.terms import tariff_of_roles
-from coeval.models.catalog import HOSTS
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
 from coeval.pricing.estimate import EndpointPace, RequestedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
-from coeval.pricing.price_book import PriceBook
+from coeval.pricing.price_book import FREE_HERE, PriceBook
+from coeval.pricing.tariff import Rates, Tariff
 
 __all__ = ["ModelFacts", "output_limit"]
 
@@ -89,6 +90,15 @@ class ModelFacts:
         for spec in specs:
             at.setdefault(_address(spec), []).append(spec)
         self._endpoints = {spec.name: _endpoint(name, of) for name, of in at.items() for spec in of}
+
+    def own_code_costs(self, mean_usd: Callable[[str], float]) -> None:
+        """Price calls of the user's code by what they have cost in the mean, where they said so."""
+        for name, spec in self._specs.items():
+            host = HOSTS.get(spec.interface)
+            free = self._tariffs.get(name) is FREE_HERE
+            if host is not None and host.dialect == OWN_CODE and free and (usd := mean_usd(name)):
+                rates = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0, usd_per_request=usd)
+                self._tariffs[name] = Tariff(rates=rates, source="the mean of reported costs")
 
     def requested_in(self, phase: str, role_model: RoleModel) -> RequestedModel:
         """Say how the calls of a model in a phase are priced and timed."""

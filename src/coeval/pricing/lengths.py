@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.core.records import Request, Usage
+from coeval.core.records import Request, Usage, model_of
 from coeval.core.text import numbered
 
 
@@ -120,12 +120,19 @@ class Lengths:
         if usage is not None and usage.input_tokens and not usage.uncounted:
             self.add(f"{role} input", cell, usage.input_tokens / calls)
             self.add(f"{role} output", cell, usage.output_tokens / calls)
+        if usage is not None and usage.cost_usd is not None:
+            self.add("cost", cell, usage.cost_usd / calls)
         if seconds is not None:
             self.add(f"{role} seconds", cell, seconds)
 
     def count(self, model: str, source: Source) -> None:
         """Count a call of the model as seen."""
         self._calls.setdefault(model, Counter())[source] += 1
+
+    def mean_usd(self, model: str) -> float:
+        """What a call of the model has cost in the mean; 0 where none was seen that cost something."""
+        found = [seen for cell, seen in self._seen.get("cost", {}).items() if model_of(cell.model) == model]
+        return sum(total for _, total in found) / max(1, sum(items for items, _ in found))
 
     def items(self, quantity: str, cell: Cell) -> int:
         return self._seen.get(quantity, {}).get(cell, (0, 0.0))[0]

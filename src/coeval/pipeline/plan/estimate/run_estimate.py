@@ -84,6 +84,7 @@ def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate
         lambda phase, name: phase in phases[name],
         {name: model.name for name, model in assumed.judged_by.items()},
     )
+    facts.own_code_costs(assumed.lengths.mean_usd)
     makers = _makers(preview)
     texts = _texts(preview.plan.setups, makers, assumed.lengths)
     shapes = [
