@@ -110,6 +110,7 @@ async def test_hosts_are_compared_by_the_price_of_the_tier_that_is_asked_for(tmp
     assert "interface auto is openai, as gpt-5 ($0.625 in, $5.00 out" in flex.out, flex.err
 
 
+@pytest.mark.process
 async def test_without_a_credential_for_any_host_the_variables_are_named(tmp_path: Path) -> None:
     prices(tmp_path, groq=0.05, openrouter=0.08)
     done = await called(tmp_path, "run", "--config", experiment(tmp_path, "http://127.0.0.1:9/v1", 2))

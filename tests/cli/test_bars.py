@@ -227,6 +227,7 @@ def test_a_terminal_cuts_nothing_and_is_not_overrun(long_named: Lab, name: str, 
     assert set(figures.findall(piped)) <= set(figures.findall("\n".join(seen.screen)))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_dry_run_fits_and_says_both_records_and_calls(long_named: Lab, columns: int) -> None:
     words = [*COEVAL, "run", "--config", "exp.yaml", "--dry-run", "--overwrite"]

@@ -342,6 +342,7 @@ def test_mean_and_spread_over_samples_as_json(
     assert spread["std"] == pytest.approx(statistics.stdev(single))
 
 
+@pytest.mark.process
 def test_mean_and_spread_over_samples_within_80_columns(host: str, prompts: Path, tmp_path: Path) -> None:
     how = ["--tasks", "ifeval", "--model", "sim-a", "--base-url", host, "--ifeval-input", prompts]
     seen = on_terminal([*COMMAND, *how, "--num-runs", 2], 80, cwd=tmp_path)

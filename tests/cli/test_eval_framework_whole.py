@@ -171,6 +171,7 @@ async def test_stopped_results_as_json(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.process
 async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     async with fake(reply=Host().reply, extra_fields=["top_k"]) as server:
         process = await start(tmp_path, *command(tmp_path, server))
@@ -186,6 +187,7 @@ async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.process
 async def test_stopped_before_anything_was_asked(tmp_path: Path) -> None:
     async with fake(Broken.HANG, extra_fields=["top_k"]) as server:
         process = await start(tmp_path, *command(tmp_path, server))

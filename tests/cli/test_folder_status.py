@@ -93,6 +93,7 @@ def test_watching_ends_with_the_run_and_shows_its_end(tmp_path: Path) -> None:
     assert seen[-1] == 2, "its end was not shown"
 
 
+@pytest.mark.process
 def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
     made = lab(tmp_path)
     assert made.run().exit_code == 0
@@ -162,6 +163,7 @@ async def test_what_an_evaluation_perhaps_spent_is_settled_by_the_bill(tmp_path:
     assert account["settled_usd"] + account["uncertain_usd"] <= 1.0
 
 
+@pytest.mark.process
 async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     (tmp_path / "Config").mkdir()
     price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}
@@ -221,6 +223,7 @@ def failure(n: int, kind: str = "server", message: str = "the host answered 500"
     )
 
 
+@pytest.mark.process
 def test_errors_are_grouped_and_the_last_ten_shown(whole: Lab) -> None:
     write_errors(whole, *(failure(n) for n in range(1, 15)), failure(15, "timeout"), failure(16, "timeout"))
     shown = status(whole)
@@ -232,6 +235,7 @@ def test_errors_are_grouped_and_the_last_ten_shown(whole: Lab) -> None:
     assert [head[1] for head in heads][-3:] == ["server", "timeout", "timeout"]
 
 
+@pytest.mark.process
 def test_foreign_text_is_shown_short_and_moves_no_cursor(whole: Lab) -> None:
     write_errors(whole, failure(1, message=ESCAPE + "x" * 5_000))
     with (whole.path / "run_errors.jsonl").open("ab") as file:
@@ -242,6 +246,7 @@ def test_foreign_text_is_shown_short_and_moves_no_cursor(whole: Lab) -> None:
     assert shown.count("x") < 400
 
 
+@pytest.mark.process
 def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(whole: Lab) -> None:
     path = next((whole.path / "phase5_evaluations").glob("*.jsonl"))
     path.write_bytes(b"garbage\n\xff\n" + path.read_bytes())
@@ -259,6 +264,7 @@ def test_a_run_that_was_killed_is_not_called_running(whole: Lab) -> None:
     assert "stopped before its end; go on with coeval run" in " ".join(status(whole))
 
 
+@pytest.mark.process
 def test_a_healthy_run_shows_no_errors(whole: Lab) -> None:
     shown = status(whole)
     assert shown[0] == "exp: completed (simulated models)"
@@ -295,6 +301,7 @@ def repair(hurt: Lab, *words: str, code: int = 0) -> str:
     return shown.rstrip("\n")
 
 
+@pytest.mark.process
 def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(hurt: Lab) -> None:
     shown = repair(hurt, "--dry-run", "--stats", "--breakdown", "--examples", "1", "--show-valid", "1")
     paths = [line for line in shown.splitlines() if ".jsonl" in line]

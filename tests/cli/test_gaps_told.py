@@ -140,6 +140,7 @@ FLAWS: dict[str, tuple[Phase, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_what_repair_finds_is_told_by_status_too(lab: Lab, coeval: Command, flaw: str) -> None:
     phase, key, changes = FLAWS[flaw]

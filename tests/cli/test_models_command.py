@@ -157,6 +157,7 @@ async def test_a_model_is_named_only_where_and_as_whom_it_is_asked(tmp_path: Pat
     ]
 
 
+@pytest.mark.process
 async def test_without_a_word_all_are_asked_that_a_credential_was_found_for(tmp_path: Path) -> None:
     async with fake(keys=[KEY], listed=[{"id": "llama3:8b"}]) as server:
         env = {
@@ -355,6 +356,7 @@ def written(folder: Path) -> dict[str, tuple[bool, bool]]:
     return {each["name"]: (each["ok"], each.get("listed", False)) for each in found["models"]}
 
 
+@pytest.mark.process
 async def test_what_is_listed_costs_nothing_and_what_is_not_is_asked_for_a_token(tmp_path: Path) -> None:
     listed = [{"id": "gpt-4.1"}, {"id": "gpt-4.1-mini"}]
     async with fake(keys=[KEY], models=["gpt-4.1", "gpt-4.1-mini", "an-alias"], listed=listed) as server:
@@ -372,6 +374,7 @@ async def test_what_is_listed_costs_nothing_and_what_is_not_is_asked_for_a_token
     assert not (tmp_path / "runs/e/meta.json").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("flags", "code"), [((), 2), (("--on-fail", "abort"), 2), (("--on-fail", "warn"), 0)]
 )

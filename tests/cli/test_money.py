@@ -170,6 +170,7 @@ async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> Non
         assert "price unknown for ivy" in text
 
 
+@pytest.mark.process
 async def test_where_a_host_tells_no_tokens_the_price_is_not_called_unknown(tmp_path: Path) -> None:
     (tmp_path / "Config").mkdir()
     (tmp_path / "Config" / "provider_pricing.yaml").write_text(

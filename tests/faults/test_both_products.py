@@ -117,6 +117,7 @@ async def test_a_full_disk_ends_it_with_one_message(product: str, small_disk: Pa
     assert len(program.answers()) == N
 
 
+@pytest.mark.process
 async def test_a_log_that_is_no_file_is_named(product: str, tmp_path: Path) -> None:
     async with fake(reply=good, extra_fields=["top_k"]) as server:
         program = Product(product, tmp_path, server.url)
@@ -205,6 +206,7 @@ async def test_one_that_does_not_answer_is_only_told_where_that_is_wanted(
         assert (found(program), len(program.answers())) == ([("m", False)], N)
 
 
+@pytest.mark.process
 async def test_other_words_are_refused_with_those_that_there_are(product: str, tmp_path: Path) -> None:
     program = Product(product, tmp_path, "http://127.0.0.1:9/v1")
     done = await in_thread(program.run, "--probe", "sometimes")
