@@ -453,6 +453,8 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "metrics",
             "missing",
             "costs",
+            "sampled",
+            "pairs",
         )
     }
     assert data["students"][0].keys() == set(StudentScore.__struct_fields__)

@@ -382,6 +382,7 @@ KEY_VARIABLES = {
     "test": {"input", "task_description", "output_description"},
     "evaluate_single": {"input", "response", "reference", "rubric"},
     "evaluate_per_factor": {"input", "response", "reference", "factor", "criterion"},
+    "compare_pair": {"input", "answer_a", "answer_b", "reference", "rubric"},
 }
 """The variables that the configuration guide prints for each template."""
 

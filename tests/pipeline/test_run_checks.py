@@ -171,7 +171,7 @@ def test_mistakes_stand_with_their_lines(tmp_path: Path) -> None:
         load_config(lab_of(tmp_path, rubric, judge=False).file)
     lines = [problem.partition("  ")[2] for problem in error.value.problems]
     assert lines == [
-        "tasks[0].rubric.a.check  V-37  'lenght' is no kind of check; did you mean 'length'?",
+        "tasks[0].rubric.a.check  V-37  'lenght' is not a kind of check; did you mean 'length'?",
         "tasks[0].rubric.b.mst  V-37  the key 'mst' is unknown; did you mean 'most'?",
         "tasks[0].rubric.c.check  V-37  length: needs least or most",
         "tasks[0].rubric.d.values[1]  V-37  is null, not text or a whole number or a number; "

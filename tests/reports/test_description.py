@@ -45,7 +45,12 @@ def test_answers_that_exist_are_nobody_asked_and_checks_are_told(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "items.csv").write_text("q,a\nOne?,1\nTwo?,2\n")
     table = {"path": "items.csv", "prompt": "q"}
-    checks = {"name": "sums", "description": "Add.", "items": table, "rubric": {"num": {"check": "numeric"}}}
+    checks = {
+        "name": "sums",
+        "description": "Add.",
+        "items": table,
+        "rubric": {"num": {"check": "numeric", "value": 3}},
+    }
     lab = Lab(tmp_path, [model("ann", "student")], [checks])
     lab.students = [{"name": "prod", "responses": {**table, "response": "a"}}]
     report = described(lab)
