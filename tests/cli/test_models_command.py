@@ -94,6 +94,7 @@ def at(name: str, interface: str, url: str, model: str) -> dict[str, Any]:
     return {"name": name, "interface": interface, "parameters": {"base_url": url, "model": model}}
 
 
+@pytest.mark.process
 async def test_the_hosts_of_a_file_are_asked_once_each_and_those_that_fail_are_told(tmp_path: Path) -> None:
     google: list[dict[str, Any]] = [
         {"name": "models/gemini-2.5-flash", "supportedGenerationMethods": ["generateContent"]}
@@ -181,6 +182,7 @@ async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> No
     assert "GET 127.0.0.1:9/v1/models: no connection (Connection refused)" in done.err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -235,6 +237,7 @@ async def test_which_credentials_were_found_is_told_by_place_and_never_by_value(
         assert not any(key in text for key in (KEY, OTHER, THIRD))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("interface", "env", "lacking"),
     [
@@ -425,6 +428,7 @@ async def test_with_resume_those_are_tried_that_have_work_left(tmp_path: Path) -
         assert (done.code, set(written(tmp_path))) == (0, {"a", "b"})
 
 
+@pytest.mark.process
 def test_a_model_without_a_key_is_a_wrong_request(here: Path, coeval: Command) -> None:
     file = experiment_at(here, "http://127.0.0.1:9/v1", "gpt-4.1")
     text = (
