@@ -369,7 +369,7 @@ async def test_what_is_listed_costs_nothing_and_what_is_not_is_asked_for_a_token
         assert server.bodies[0]["max_tokens"] == 1
     assert written(tmp_path) == {"a": (True, True), "b": (True, True), "c": (True, False)}
     rows = {line.split()[0]: line.split() for line in done.out.splitlines()}
-    assert rows["a"] == ["a", "openai", "listed", "gpt-4.1"]
+    assert rows["a"] == ["a", "openai", "found", "gpt-4.1"]
     assert rows["c"][:3] == ["c", "openai", "answered"]
     assert rows["c"][-1] == "an-alias"
     used = json.loads((tmp_path / "runs/e/usage.json").read_text())["models"]
