@@ -34,6 +34,8 @@ _COMPLAINT = 2_000
 # Seconds for which a program that does not echo the id of its request is listened to after its answer: what
 # it writes beside comes with it, and the answer may be the second of two lines.
 _BESIDE_S = 0.001
+# Turns of a loop that was busy for so long, from what is in the pipe to what is read.
+_TURNS = 4
 # Characters of JSON that one byte of an answer may take, as \u001f, and what stands beside the text.
 _ESCAPED, _BESIDE = 6, 1 << 16
 _ENCODER = msgspec.json.Encoder()
@@ -206,22 +208,28 @@ class _Program:
     async def next_line(self, given: bytes) -> bytes:
         """Give it a line; the next one that it writes, without an end where it has ended."""
         await self._feed(given, last=False)
-        line = await self._line()
+        line = await self._byte()
         self._coming = None
+        if line != b"\n":
+            line += await self._out.readline()
         if not line.endswith(b"\n"):
             await self._process.wait()
             await self._listening
         return line
 
     async def says_more(self, within_s: float) -> bool:
-        """Whether it writes a line that it was not asked for, so soon; that it has ended is none."""
-        coming = self._line()
+        """Whether it writes what it was not asked for, be it half a line, so soon; its end is nothing."""
+        coming = self._byte()
         await asyncio.wait((coming,), timeout=within_s)
+        for _ in range(_TURNS):
+            if not coming.done():
+                await asyncio.sleep(0)
         return coming.done() and (coming.exception() is not None or bool(coming.result()))
 
-    def _line(self) -> asyncio.Task[bytes]:
+    def _byte(self) -> asyncio.Task[bytes]:
+        """The first byte of what it writes next."""
         if self._coming is None:
-            self._coming = asyncio.create_task(self._out.readline())
+            self._coming = asyncio.create_task(self._out.read(1))
         return self._coming
 
     async def end(self) -> None:

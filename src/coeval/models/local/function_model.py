@@ -47,8 +47,6 @@ from coeval.models.transport.http import draining
 
 # Attempts of a call that fails for a passing reason, and seconds before the second; they double.
 _ATTEMPTS, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 4, 0.5, 60.0
-# As many times as phases ask a model for JSON that can be read.
-_ATTEMPTS_TO_READ = 3
 
 
 def key_variables() -> set[str]:
@@ -90,8 +88,8 @@ class OwnCode(Model):
             try:
                 completion = await self._answer(request)
             except ModelError as error:
-                most = _ATTEMPTS_TO_READ if isinstance(error, Unreadable) else _ATTEMPTS
-                if attempt >= most or not (error.retryable and error.retry_advised):
+                unread = isinstance(error, Unreadable)  # which phases ask for anew, three times in all
+                if attempt == _ATTEMPTS or unread or not (error.retryable and error.retry_advised):
                     raise
                 usual = _FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 pause = usual if error.retry_after_s is None else error.retry_after_s
