@@ -22,14 +22,18 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROSE = {"import", "puts"}
 """Words that follow the package's name and are no command."""
 OTHERS = {
+    "--chdir": "bwrap",
     "--check": "python -m coeval.pipeline.config.json_schema",
     "--dest": "pip download",
+    "--dev": "bwrap",
+    "--die-with-parent": "bwrap",
     "--disable-dev-shm-usage": "chromium",
     "--disable-extensions": "chromium",
     "--disable-gpu": "chromium",
     "--gpu-memory-utilization": "vllm serve",
     "--headless": "chromium",
     "--model-path": "sglang.launch_server",
+    "--new-session": "bwrap",
     "--no-deps": "pip download",
     "--no-first-run": "chromium",
     "--no-input": "pip download",
@@ -37,10 +41,15 @@ OTHERS = {
     "--no-sandbox": "chromium",
     "--only-binary": "pip download",
     "--print-to-pdf": "chromium",
+    "--proc": "bwrap",
     "--progress-bar": "pip download",
     "--query-gpu": "nvidia-smi",
+    "--ro-bind": "bwrap",
     "--served-model-name": "vllm serve",
+    "--size": "bwrap",
     "--tensor-parallel-size": "vllm serve",
+    "--tmpfs": "bwrap",
+    "--unshare-all": "bwrap",
     "--user-data-dir": "chromium",
 }
 """Options of other programs, and whose they are."""
@@ -98,7 +107,7 @@ def commands(group: Any, path: str = "") -> dict[str, Any]:
 
 
 COEVAL: Any = typer.main.get_command(app)
-COMMANDS = {name: command for name, command in commands(COEVAL).items() if not command.hidden}
+COMMANDS = commands(COEVAL)
 EVALUATE: Any = typer.main.get_command(eval_framework())
 KNOWN_OPTIONS = options(EVALUATE) | options(COEVAL).union(*map(options, COMMANDS.values()))
 

@@ -101,7 +101,7 @@ def fields_of_the_quickstart(run: Path) -> None:
     evaluation = next(record for record in judged if record["response_id"] == answer["id"])
     identity = {"id", "response_id", "datapoint_id", "task_id", "teacher_model_id", "student_model_id"}
     assert evaluation.keys() == making | identity | {
-        "judge_model_id", "scores", "criteria", "evaluated_at", "input_hash", "raw",
+        "judge_model_id", "scores", "criteria", "reasons", "evaluated_at", "input_hash", "raw",
     }  # fmt: skip
     assert evaluation["id"] == f"{answer['id']}__sim-large"
     assert set(evaluation["scores"].values()) <= {"High", "Medium", "Low"}
@@ -211,7 +211,7 @@ def test_items_of_ones_own_are_counted_read_and_what_lacks_is_told(here: Path, c
     words = [sys.executable, "-m", "coeval", "run", "--config", str(lab.file)]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)  # whose log is its own
     assert (counted.code, ended.returncode) == (0, 3)
-    assert "4 calls, without probes" in counted.out
+    assert "4 calls, excluding probes" in counted.out
     for shown in (counted.err, ended.stderr):
         assert "story.exam.datapoints.jsonl:2: the line is blank" in shown
         assert shown.count("story.exam.datapoints.jsonl:3: the field `answer` is not used") == 1

@@ -137,9 +137,9 @@ def test_every_level_is_read_back_in_every_form(scale: RubricScale, data: st.Dat
     level = data.draw(st.sampled_from(scale.levels))
     form = JudgeForm({"tone": "It is kind."}, {"tone": scale}, rationale=data.draw(st.booleans()))
     verdict = {"reason": "Since it is so.", "score": level}
-    assert form.read_all(json.dumps({"tone": verdict}), ("tone",)).levels == {"tone": level}
-    assert form.read_one(json.dumps(verdict), "tone").levels == {"tone": level}
-    assert form.read_one(level, "tone").levels == {"tone": level}
+    assert form.read_all(json.dumps({"tone": verdict}), ("tone",)).scores == {"tone": level}
+    assert form.read_one(json.dumps(verdict), "tone").scores == {"tone": level}
+    assert form.read_one(level, "tone").scores == {"tone": level}
     scored = form.scored({"tone": level})
     if scale is HIGH_MEDIUM_LOW:
         assert scored == ({"tone": level}, {})

@@ -53,11 +53,12 @@ from coeval.core.records import (
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import canonical, fill, listed
 from coeval.judging.labels import score_labels
+from coeval.judging.verdict import Levels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
-from coeval.pipeline.plan.judge_form import JudgeForm, Verdict
+from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields
 from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.what_counts import planned_names
@@ -406,8 +407,8 @@ def _one_level(form: JudgeForm, factor: str) -> Callable[[Completion], dict[str,
     return lambda reply: _scored(form, form.read_one(reply.text, factor))
 
 
-def _scored(form: JudgeForm, verdict: Verdict) -> dict[str, Level | float]:
-    scored = form.scored(verdict.levels)
+def _scored(form: JudgeForm, verdict: Levels) -> dict[str, Level | float]:
+    scored = form.scored(verdict.scores)
     return {**scored.scores, **scored.values}
 
 

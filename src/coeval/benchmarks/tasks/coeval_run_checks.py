@@ -10,7 +10,7 @@ from coeval.benchmarks.benchmark import Answer, why_missing
 from coeval.core.errors import CheckFailed
 from coeval.core.records import Datapoint
 from coeval.judging.checks.check_options import read_check
-from coeval.judging.checks.rubric_check import CheckedAnswer, RubricCheck
+from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.pipeline.config.schema import TaskConfig
 
 
@@ -52,24 +52,13 @@ def check_item(checks: TaskChecks, item: Datapoint, answer: Answer | None) -> Ch
     reason = why_missing(answer)
     if answer is None or reason is not None:
         return CheckedItem({}, Counter({reason or "missing": len(checks.computed)}))
-    found = CheckedItem({}, Counter())
+    found, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
     for factor, check in checks.computed.items():
         try:
-            found.scores[factor] = check.score(_checked(item, answer)).value
+            found.scores[factor] = check.score(checked).value
         except CheckFailed as failure:
             found.failed[failure.kind] += 1
     return found
-
-
-def _checked(item: Datapoint, answer: Answer) -> CheckedAnswer:
-    return CheckedAnswer(
-        prompt=item.prompt or "",
-        response=answer.response or "",
-        reference=item.reference_response,
-        attributes=item.sampled_target_attributes,
-        latency_s=answer.latency_s,
-        cost_usd=answer.usage.cost_usd if answer.usage is not None else None,
-    )
 
 
 def unchecked(checks: Mapping[str, TaskChecks]) -> Iterator[str]:

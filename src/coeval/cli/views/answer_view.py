@@ -151,6 +151,7 @@ class AnswerView:
     def _line(self, line: Text, indent: int = 0) -> None:
         """One line, or on a terminal as many as it takes, each of them indented."""
         blanks = " " * indent
+        line.rstrip()
         if not self._console.file.isatty():
             self._console.print(Text(blanks) + line, soft_wrap=True)
             return

@@ -197,6 +197,8 @@ class _WorkerProcess:
         if code < 0:  # the guard was killed, and can end nobody any more
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        # Its pipes too, which a process of the function's may hold open; asyncio names no other way.
+        self._process._transport.close()  # type: ignore[attr-defined]
         return code
 
 

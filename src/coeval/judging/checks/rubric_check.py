@@ -10,13 +10,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from coeval.core.errors import CheckFailed
 from coeval.core.plain import shortened
+from coeval.core.records import Datapoint, Usage
 from coeval.core.text import canonical, digest
 
 Scalar: TypeAlias = str | int | float
@@ -48,6 +49,29 @@ class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     attributes: Mapping[str, str] = {}
     latency_s: float | None = None
     cost_usd: float | None = None
+
+
+class KeptAnswer(Protocol):
+    """An answer on record, of a run or of a benchmark."""
+
+    @property
+    def response(self) -> str | None: ...
+    @property
+    def latency_s(self) -> float | None: ...
+    @property
+    def usage(self) -> Usage | None: ...
+
+
+def checked_answer(item: Datapoint, answer: KeptAnswer) -> CheckedAnswer:
+    """Return what checks may look at of an item and its answer: time and cost are those of its record."""
+    return CheckedAnswer(
+        prompt=item.prompt or "",
+        response=answer.response or "",
+        reference=item.reference_response,
+        attributes=item.sampled_target_attributes,
+        latency_s=answer.latency_s,
+        cost_usd=answer.usage.cost_usd if answer.usage is not None else None,
+    )
 
 
 class CheckScore(NamedTuple):

@@ -9,7 +9,7 @@ from coeval.core.errors import CheckFailed
 from coeval.core.records import CHECK, Evaluation, Failure
 from coeval.engine.model_work import reason
 from coeval.judging.checks.check_runner import CheckRunner
-from coeval.judging.checks.rubric_check import CheckedAnswer
+from coeval.judging.checks.rubric_check import checked_answer
 from coeval.pipeline.phases.evaluations import Judged
 from coeval.pipeline.plan.recipes import CHECK_RECIPE
 
@@ -30,7 +30,8 @@ class CheckWork:
     model = CHECK
 
     async def do(self) -> Evaluation:
-        answer, checks = _checked(self.judged), self.judged.setup.checks
+        judged = self.judged
+        answer, checks = checked_answer(judged.prepared.item, judged.response), judged.setup.checks
         values: dict[str, float] = {}
         reasons: dict[str, str] = {}
         for factor in self.factors:
@@ -71,16 +72,3 @@ class CheckWork:
 
 def _of(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
     return {factor: text for factor, text in (texts or {}).items() if factor in factors}
-
-
-def _checked(judged: Judged) -> CheckedAnswer:
-    """What checks may look at: time and cost are those of the answer's record."""
-    item, response = judged.prepared.item, judged.response
-    return CheckedAnswer(
-        prompt=item.prompt or "",
-        response=response.response or "",
-        reference=item.reference_response,
-        attributes=item.sampled_target_attributes,
-        latency_s=response.latency_s,
-        cost_usd=response.usage.cost_usd if response.usage is not None else None,
-    )

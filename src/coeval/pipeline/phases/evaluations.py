@@ -25,8 +25,8 @@ from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, reason, spoken
 from coeval.engine.work import Tally
 from coeval.judging.labels import score_labels
+from coeval.judging.verdict import Levels
 from coeval.pipeline.phases.proposals import parse_item
-from coeval.pipeline.plan.judge_form import Verdict
 from coeval.pipeline.plan.recipes import answer_input, item_content, item_recipe, judged_input, label_recipe
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
@@ -189,8 +189,8 @@ class EvaluationWork(ModelWork[Evaluation]):
             raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=completion.text)
         return {}
 
-    def _take(self, verdict: Verdict) -> None:
-        self.levels |= verdict.levels
+    def _take(self, verdict: Levels) -> None:
+        self.levels |= verdict.scores
         self.reasons |= verdict.reasons
 
     def _left(self) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from coeval.core.records import Level, Schema
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.judging.verdict import parse_level, parse_levels
-from coeval.pipeline.prompts import object_schema
+from coeval.judging.verdict import Levels, parse_level, parse_levels
+from coeval.pipeline.prompts import object_schema, render_rubric
 
 # Beyond so many levels a judge is told the range, and the schema lists none.
 _MOST_LISTED = 20
@@ -41,14 +41,6 @@ class ScoresAndValues(NamedTuple):
     values: dict[str, float]
 
 
-class Verdict(NamedTuple):
-    """Levels and reasons by factor, and the factors without a level."""
-
-    levels: dict[str, str]
-    reasons: dict[str, str]
-    missing: tuple[str, ...]
-
-
 class JudgeForm:
     """A task's judged factors. ``criteria``: factor → criterion; ``scales``: of each factor, the default one
     where nothing is said; ``rationale``: whether judges give reasons."""
@@ -71,13 +63,12 @@ class JudgeForm:
         if requested is None:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
-            lines = [
-                f"- {factor}: {_on_one_line(self.criteria[factor])}"
-                + (f" (levels: {scale.spelled()})" if mixed else "")
+            shown = {
+                factor: self.criteria[factor] + (f" (levels: {scale.spelled()})" if mixed else "")
                 for factor, scale in zip(factors, scales, strict=True)
-            ]
+            }
             values = {
-                "rubric": "\n".join(lines),
+                "rubric": render_rubric(shown),
                 "scale": _described(scales, "each factor"),
                 "answer_format": self._format_of_all(scales),
             }
@@ -97,15 +88,15 @@ class JudgeForm:
         schema = self._schema(factor) if self.rationale else object_schema(score=_level_schema(scale))
         return FactorsRequested(values, Schema("factor_score", schema))
 
-    def read_all(self, text: str, factors: Sequence[str]) -> Verdict:
+    def read_all(self, text: str, factors: Sequence[str]) -> Levels:
         """Read a reply about these factors. Raises Unparsable: it holds no JSON."""
         found = parse_levels(text, {factor: self.scales[factor] for factor in factors})
-        return Verdict(found.scores, _cut(found.reasons), found.missing)
+        return found._replace(reasons=_cut(found.reasons))
 
-    def read_one(self, text: str, factor: str) -> Verdict:
+    def read_one(self, text: str, factor: str) -> Levels:
         """Read a reply about one factor. Raises Unparsable: it is not one level."""
         found = parse_level(text, self.scales[factor])
-        return Verdict({factor: found.level}, _cut({factor: found.reason}), ())
+        return Levels({factor: found.level}, (), _cut({factor: found.reason}))
 
     def scored(self, levels: Mapping[str, str]) -> ScoresAndValues:
         """Split levels into words of the default scale and values of other scales."""
@@ -178,10 +169,6 @@ def _level_schema(scale: RubricScale) -> dict[str, Any]:
     if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
         return {"type": "integer"}
     return {"type": "string", "enum": list(_as_shown(scale))}
-
-
-def _on_one_line(criterion: str) -> str:
-    return " ".join(criterion.split())
 
 
 def _cut(reasons: Mapping[str, str]) -> dict[str, str]:
