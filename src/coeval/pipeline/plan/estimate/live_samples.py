@@ -48,7 +48,7 @@ from coeval.pipeline.phases.evaluations import (
 )
 from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS
+from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS, new_factors
 from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
@@ -62,8 +62,17 @@ __all__ = ["add_samples", "sampled_models"]
 # Seconds after which a sample is given up, and the estimate goes on without: models that think answer a
 # paragraph's question in one or two minutes.
 _LONGEST_S = 180.0
-# What is judged where teachers are yet to propose a rubric.
-_STAND_IN = {"quality": "The answer does all that the task asks for, and what it states is right."}
+# What is judged where teachers are yet to propose a rubric: as many of these as factors are expected.
+_STAND_IN = {
+    "accuracy": "What the answer states is right.",
+    "completeness": "The answer does all that the task asks for.",
+    "clarity": "The answer is easy to follow.",
+    "relevance": "The answer keeps to the question.",
+    "style": "The answer reads well.",
+    "tone": "The answer suits its reader.",
+    "brevity": "The answer is no longer than it must be.",
+    "structure": "The answer is in a sensible order.",
+}
 # Recorded items and answers that are read to be asked about: as many as samples differ in.
 _FEW = 8
 # What each record of a phase adds to `Lengths`.
@@ -128,7 +137,7 @@ class _LiveSamples:
     ) -> None:
         self._config = config
         self._preview = preview
-        self._setups = [_judgeable(setup, preview) for setup in preview.plan.setups]
+        self._setups = preview.plan.setups
         self._lengths = lengths
         self._each = each
         self._left = dict.fromkeys(askable, each)
@@ -142,7 +151,8 @@ class _LiveSamples:
         self._watcher = watcher
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._recorded_items(setup), _FEW))
-        await self._all_rubrics(asking)
+        proposed = await self._proposed_rubrics(asking)
+        self._setups = [self._judgeable(setup, proposed.get(setup.task.name, {})) for setup in self._setups]
         await self._all("data_generation", self._item_works(asking))
         await self._all("response_collection", self._answer_works(asking))
         await self._all("evaluation", self._judgment_works(asking))
@@ -231,9 +241,11 @@ class _LiveSamples:
                 if (entry := responses.get(key)) is not None and entry.good:
                     yield prepared, responses.load(key, Response)
 
-    async def _all_rubrics(self, asking: Asking) -> None:
+    async def _proposed_rubrics(self, asking: Asking) -> dict[str, dict[str, str]]:
         """Ask some teachers of each task that has no rubric yet for theirs: how many factors there will
-        be. One sample of a teacher is left for an item, which all other samples may follow from."""
+        be, and what they are. One sample of a teacher is left for an item, which all other samples may
+        follow from."""
+        found = dict[str, dict[str, str]]()
         for task in self._config.tasks:
             owed = self._preview.blueprint.owed_proposals(task, "rubric")
             requested = [
@@ -252,9 +264,27 @@ class _LiveSamples:
             made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]
             rubrics = [record.rubric for record in made if isinstance(record, Proposal) and record.rubric]
             if rubrics:
+                merged = merge_rubrics({}, *rubrics)
                 more = (len(owed) / len(rubrics)) ** MORE_TEACHERS
-                found = len(merge_rubrics({}, *rubrics)) * more
-                self._lengths.add("new factors", Cell(task.name, ""), found)
+                self._lengths.add("new factors", Cell(task.name, ""), len(merged) * more)
+                found[task.name] = merged
+        return found
+
+    def _judgeable(self, setup: TaskSetup, proposed: Mapping[str, str]) -> TaskSetup:
+        """The task with as many factors as are expected, where teachers are yet to propose its rubric:
+        those that are known, then stand-ins."""
+        task = setup.task
+        owed = len(self._preview.blueprint.owed_proposals(task, "rubric"))
+        if task.name not in self._preview.unsettled or not owed or not setup.judges:
+            return setup
+        heard = self._preview.blueprint.heard_rubric(task)
+        cell = Cell(task.name, "")
+        new = self._lengths.expected("new factors", {cell: new_factors(owed)})[cell]
+        possible = merge_rubrics(heard, proposed, _STAND_IN)
+        rubric = dict(islice(possible.items(), len(heard) + round(new.central)))
+        form = judge_form(task, rubric)
+        criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in rubric.items()}
+        return replace(setup, rubric=rubric, criteria=criteria, form=form)
 
     # --- what comes of it --------------------------------------------------------------------
 
@@ -296,12 +326,3 @@ class _LiveSamples:
             f"{record.latency_s or 0.0:.1f} s{cost}"
         )
         return record
-
-
-def _judgeable(setup: TaskSetup, preview: Preview) -> TaskSetup:
-    """The task, with a rubric that stands in for the one that teachers are yet to propose."""
-    if setup.task.name not in preview.unsettled or not setup.judges:
-        return setup
-    form = judge_form(setup.task, _STAND_IN)
-    criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in _STAND_IN.items()}
-    return replace(setup, rubric=_STAND_IN, criteria=criteria, form=form)

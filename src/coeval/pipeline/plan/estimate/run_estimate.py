@@ -6,6 +6,7 @@ long these are is taken from records or samples (`Lengths`), else from one rule 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -51,8 +52,8 @@ _PROPOSAL: Mapping[Kind, float] = {"target": 420.0, "nuanced": 380.0, "rubric": 
 _JSON_OF_ITEM = 34
 # Characters of a factor that teachers are yet to propose: in a judge's prompt, and in its verdict.
 _FACTOR_LINE, _NEW_LEVEL = 95, 26
-# Characters of a judge's reason for one level: a sentence of at most 25 words.
-_REASON = 130.0
+# Characters of a judge's reason for one level: a sentence of at most 25 words, which may be one of ten.
+_REASON = Factor(0.45, 1.4).about(130.0)
 # Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
 # most of what one proposes has been proposed before: two a third more, five twice as many.
 _NEW_FACTORS, MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
@@ -206,19 +207,17 @@ class _TaskShapes:
         if setup.pairs is not None:
             texts = {"answer_a": _MARKS["answer"], "answer_b": _MARKS["answer"]}
             shown = {**self._values(), **texts, "answer_format": setup.pairs.answer_format}
-            made = OF_PROMPTS.about(
-                _verdict_characters(("verdict",), _REASON if setup.pairs.rationale else 0.0)
-            )
+            made = _verdict_characters(("verdict",), setup.pairs.rationale)
             return self._shape(
                 "evaluation", judge, _size(judge, [judge.prompt(shown, setup.pairs.schema)]), made
             )
         size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
         new = each(lambda n: max(0.0, n - len(known)), factors)
-        reason = _REASON if setup.form.rationale else 0.0
-        verdict = OF_PROMPTS.about(_verdict_characters(("score",) if alone else known, reason))
-        shape = self._shape(
-            "evaluation", judge, size, verdict if alone else verdict + new * (_NEW_LEVEL + reason)
-        )
+        verdict = _verdict_characters(("score",) if alone else known, setup.form.rationale)
+        if not alone:
+            more = _reason_characters(setup.form.rationale) + exact(_NEW_LEVEL)
+            verdict += each(operator.mul, new, more)
+        shape = self._shape("evaluation", judge, size, verdict)
         if alone:
             shape = shape._replace(head=size.shared(self.shown), together=factors.central)
         else:
@@ -242,8 +241,7 @@ class _TaskShapes:
         heard = self.preview.blueprint.heard_rubric(task)
         known = tuple(factor for factor in setup.criteria if factor in heard)
         cell = Cell(task.name, "")
-        rule = _NEW_FACTORS * proposing**MORE_TEACHERS
-        new = lengths.expected("new factors", {cell: rule})[cell]
+        new = lengths.expected("new factors", {cell: new_factors(proposing)})[cell]
         if known:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
         return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
@@ -287,6 +285,16 @@ def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
     return prompt_size([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
 
 
-def _verdict_characters(factors: Sequence[str], reason: float) -> float:
-    """How long a judge's JSON is that gives each factor a level, and a reason of so many characters."""
-    return 4 + sum(len(factor) + 14 + reason for factor in factors)
+def _verdict_characters(factors: Sequence[str], rationale: bool) -> Span:
+    """How long a judge's JSON is that gives each factor a level, and a reason if asked."""
+    levels = OF_PROMPTS.about(4.0 + sum(len(factor) + 14 for factor in factors))
+    return levels + _reason_characters(rationale) * len(factors)
+
+
+def _reason_characters(rationale: bool) -> Span:
+    return _REASON if rationale else exact(0)
+
+
+def new_factors(teachers: int) -> Span:
+    """Return how many factors so many teachers propose together."""
+    return _NEW_FACTORS * float(teachers**MORE_TEACHERS)
