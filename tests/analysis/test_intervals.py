@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coeval.analysis.intervals import (
@@ -126,6 +126,7 @@ def test_a_single_item_says_little() -> None:
 
 
 @pytest.mark.process
+@example([[0.0, 6.3e-142]])
 @given(st.lists(SCORES, min_size=1, max_size=5))
 def test_it_holds_the_mean_stays_on_the_scale_and_has_a_width(strata: list[list[float]]) -> None:
     interval = mean_over_strata(strata)

@@ -30,6 +30,8 @@ ALPHA = 0.05
 _Z = float(ndtri(0.975))
 # Of an observation, before any is made: Jeffreys' prior.
 _AT_EACH_END = 0.5
+# With as many more degrees of freedom, t is the normal distribution to 12 digits; beyond is no number.
+_AS_GOOD_AS_NORMAL = 1e6
 # How many items' worth of evidence a stratum takes of its scatter from all strata together.
 _LENT = 4
 # Of an observation of the largest variance: what the squares that were seen come to at least.
@@ -146,7 +148,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
     stretch = 1.0
     if seen > 0 and share < 1:
         more = (squares + ends * (mean**2 + (1 - mean) ** 2)) / seen
-        degrees = max(freedom, 1) / (1 - share) * more**2
+        degrees = max(freedom, 1) / (1 - share) * min(more, _AS_GOOD_AS_NORMAL) ** 2
         probability = (1 + level) / 2
         stretch = float(stdtrit(degrees, probability) / ndtri(probability))
     return beta_bounds(mean, variance, items, Prior(ends, stretch), level)
