@@ -51,7 +51,8 @@ def _what_there_is(path: Path) -> str:
 
 def _way_out(path: Path) -> str:
     """Where runs are: below the folder itself, below ``runs/`` where an id was given, or beside it."""
-    for place in (path, Path("runs"), path.parent):
+    bare = [Path("runs")] if path.parent == Path() else []
+    for place in (path, *bare, path.parent):
         if found := _runs_below(place):
             needed = [run for run in found if run.name == path.name] or found
             shown = ", ".join(map(str, needed[:_MOST_NAMED])) + (", …" if len(needed) > _MOST_NAMED else "")
