@@ -17,12 +17,10 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured import Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.panel.mean_squares import COVERED, judge_cells
 from coeval.analysis.readers.run_reader import RunReader
 
 # --- Scores of a task as a full block of items, students and judges
-
-# Share of what the best covered student or judge has, below which one would cost the others too much.
-_COVERED = 0.5
 
 
 def complete_cells(grid: ScoreGrid, task: int) -> Floats:
@@ -32,27 +30,14 @@ def complete_cells(grid: ScoreGrid, task: int) -> Floats:
     Students and judges of the run who have none there, or less than half as many as others, are NaN
     throughout.
     """
-    students, judges = len(grid.students), len(grid.judges)
-    rows = grid.task == task
-    items, item = np.unique(grid.item[rows], return_inverse=True)
-    cell = item * students + grid.student[rows]
-    weights = grid.designs[task].weights
-    weight = np.array([weights.get(name, 1.0) for name in grid.factors])[grid.factor[rows]]
-    shape = (len(items), students, judges)
-    cells = np.full(shape, np.nan)
-    for judge in range(judges):
-        levels = grid.levels[rows, judge]
-        valid = levels >= 0
-        counts = np.bincount(cell[valid], weight[valid], len(items) * students)
-        sums = np.bincount(cell[valid], (grid.values[levels] * weight)[valid], len(items) * students)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            cells[:, :, judge] = (sums / counts).reshape(len(items), students)
+    cells = judge_cells(grid, task)
     there = np.isfinite(cells)
     by_student, by_judge = there.any(axis=2).sum(axis=0), there.any(axis=1).sum(axis=0)
-    cells[:, by_student < _COVERED * by_student.max(initial=0), :] = np.nan
-    cells[:, :, by_judge < _COVERED * by_judge.max(initial=0)] = np.nan
+    cells[:, by_student < COVERED * by_student.max(initial=0), :] = np.nan
+    cells[:, :, by_judge < COVERED * by_judge.max(initial=0)] = np.nan
     there = np.isfinite(cells)
-    block = there.any(axis=(0, 2))[:, None] & there.any(axis=(0, 1))
+    students, judges = (np.asarray(there.any(axis=axes), bool) for axes in ((0, 2), (0, 1)))
+    block = students[:, None] & judges
     whole: Floats = cells[(there | ~block).all(axis=(1, 2)) & block.any()]
     return whole
 

@@ -1,0 +1,208 @@
+"""Mean squares of scores by students, items and judges, and what judges add to the error of a difference.
+
+A score of student s, item i and judge j is taken to be ``μ_s + I_i + J_j + SI_si + SJ_sj + IJ_ij + e_sij``
+with students fixed, items and judges sampled. A pair's difference over n items and k judges has the variance
+``2(σ_SI² + σ_e²/k)/n`` over items, by these judges, and ``2σ_SJ²/k`` more over judges, estimated by
+``max(MS_SJ − MS_SIJ, 0) · 2/(n k)`` (Cornfield and Tukey 1956; Brennan 2001, *Generalizability Theory*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.score_grid import ScoreGrid
+
+# Share of what the best covered judge (or student) has, below which one would cost the others too much.
+COVERED = 0.5
+# Judges of whom a variance can be told at all; of two it is a guess, on one degree of freedom.
+_FEWEST_JUDGES = 2
+
+
+# --- Scores by item, student and judge
+
+
+def judge_cells(grid: ScoreGrid, task: int) -> Floats:
+    """(n, S, J), 0 to 1: the items of a task that have any score, its students and judges in the grid's
+    order; each cell a mean over factors by their weights, and over several answers. NaN: no score."""
+    students, judges = len(grid.students), len(grid.judges)
+    rows = grid.task == task
+    items, item = np.unique(grid.item[rows], return_inverse=True)
+    cell = item * students + grid.student[rows]
+    weights = grid.designs[task].weights
+    weight = np.array([weights.get(name, 1.0) for name in grid.factors])[grid.factor[rows]]
+    cells = np.full((len(items), students, judges), np.nan)
+    for judge in range(judges):
+        levels = grid.levels[rows, judge]
+        valid = levels >= 0
+        counts = np.bincount(cell[valid], weight[valid], len(items) * students)
+        sums = np.bincount(cell[valid], (grid.values[levels] * weight)[valid], len(items) * students)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            cells[:, :, judge] = (sums / counts).reshape(len(items), students)
+    return cells
+
+
+class MeanSquares(NamedTuple):
+    """Of a full block of n items, S students and k judges: each sum of squares over its degrees of
+    freedom."""
+
+    items: float
+    students: float
+    judges: float
+    students_items: float
+    students_judges: float
+    items_judges: float
+    residual: float
+    """Students × items × judges."""
+    n: int
+    s: int
+    k: int
+
+
+def mean_squares(cells: Floats) -> MeanSquares | None:
+    """Analyse the variance of a full block, (n, S, k), three ways; None with fewer than two of anything.
+
+    A block with holes has no such table: leave out what has any first, or take `judge_scatter`, which
+    leaves out items by pair.
+    """
+    n, s, k = cells.shape
+    if min(n, s, k) < 2:
+        return None
+    y = cells - cells.mean()
+    i, j, m = y.mean(axis=(1, 2)), y.mean(axis=(0, 1)), y.mean(axis=(0, 2))
+    im = y.mean(axis=2) - i[:, None] - m
+    ij = y.mean(axis=1) - i[:, None] - j
+    mj = y.mean(axis=0) - m[:, None] - j
+    rest = y - (i[:, None] + m + im)[:, :, None] - (j + ij)[:, None, :] - mj
+    return MeanSquares(
+        items=s * k * _squares(i) / (n - 1),
+        students=n * k * _squares(m) / (s - 1),
+        judges=n * s * _squares(j) / (k - 1),
+        students_items=k * _squares(im) / ((n - 1) * (s - 1)),
+        students_judges=n * _squares(mj) / ((s - 1) * (k - 1)),
+        items_judges=s * _squares(ij) / ((n - 1) * (k - 1)),
+        residual=_squares(rest) / ((n - 1) * (s - 1) * (k - 1)),
+        n=n,
+        s=s,
+        k=k,
+    )
+
+
+def _squares(values: Floats) -> float:
+    return float((values**2).sum())
+
+
+# --- What judges add to the error of a mean
+
+
+class ByJudge(NamedTuple):
+    """``values`` (n, J): of one task, what each judge gave each item, NaN where it gave nothing: a student's
+    scores, or the differences of two. ``share``: how much of the item's score judges give; checks give the
+    rest, and 0 is a task that checks score alone."""
+
+    values: Floats
+    share: float = 1.0
+
+
+class JudgeScatter(NamedTuple):
+    """What a mean over items varies by with the judges it is of, times the number of these.
+
+    ``between``: the variance of the judges' own means, in which ``within`` is chance, what items of a judge
+    scatter; of two students in one task ``2 MS_SJ/n`` and ``2 MS_SIJ/n``. ``judges``: the fewest of any task;
+    each part with its degrees of freedom.
+    """
+
+    between: float
+    within: float
+    judges: int
+    degrees_between: float
+    degrees_within: float
+
+    @property
+    def variance(self) -> float:
+        """That of the mean over these judges, if judges are sampled: never below 0."""
+        return max(self.between - self.within, 0.0) / self.judges
+
+
+class JudgeSpread(NamedTuple):
+    """The standard error over items and judges, its degrees of freedom, and of how many judges it is."""
+
+    error: float
+    degrees: float
+    judges: int
+
+    @property
+    def is_guess(self) -> bool:
+        """Two judges leave one degree of freedom."""
+        return self.judges == _FEWEST_JUDGES
+
+
+def judge_scatter(tasks: Sequence[ByJudge]) -> JudgeScatter | None:
+    """Of a mean over tasks, which count alike; None where a task has one judge only, or no item that two
+    judges scored.
+
+    Holes: in each task judges who scored less than half as many items as the best covered one are left out,
+    then items that any of the others has not scored. A judge keeps its leaning from task to task, so what
+    it adds in several tasks is summed before it is squared; judges of different tasks are independent.
+    """
+    judged = [task for task in tasks if task.share > 0]
+    blocks = [_block(task.values) for task in judged]
+    if not blocks or any(len(values) == 0 or len(who) < _FEWEST_JUDGES for values, who in blocks):
+        return None
+    fewest = min(len(who) for _, who in blocks)
+    moved = np.zeros(max(task.values.shape[1] for task in judged))
+    chance = freedom = 0.0
+    for task, (values, who) in zip(judged, blocks, strict=True):
+        (n, k), share = values.shape, task.share / len(tasks)
+        by_judge = values.mean(axis=0)
+        moved[who] += share * (by_judge - by_judge.mean()) / np.sqrt(k * (k - 1))
+        if n > 1:
+            rest = values - values.mean(axis=1, keepdims=True) - by_judge + by_judge.mean()
+            chance += share**2 * _squares(rest) / ((n - 1) * (k - 1)) / (n * k)
+            freedom += (n - 1) * (k - 1)
+    return JudgeScatter(_squares(moved) * fewest, chance * fewest, fewest, fewest - 1, freedom)
+
+
+def _block(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """The items that all judges kept have scored, (n, k), and the places of these judges, (k,)."""
+    there = np.isfinite(values)
+    counts = there.sum(axis=0)
+    kept = (counts > 0) & (counts >= COVERED * counts.max(initial=0))
+    return values[there[:, kept].all(axis=1)][:, kept], np.flatnonzero(kept)
+
+
+def pooled_scatter(scatters: Sequence[JudgeScatter | None], things: int) -> JudgeScatter | None:
+    """The mean of several, each of ``things`` sharing their judges: of all pairs of S students ``S − 1``, so
+    that ``between`` follows from MS_SJ over all of them; of S students' own means, which share each judge's
+    severity, 1. None where no one is known."""
+    known = [one for one in scatters if one is not None]
+    if not known:
+        return None
+    fewest = min(one.judges for one in known)
+    within = float(np.mean([one.degrees_within for one in known]))
+    return JudgeScatter(
+        float(np.mean([one.between for one in known])),
+        float(np.mean([one.within for one in known])),
+        fewest,
+        things * (fewest - 1),
+        things * within,
+    )
+
+
+def judge_spread(v_items: float, degrees: float, scatter: JudgeScatter) -> JudgeSpread:
+    """Add what judges add to the variance of a mean over items, ``v_items`` with its degrees of freedom.
+
+    ``v = v_items + max(between − within, 0)/k``, for a pair ``v_items + max(MS_SJ − MS_SIJ, 0) · 2/(n k)``;
+    Satterthwaite's degrees of freedom (1946) of its three mean squares, at least k − 1.
+    """
+    k = scatter.judges
+    v = v_items + scatter.variance
+    spent = v_items**2 / max(degrees, 1.0) + (scatter.between / k) ** 2 / scatter.degrees_between
+    if scatter.degrees_within:
+        spent += (scatter.within / k) ** 2 / scatter.degrees_within
+    found = v**2 / spent if spent > 0 else degrees
+    return JudgeSpread(float(np.sqrt(v)), max(found, k - 1.0), k)

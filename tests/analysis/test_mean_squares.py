@@ -1,0 +1,163 @@
+"""Mean squares and what judges add to an error, against an analysis of variance by other people's code."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
+
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.mean_squares import (
+    ByJudge,
+    JudgeScatter,
+    judge_cells,
+    judge_scatter,
+    judge_spread,
+    mean_squares,
+    pooled_scatter,
+)
+from perf.measure_coverage import MIDDLE, drawn_grid
+
+Cells = NDArray[np.float64]
+
+
+def drawn(seed: int, n: int = 9, s: int = 3, k: int = 4) -> Cells:
+    """(n, s, k): each main effect and each pair of them moves scores."""
+    random = np.random.default_rng(seed)
+    return (
+        random.normal(size=(n, 1, 1))
+        + random.normal(size=(1, s, 1))
+        + random.normal(size=(1, 1, k))
+        + random.normal(size=(n, s, 1))
+        + random.normal(size=(1, s, k))
+        + random.normal(size=(n, 1, k))
+        + random.normal(size=(n, s, k))
+    )
+
+
+def pairs(cells: Cells) -> list[JudgeScatter | None]:
+    return [
+        judge_scatter([ByJudge(cells[:, b] - cells[:, a])]) for a, b in combinations(range(cells.shape[1]), 2)
+    ]
+
+
+@pytest.mark.parametrize(("n", "s", "k"), [(9, 3, 4), (5, 2, 3), (12, 4, 2)])
+def test_mean_squares_are_those_of_statsmodels(n: int, s: int, k: int) -> None:
+    cells = drawn(n, n, s, k)
+    item, student, judge = (axis.ravel() for axis in np.indices(cells.shape))
+    frame = pd.DataFrame({"y": cells.ravel(), "i": item, "s": student, "j": judge})
+    table = anova_lm(ols("y ~ C(i) * C(s) * C(j) - C(i):C(s):C(j)", frame).fit())["mean_sq"]
+    found = mean_squares(cells)
+    assert found is not None
+    expected = [table["C(i)"], table["C(s)"], table["C(j)"], table["C(i):C(s)"]]
+    expected += [table["C(s):C(j)"], table["C(i):C(j)"], table["Residual"], n, s, k]
+    assert [*found] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("s", [2, 3, 5])
+def test_scatter_of_all_pairs_is_the_mean_square_of_students_and_judges(s: int) -> None:
+    cells = drawn(s, 8, s, 4)
+    table, found = mean_squares(cells), pooled_scatter(pairs(cells), s - 1)
+    assert table is not None
+    assert found is not None
+    assert found.between == pytest.approx(2 * table.students_judges / 8, abs=1e-12)
+    assert found.within == pytest.approx(2 * table.residual / 8, abs=1e-12)
+    assert (found.judges, found.degrees_between) == (4, (s - 1) * 3)
+    assert found.degrees_within == 7 * (s - 1) * 3
+
+
+def test_spread_is_the_formula_with_satterthwaites_degrees() -> None:
+    cells = drawn(1, 10, 3, 5)
+    table, scatter = mean_squares(cells), pooled_scatter(pairs(cells), 2)
+    assert table is not None
+    assert scatter is not None
+    v_items, per = 0.02, 2 / (10 * 5)
+    more = max(table.students_judges - table.residual, 0) * per
+    assert more > 0
+    spread = judge_spread(v_items, 9, scatter)
+    assert spread.error == pytest.approx((v_items + more) ** 0.5, abs=1e-12)
+    spent = v_items**2 / 9 + (per * table.students_judges) ** 2 / 8 + (per * table.residual) ** 2 / 72
+    assert spread.degrees == pytest.approx(max((v_items + more) ** 2 / spent, 4))
+    assert not spread.is_guess
+
+
+def test_degrees_are_never_fewer_than_judges_less_one() -> None:
+    scatter = JudgeScatter(1e-9, 1.0, 6, 5, 10)
+    assert scatter.variance == 0
+    assert judge_spread(1e-6, 50, scatter).degrees == 5
+    assert judge_spread(1e-6, 50, scatter).error == pytest.approx(1e-3)
+
+
+def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
+    cells = drawn(2, 10, 2, 2)
+    [found] = pairs(cells)
+    assert found is not None
+    assert judge_spread(0.01, 9, found).is_guess
+    assert pairs(cells[:, :, :1]) == [None]
+    assert mean_squares(cells[:, :, :1]) is None
+    assert pooled_scatter([None], 1) is None
+
+
+def test_holes_leave_out_items_and_seldom_judges() -> None:
+    """What is left is a block, and its figures are those of that block alone."""
+    cells = drawn(3, 12, 2, 4)
+    whole = cells[2:, :, [0, 1, 3]]
+    gappy = cells.copy()
+    gappy[0, 1, 0] = gappy[1, 0, 3] = np.nan
+    gappy[:9, :, 2] = np.nan
+    assert pairs(gappy) == pairs(whole)
+
+
+def test_a_judge_that_leans_alike_in_two_tasks_adds_as_much_as_in_one() -> None:
+    """And two judges that lean against each other add nothing where their tasks even out."""
+    leaning = np.array([0.1, -0.1, 0.0])
+    task, other = (ByJudge(np.tile(sign * leaning, (6, 1))) for sign in (1, -1))
+    one, both = judge_scatter([task]), judge_scatter([task, task])
+    assert one is not None
+    assert both is not None
+    assert one.variance == pytest.approx(0.01 / 3)
+    assert both.variance == pytest.approx(one.variance)
+    evened = judge_scatter([task, other])
+    assert evened is not None
+    assert evened.variance == pytest.approx(0)
+
+
+def test_judges_of_different_tasks_are_independent() -> None:
+    nobody = np.full((6, 2), np.nan)
+    first = np.tile([0.1, -0.1], (6, 1))
+    found = judge_scatter([ByJudge(np.hstack([first, nobody])), ByJudge(np.hstack([nobody, first]))])
+    alone = judge_scatter([ByJudge(first)])
+    assert found is not None
+    assert alone is not None
+    assert found.variance == pytest.approx(2 * alone.variance / 2**2)
+
+
+def test_checks_dilute_what_judges_add() -> None:
+    values = drawn(4, 10, 1, 3)[:, 0]
+    whole = judge_scatter([ByJudge(values)])
+    half = judge_scatter([ByJudge(values, 0.5)])
+    none = judge_scatter([ByJudge(values), ByJudge(np.zeros((4, 3)), 0.0)])
+    assert whole is not None
+    assert half is not None
+    assert none is not None
+    assert half.variance == pytest.approx(whole.variance / 4)
+    assert none.variance == pytest.approx(whole.variance / 4), "a task of checks is half of the score"
+    assert judge_scatter([ByJudge(np.zeros((4, 3)), 0.0)]) is None
+
+
+def test_cells_are_means_over_factors(random_grid: ScoreGrid) -> None:
+    cells = judge_cells(random_grid, 0)
+    assert cells.shape == (10, 4, 3)
+    at = (random_grid.item == 3) & (random_grid.student == 2)
+    expected = random_grid.values[random_grid.levels[at]].mean(axis=0)
+    assert cells[3, 2] == pytest.approx(expected)
+
+
+@pytest.fixture
+def random_grid() -> ScoreGrid:
+    return drawn_grid(MIDDLE, 10, np.random.default_rng(5))
