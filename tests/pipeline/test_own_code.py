@@ -221,3 +221,56 @@ def test_a_function_that_ends_the_process_loses_nothing(lab: Lab) -> None:
     assert lab.run(continue_run=True).exit_code == 0
     assert items.items() <= lab.records("data_generation").items()
     assert len(lab.records("response_collection")) == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("barriers", [False, True])
+def test_a_function_that_changes_the_working_directory_tears_no_run(lab: Lab, barriers: bool) -> None:
+    """Teacher, student and judge each go elsewhere; a check's worker starts from the run's directory."""
+    where, away = Path.cwd(), lab.folder / "away"
+    away.mkdir()
+    leave = f"    os.chdir({str(away)!r})\n"
+    Path("app.py").write_text("import os\n" + leave.strip() + APP.replace("):\n", "):\n" + leave))
+    Path("graders.py").write_text("def score(response):\n    return 'Ada' in response\n")
+    named = {"check": "python", "function": "graders.py:score"}
+    lab.tasks = [task(total=3, rubric={"clear": "It is clear.", "named": named})]
+    lab.models = [
+        own("t", "app.py:teach", "teacher"),
+        own("j", "app.py:judge", "judge"),
+        own("mine", "app.py:answer"),
+    ]
+    lab.settings = {"storage_folder": "runs"}
+    run = lab.run(phase_barriers=barriers)
+    assert (run.exit_code, run.path, Path.cwd()) == (0, Path("runs/exp"), where)
+    assert not [*away.iterdir()]
+    assert lab.counts() == (3, 3, 6)
+    assert {score.mean for score in run.results().students} == {1.0}
+    assert calls(lab, continue_run=True) == (0, 0)
+
+
+@pytest.mark.process
+def test_a_changed_program_owes_its_answers(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, coeval: Command
+) -> None:
+    """Its script counts by what it holds; an argument too long for a name of a file is none."""
+    Path("bot.py").write_text("print('Ada.')")
+    argv = [sys.executable, "bot.py", "x" * 5_000]
+    lab.models[1] = {
+        "name": "mine",
+        "interface": "command",
+        "roles": ["student"],
+        "parameters": {"argv": argv},
+    }
+    assert lab.run().exit_code == 0
+    (elsewhere := lab.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    read = coeval("status", "--run", lab.path)
+    assert "another configuration" not in read.out + read.err
+    monkeypatch.chdir(lab.folder)
+    Path("bot.py").write_text("print('Eve.')")
+    assert "another configuration" in (read := coeval("status", "--run", lab.path)).out + read.err
+    with pytest.raises(UsageError, match=r"models\.mine\.source of parameters\.argv \(responses\): 3"):
+        lab.run(continue_run=True)
+    assert calls(lab, continue_run=True, stance=Stance.REDO) == (6, 6)
+    assert lab.run(continue_run=True, changed="redo").exit_code == 0
+    assert {record["response"] for record in lab.records("response_collection").values()} == {"Eve."}

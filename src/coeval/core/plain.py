@@ -145,6 +145,16 @@ def file_bytes(path: Path) -> bytes:
         return file.read()
 
 
+# Bytes of a file named by a program's arguments that is part of what the program is: a script, not data.
+_LARGEST_SCRIPT = 10 << 20
+
+
+def scripts_among(words: Iterable[str]) -> list[Path]:
+    """Return the words of a command that are files, without large ones; what is none is passed over."""
+    there = [Path(word) for word in words if os.path.isfile(word)]  # noqa: PTH113  Path's raises for long ones
+    return [file for file in there if file.stat().st_size <= _LARGEST_SCRIPT]
+
+
 def kind_of(mode: int) -> str | None:
     """Name the kind of a file's ``st_mode``; None for a regular file."""
     return _KINDS.get(stat.S_IFMT(mode))

@@ -26,7 +26,7 @@ from coeval.core.records import (
 from coeval.core.text import canonical, digest, fill, head_length
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
-from coeval.models.local.callables import source_hash
+from coeval.models.local.callables import scripts_hash, source_hash
 
 # --- Model roles and recipes
 #
@@ -38,7 +38,7 @@ RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
 """Priority at a shared endpoint: judging before answering before generating."""
 
 _NO_PART = frozenset({"latency_s", "device", "env"})
-_SOURCE = "source of parameters.callable"
+_SOURCE, _SCRIPTS = "source of parameters.callable", "source of parameters.argv"
 
 
 class Recipe(NamedTuple):
@@ -66,6 +66,8 @@ def recipe(
     if "callable" in spec.options:
         parts["parameters.callable"] = str(spec.options["callable"]).partition("#")[0]
         parts[_SOURCE] = source_hash(str(spec.options["callable"]))
+    if scripts := scripts_hash(spec.options.get("argv", ())):
+        parts[_SCRIPTS] = scripts
     if spec.extra_body:
         parts["parameters.extra_body"] = spec.extra_body
     if system:
@@ -74,11 +76,12 @@ def recipe(
 
 
 def as_recorded(made: Recipe, known: Mapping[str, Mapping[str, str]]) -> Recipe:
-    """Return the recorded recipe (parts by hash) that a recipe is where the source of its function is not
-    here; the recipe itself where it is, or none is like it."""
-    if made.parts.get(_SOURCE) != "":
+    """Return the recorded recipe (parts by hash) that a recipe is where the source of its function or program
+    is not here; the recipe itself where it is, or none is like it."""
+    lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not made.parts.get(name)]
+    if made.hash in known:
         return made
-    alike = (each for each, parts in known.items() if differences(parts, made.parts) == [_SOURCE])
+    alike = (each for each, parts in known.items() if differences(parts, made.parts) in lacking)
     found = next(alike, made.hash)
     return Recipe(found, {**known.get(found, made.parts)})
 

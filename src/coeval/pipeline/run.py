@@ -36,7 +36,7 @@ from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_flow import RunFlow
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.begin_run import Begun, begun
 
@@ -120,7 +120,7 @@ async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
     else:
         plan = _plan(running, running.options, setups)
         found = count_plan(plan)
-        refuse_changed(found, setups, running.folder, running.options.stance)
+        refuse_changed(found, setups, run_folder(running.config), running.options.stance)
     for phase in FLOWING:
         total = found.total(phase)
         calls = Calls(total.calls, total.calls)
@@ -210,7 +210,8 @@ async def _flow(
         works[phase, model_of(name)] += count.owed
     for (phase, model), owed in works.items():
         running.session.foresee(phase, model, owed)
-    async with aclosing(CheckRunner(sandboxed=not running.options.allow_unsandboxed)) as checks:
+    runner = CheckRunner(sandboxed=not running.options.allow_unsandboxed, home=running.home)
+    async with aclosing(runner) as checks:
 
         def run_flow(slots: Sequence[int]) -> RunFlow:
             flow = RunFlow(plan, slots, running.folder, running.asking, checks, phases)
@@ -297,7 +298,8 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
     responses = summary.phases["response_collection"]
     responses.unsupplied = found.unanswered.total()
     responses.planned += found.unanswered.total()
-    summary.short = [*short_supplies(plan, running.folder), *short_answers(found.unanswered, running.config)]
+    shown = run_folder(running.config)
+    summary.short = [*short_supplies(plan, shown), *short_answers(found.unanswered, running.config)]
     summary.mixed = _mixed(running, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
     if running.session.batches is not None:

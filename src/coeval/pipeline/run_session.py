@@ -97,12 +97,14 @@ class RunSummary:
 
 @dataclass(slots=True)
 class RunSession:
-    """A session on the phases of one run folder, and what comes of it."""
+    """A session on the phases of one run folder, and what comes of it. ``folder`` is anchored; ``home`` is
+    the working directory before any code of the user's is called."""
 
     config: Config
     options: RunOptions
     folder: RunDir
     session: Session
+    home: Path = field(default_factory=Path.cwd)
     summary: RunSummary = field(default_factory=RunSummary)
 
     @property

@@ -49,6 +49,7 @@ class RecordFiles:
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
         self._paths: list[Path] = []
+        self._places: list[Path] = []  # the same, absolute: see `RunDir.anchored`
         self._instead: Mapping[Path, list[bytes]] = NO_LINES
         self._blocks: dict[int, tuple[int, bytes]] = {}
         self._starts: dict[Path, array[int]] = {}
@@ -82,6 +83,7 @@ class RecordFiles:
         for path in paths:
             number = len(self._paths)
             self._paths.append(path)
+            self._places.append(path.absolute())
             groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
             left_out = () if path in instead else without.get(path, ())
             for offset, texts in groups:
@@ -136,10 +138,10 @@ class RecordFiles:
         start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
-            start, block = offset, block_at(self._paths[number], offset, _BLOCK)
+            start, block = offset, block_at(self._places[number], offset, _BLOCK)
             self._blocks[number] = start, block
             end = block.find(b"\n")
-        return block[offset - start : end + 1] if end >= 0 else line_at(self._paths[number], offset)
+        return block[offset - start : end + 1] if end >= 0 else line_at(self._places[number], offset)
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record ``key`` again."""

@@ -277,6 +277,11 @@ class RunDir:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
+    def anchored(self) -> RunDir:
+        """Return it by its absolute path: it stays where it is if code of the user's changes the working
+        directory. Messages name the other."""
+        return RunDir(self.path.absolute())
+
     def folder(self, phase: str) -> Path:
         return self.path / FOLDERS[phase_of_files(phase)]
 

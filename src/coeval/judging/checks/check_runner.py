@@ -48,10 +48,11 @@ _read_reply = decoder(Reply)
 
 
 class CheckRunner:
-    """Runs the checks of one run; ends its workers with `aclose`."""
+    """Runs the checks of one run, in the working directory ``home``; ends its workers with `aclose`."""
 
-    def __init__(self, *, sandboxed: bool = True) -> None:
+    def __init__(self, *, sandboxed: bool = True, home: Path | None = None) -> None:
         self._sandboxed = sandboxed
+        self._home = home or Path.cwd()
         self._pools: dict[int, _WorkerPool] = {}
         self._programs = asyncio.Semaphore(_MOST_WORKERS)
 
@@ -61,10 +62,11 @@ class CheckRunner:
             return check.score(answer)
         if isinstance(check, CommandCheck):
             async with self._programs:
-                return await _run_program(check, answer, sandboxed=self._sandboxed)
+                sandbox = _sandbox(self._home) if self._sandboxed else []
+                return await _run_program(check, answer, sandbox, self._home)
         pool = self._pools.get(id(check))
         if pool is None:
-            pool = self._pools[id(check)] = _WorkerPool(check)
+            pool = self._pools[id(check)] = _WorkerPool(check, self._home)
         return await pool.score(answer)
 
     async def aclose(self) -> None:
@@ -82,8 +84,9 @@ class _WorkerLost(Exception):
 class _WorkerPool:
     """The workers of one check. ``broken``: why its file cannot be loaded; that is tried once."""
 
-    def __init__(self, check: RubricCheck) -> None:
+    def __init__(self, check: RubricCheck, home: Path) -> None:
         self._check = check
+        self._home = home
         self._idle: list[_WorkerProcess] = []
         self._room = asyncio.Semaphore(_MOST_WORKERS)
         self._broken = ""
@@ -106,7 +109,7 @@ class _WorkerPool:
         if self._broken:
             raise CheckFailed(self._broken)
         memory = self._check.memory_mb if isinstance(self._check, CodeCheck) else _OWN_MEMORY_MB
-        worker = await _WorkerProcess.start(memory)
+        worker = await _WorkerProcess.start(memory, self._home)
         try:
             reply = await worker.exchange(written_options(self._check), _LONGEST_LOAD_S)
         except _WorkerLost as lost:
@@ -132,7 +135,7 @@ class _WorkerProcess:
         self._number = -1
 
     @classmethod
-    async def start(cls, memory_mb: int) -> _WorkerProcess:
+    async def start(cls, memory_mb: int, home: Path) -> _WorkerProcess:
         theirs, ours = os.pipe()
         module = "coeval.judging.checks.check_worker"
         environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
@@ -140,7 +143,7 @@ class _WorkerProcess:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", module, str(theirs), str(memory_mb)),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                pass_fds=(theirs,), start_new_session=True, env=environment,
+                pass_fds=(theirs,), start_new_session=True, env=environment, cwd=home,
             )  # fmt: skip
         except OSError as error:
             os.close(ours)
@@ -209,7 +212,9 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # --- Programs
 
 
-async def _run_program(check: CommandCheck, answer: CheckedAnswer, *, sandboxed: bool) -> CheckScore:
+async def _run_program(
+    check: CommandCheck, answer: CheckedAnswer, sandbox: list[str], home: Path
+) -> CheckScore:
     # Files in place of pipes: the limit on their size bounds what a program writes, and none has to be read
     # while it runs.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
@@ -217,9 +222,8 @@ async def _run_program(check: CommandCheck, answer: CheckedAnswer, *, sandboxed:
         given.seek(0)
         try:
             process = await asyncio.create_subprocess_exec(
-                *(_sandbox() if sandboxed else ()), *_limited(check), *check.argv,
-                stdin=given, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                env=_environment(),
+                *sandbox, *_limited(check), *check.argv, stdin=given, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True, env=_environment(), cwd=home,
             )  # fmt: skip
         except OSError as error:
             raise CheckFailed(f"cannot be started: {named(error)}") from error
@@ -233,7 +237,7 @@ async def _run_program(check: CommandCheck, answer: CheckedAnswer, *, sandboxed:
                 os.killpg(process.pid, signal.SIGKILL)
         output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_READ))
         said = output.read()
-        if sandboxed and said.startswith(b"bwrap: "):
+        if sandbox and said.startswith(b"bwrap: "):
             raise CheckFailed(said.decode(errors="replace").strip()[:LONGEST_REASON])
         return check.read(code, said)
 
@@ -255,9 +259,9 @@ def _environment() -> dict[str, str]:
     return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  the sandbox's own
 
 
-def _sandbox() -> list[str]:
+def _sandbox(home: Path) -> list[str]:
     """The words of bubblewrap: files are read-only, /tmp is empty, no network, no other process."""
-    here = str(Path.cwd())
+    here = str(home)
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"]
     words += ["--dev", "/dev", "--proc", "/proc", "--size", str(_SANDBOX_DISK), "--tmpfs", "/tmp"]  # noqa: S108
     return [*words, *(("--ro-bind", here, here) if here != "/" else ()), "--chdir", here]
@@ -268,7 +272,7 @@ def sandbox_problem() -> str | None:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (apt-get install bubblewrap)"
     try:
-        trial = [*_sandbox(), "true"]
+        trial = [*_sandbox(Path.cwd()), "true"]
         subprocess.run(trial, check=True, capture_output=True, timeout=_LONGEST_TRIAL_S)  # noqa: S603  ours
     except subprocess.CalledProcessError as error:
         return f"bubblewrap does not work here: {error.stderr.decode(errors='replace').strip()[:300]}"

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from coeval.core.errors import CheckFailed, Undecodable
 from coeval.core.foreign import decode
-from coeval.core.plain import file_bytes, shortened
+from coeval.core.plain import file_bytes, scripts_among, shortened
 from coeval.core.text import digest
 from coeval.judging.checks.rubric_check import (
     LONGEST_REASON,
@@ -38,9 +38,6 @@ PARAMETERS = ("prompt", "response", "reference", "attributes")
 
 LARGEST_FILE = 16 << 20
 """Bytes of any file that code writes, its output among them."""
-
-# Bytes of a file named by a command that are hashed: a script, not a data set.
-_LARGEST_HASHED = 10 << 20
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -176,8 +173,7 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
 
     def sources(self) -> list[Path]:
         """Return the files among the arguments, below the working directory."""
-        files = [Path(word) for word in self.argv if not Path(word).is_absolute()]
-        return [file for file in files if file.is_file() and file.stat().st_size <= _LARGEST_HASHED]
+        return scripts_among(word for word in self.argv if not Path(word).is_absolute())
 
     def read(self, code: int, output: bytes) -> CheckScore:
         """Read how the program ended: its last line where that is a score, else 0 for pass, 1 for fail.

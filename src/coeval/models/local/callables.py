@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
@@ -20,6 +20,7 @@ import msgspec
 
 from coeval.core.entry_points import guarded, loaded
 from coeval.core.errors import ServerFault, UsageError
+from coeval.core.plain import scripts_among
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import split_reasoning
 
@@ -32,6 +33,7 @@ __all__ = [
     "load_callable",
     "outcome_of",
     "request_parts",
+    "scripts_hash",
     "source_hash",
 ]
 
@@ -79,6 +81,18 @@ def source_hash(place: str) -> str:
         return _hash_of(path, found.st_mtime_ns, found.st_size)
     except (UsageError, OSError):
         return ""
+
+
+def scripts_hash(argv: Sequence[str]) -> str:
+    """Hash the files that a program is started with, itself where it is named by a relative path; empty where
+    there are none. An interpreter that is installed is none of them."""
+    own = (word for n, word in enumerate(map(str, argv)) if n or not Path(word).is_absolute())
+    try:
+        found = [(file.resolve(), file.stat()) for file in scripts_among(own)]
+        hashes = [_hash_of(path, of.st_mtime_ns, of.st_size) for path, of in found]
+    except OSError:  # it may be run, and not be read
+        return ""
+    return sha256("".join(hashes).encode()).hexdigest()[:12] if hashes else ""
 
 
 def _code_text(given: Any) -> str:

@@ -14,6 +14,7 @@ import shutil
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,6 +64,7 @@ class CommandModel(OwnCode):
         self._guard = guard
         self._keeps = spec.options.get("protocol") == "jsonl"
         hidden = key_variables() - {*spec.options.get("env", ())}
+        self._home = Path.cwd()  # a function of the user's may change it later
         self._env = {name: value for name, value in os.environ.items() if name not in hidden}
         # A program that is kept may hold a model: one, unless the file says more.
         usual = 1 if self._keeps else os.cpu_count() or 1
@@ -109,6 +111,7 @@ class CommandModel(OwnCode):
                 stdout=PIPE,
                 stderr=PIPE,
                 env=self._env,
+                cwd=self._home,
                 start_new_session=True,
                 limit=most * _ESCAPED + _BESIDE,
             )

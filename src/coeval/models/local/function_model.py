@@ -210,6 +210,29 @@ def _retry_after(response: Any) -> float | None:
 _USUAL_THREADS, _USUAL_CALLS = 32, 256
 
 
+class _WorkingDirectory:
+    """The process's working directory, which functions may change: put back once none of them runs."""
+
+    def __init__(self) -> None:
+        self._home = ""
+        self._running = 0
+
+    def begins(self) -> None:
+        if not self._running:
+            with suppress(OSError):  # it is gone
+                self._home = os.getcwd()  # noqa: PTH109  called for each call: a text is enough
+        self._running += 1
+
+    def ends(self) -> None:
+        self._running -= 1
+        if not self._running:
+            with suppress(OSError):
+                os.chdir(self._home)
+
+
+_DIRECTORY = _WorkingDirectory()
+
+
 class FunctionModel(OwnCode):
     """A function of the user's, by ``callable``; loading it runs its file.
 
@@ -219,7 +242,11 @@ class FunctionModel(OwnCode):
     def __init__(self, spec: ModelSpec, admission: Admission) -> None:
         super().__init__(spec, admission)
         self._place = str(spec.options["callable"])
-        self._answerer = Answerer.of(load_callable(self._place), self._place)
+        _DIRECTORY.begins()
+        try:
+            self._answerer = Answerer.of(load_callable(self._place), self._place)
+        finally:
+            _DIRECTORY.ends()
         self._room = asyncio.Semaphore(spec.max_concurrency or _USUAL_CALLS)
         self._threads = CallThreads(
             self._answerer.call, spec.max_concurrency or _USUAL_THREADS, spec.timeout_s, self._place
@@ -234,10 +261,14 @@ class FunctionModel(OwnCode):
         self._threads.turn_away(draining)
 
     async def _answer(self, request: Request) -> Completion:
-        if not self._answerer.waits:
-            return await self._called(request, self._threaded)
-        async with self._room:
-            return await self._called(request, self._awaited)
+        _DIRECTORY.begins()
+        try:
+            if not self._answerer.waits:
+                return await self._called(request, self._threaded)
+            async with self._room:
+                return await self._called(request, self._awaited)
+        finally:
+            _DIRECTORY.ends()
 
     async def _threaded(self, request: Request) -> Completion:
         outcome, latency_s = await self._threads.run(request)

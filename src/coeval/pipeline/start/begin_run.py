@@ -60,7 +60,7 @@ class Begun:
         """Whether the preview's plan is the run's: its blueprint is settled and its records lie where they
         were read."""
         settled = not self.preview.unsettled and not self.blocked
-        return settled and self.preview.standing.path == self.running.folder.path
+        return settled and self.preview.standing.path.absolute() == self.running.folder.path
 
 
 @asynccontextmanager
@@ -100,10 +100,11 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         settled = with_found_labels(config, supply)
         for file in supply.files:
             file.ids.clear()  # a million ids would stay as long as the run
+        anchored = folder.anchored()
         blueprint = Blueprint(
-            settled, folder, follow_file=options.continue_run, inherited=source_folder(config)
+            settled, anchored, follow_file=options.continue_run, inherited=source_folder(config)
         )
-        yield Begun(RunSession(settled, options, folder, session), blueprint, meta, preview)
+        yield Begun(RunSession(settled, options, anchored, session), blueprint, meta, preview)
 
 
 def _batching_of(config: Config, mode: BatchMode) -> Batching:

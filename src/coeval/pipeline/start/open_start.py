@@ -58,7 +58,7 @@ async def open_start(
         context.watcher.warn(sentence)
     log = logged(folder.log, config.experiment.log_level) if opening.log else nullcontext()
     with folder.locked():
-        accounts = _accounts(folder, config, terms)
+        accounts = _accounts(folder.anchored(), config, terms)
         with log:  # until the session's last word
             board = opening.board or Board(PHASES, FED_BY)
             async with opened(accounts, specs, board, context, terms) as session:

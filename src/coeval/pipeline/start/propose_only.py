@@ -61,7 +61,10 @@ class _Proposals(Blueprint):
 
     def __init__(self, config: Config, folder: RunDir, known: Preview, *, anew: bool) -> None:
         super().__init__(
-            config, RunDir(folder.path / FOLDER), follow_file=False, inherited=source_folder(config)
+            config,
+            RunDir(folder.path / FOLDER).anchored(),
+            follow_file=False,
+            inherited=source_folder(config),
         )
         self._known, self._anew = known.blueprint, anew
 
