@@ -247,7 +247,7 @@ SCORE = "score"
 """The metric of a run: the mean over judges and factors."""
 
 
-class _Row(NamedTuple):
+class ComparedRow(NamedTuple):
     task: str | None
     metric: str
     family: Family
@@ -261,7 +261,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
 
     Raises UsageError: nothing is scored on both sides; the message says what each has.
     """
-    paired: list[tuple[Side, Side, _Row]] = []
+    paired: list[tuple[Side, Side, ComparedRow]] = []
     related: list[FamilyLead] = []
     apart: list[JudgedApart] = []
     said: list[str] = [*notes]
@@ -270,18 +270,18 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         pairing = pair(a, b)
         said += pairing.notes
         apart += pairing.apart
-        rows = list(_rows(pairing))
+        rows = list(compared_rows(pairing))
         paired += [(a, b, row) for row in rows]
-        related += _family_leads(a, b, rows, pairing)
+        related += family_leads(a, b, rows, pairing)
     said += judged_apart(apart, sides)
     if not paired:
         raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
     tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
-    found = [_comparison(a.label, b.label, row, max(tested[row.family], 1)) for a, b, row in paired]
-    adjusted = {family: _adjusted([one for one in found if one.family == family]) for family in FAMILIES}
+    found = [comparison_of(a.label, b.label, row, max(tested[row.family], 1)) for a, b, row in paired]
+    by_family = {family: adjusted([one for one in found if one.family == family]) for family in FAMILIES}
     return ComparisonReport(
-        tuple(one for family in FAMILIES for one in adjusted[family]),
+        tuple(one for family in FAMILIES for one in by_family[family]),
         {side.label: {"folder": str(side.folder), "model": side.model} for side in sides},
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
@@ -290,37 +290,37 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
     )
 
 
-def _family_leads(a: Side, b: Side, rows: Sequence[_Row], pairing: Pairing) -> Iterator[FamilyLead]:
+def family_leads(a: Side, b: Side, rows: Sequence[ComparedRow], pairing: Pairing) -> Iterator[FamilyLead]:
     """Of what is overall, or else of each task."""
     leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
-    by_others: dict[tuple[str, ...], list[_Row]] = {}
+    by_others: dict[tuple[str, ...], list[ComparedRow]] = {}
     for row in leading:
         tasks = pairing.judged if row.task is None else [row.task]
         judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
-        lead = family_of_leader(a, b, _comparison(a.label, b.label, row), judges)
+        lead = family_of_leader(a, b, comparison_of(a.label, b.label, row), judges)
         if lead is None:
             continue
         if lead.apart not in by_others:
             others = pair(*(side.without(lead.apart) for side in (a, b)))
-            by_others[lead.apart] = list(_rows(others))
+            by_others[lead.apart] = list(compared_rows(others))
         for other in by_others[lead.apart]:
             if other[:3] == row[:3] and len(other.parts) == len(row.parts):
-                lead = lead._replace(without=_comparison(a.label, b.label, other))
+                lead = lead._replace(without=comparison_of(a.label, b.label, other))
         yield lead
 
 
-def _rows(pairing: Pairing) -> Iterator[_Row]:
+def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     """The rows of a pair that hold anything."""
     by_task: dict[str, list[int]] = {}
     for place, metric in enumerate(pairing.metrics):
         by_task.setdefault(metric.task, []).append(place)
     scored: dict[str, ScoredPairs] = {}
-    rows: list[_Row] = []
+    rows: list[ComparedRow] = []
     for task, places in by_task.items():
         factors = [place for place in places if pairing.metrics[place].measure == "factor"]
         if factors and (whole := pairing.scored(factors, whole=True)) is not None:
             scored[task] = whole
-            rows.append(_Row(task, SCORE, "task", "share", [whole]))
+            rows.append(ComparedRow(task, SCORE, "task", "share", [whole]))
         for place in places:
             name = pairing.metrics[place]
             found = pairing.scored([place])
@@ -328,13 +328,13 @@ def _rows(pairing: Pairing) -> Iterator[_Row]:
                 continue
             family: Family = "task" if name.headline or (name.measure == "label" and not factors) else "part"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            rows.append(_Row(task, name.metric, family, name.unit, [found], counted))
+            rows.append(ComparedRow(task, name.metric, family, name.unit, [found], counted))
     if len(scored) > 1:
-        yield _Row(None, SCORE, "overall", "share", list(scored.values()))
+        yield ComparedRow(None, SCORE, "overall", "share", list(scored.values()))
     yield from rows
 
 
-def _comparison(a: str, b: str, row: _Row, family: int = 1) -> Comparison:
+def comparison_of(a: str, b: str, row: ComparedRow, family: int = 1) -> Comparison:
     """``family``: how many comparisons answer the same question, this one among them."""
     found = paired_difference([part.pairs for part in row.parts], family)
     scale = row.parts[0].scale
@@ -369,7 +369,7 @@ def _back(share: float, scale: Scale) -> float:
     return scale.least + share * (scale.most - scale.least)
 
 
-def _adjusted(family: Sequence[Comparison]) -> list[Comparison]:
+def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
     known = [one.p for one in family if one.p is not None]
     of_holm, of_rate = iter(holm(known)), iter(benjamini_hochberg(known))
     found = []

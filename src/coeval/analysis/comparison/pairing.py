@@ -21,6 +21,14 @@ from coeval.analysis.intervals import Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
 from coeval.core.text import listed, numbered
 
+
+class Mismatch(NamedTuple):
+    """What of a task does not fit on two sides, and a sentence on it."""
+
+    task: str
+    said: str
+
+
 # --- Judges who scored one side only
 
 
@@ -110,7 +118,7 @@ class SharedItems(NamedTuple):
     codes: tuple[Mapping[int, int], Mapping[int, int]]
     tasks: list[str]
     clusters: NDArray[np.int64] | None
-    notes: tuple[str, ...]
+    notes: tuple[Mismatch, ...]
 
     def by_task(self) -> dict[str, frozenset[int]]:
         found: dict[str, set[int]] = {}
@@ -141,7 +149,7 @@ def shared_items(a: Side, b: Side) -> SharedItems:
             own[key] = numbers[place]
         codes.append(own)
     notes = [
-        f"only {side.place} has the task {task}: it is not compared"
+        Mismatch(task, f"only {side.place} has the task {task}: it is not compared")
         for side, found in ((a, of_tasks[0]), (b, of_tasks[1]))
         for task in sorted(found - shared)
     ]
@@ -168,7 +176,7 @@ def _alike(side: Side, own: Mapping[int, int]) -> Iterator[NearDuplicate]:
                 yield NearDuplicate(own[key], first, 1.0)
 
 
-def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[str]:
+def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[Mismatch]:
     items = [_of_task(side, task) for side in (a, b)]
     same = {codes[0][key] for key in items[0]} & {codes[1][key] for key in items[1]}
     if len(same) == len(items[0]) == len(items[1]):
@@ -179,17 +187,12 @@ def _other_items(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> li
         f"{len(found) - len(same):,} only {side.place}" for side, found in zip((a, b), items, strict=True)
     ]
     said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
-    return [
-        said
-        + (
-            f" ({numbered(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
-            if alike > 0
-            else ""
-        )
-    ]
+    if alike > 0:
+        said += f" ({numbered(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
+    return [Mismatch(task, said)]
 
 
-def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[str]:
+def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> list[Mismatch]:
     """Of items that ask the same: where other texts stood beside the question, so that judges and labels
     had other measures on either side."""
     of_a, of_b = (
@@ -203,10 +206,11 @@ def _other_making(a: Side, b: Side, task: str, codes: list[dict[int, int]]) -> l
         ("were made for other attributes", {n for n in same if of_a[n].made_for != of_b[n].made_for}),
     ):
         if other:
-            notes.append(
+            said = (
                 f"{task}: {len(other):,} of {numbered(len(same), 'item')} in common {what} in {b.place} "
                 f"than in {a.place}: part of the difference may be theirs"
             )
+            notes.append(Mismatch(task, said))
     return notes
 
 
@@ -220,7 +224,7 @@ class SharedJudges(NamedTuple):
 
     by_task: Mapping[str, Collection[str] | None]
     apart: tuple[JudgedApart, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Mismatch, ...]
 
     def codes(self, side: Side, tasks: list[str]) -> dict[tuple[int, int], int]:
         """By place in ``tasks`` and the hash of a judge (0: nobody judges), a number that is the same on both
@@ -254,7 +258,7 @@ def _judge_names(by_task: Mapping[str, Collection[str] | None]) -> set[str]:
 def shared_judges(a: Side, b: Side) -> SharedJudges:
     """Who judged both, and whether they judged alike."""
     by_task: dict[str, Collection[str] | None] = {}
-    apart, notes = [], list[str]()
+    apart, notes = [], list[Mismatch]()
     for task in sorted({task for task, _ in a.methods} & {task for task, _ in b.methods}):
         of_a, of_b = ({judge for at, judge in side.methods if at == task} for side in (a, b))
         both = of_a & of_b
@@ -263,29 +267,37 @@ def shared_judges(a: Side, b: Side) -> SharedJudges:
             only_a, only_b = tuple(sorted(of_a - both)), tuple(sorted(of_b - both))
             apart.append(JudgedApart(task, (a.label, b.label), (only_a, only_b), nobody_both=not both))
         notes += [
-            f"{task}: {judge} judged {b.place} by another recipe (model, parameters, prompt) than {a.place}"
+            Mismatch(
+                task,
+                f"{task}: {judge} judged {b.place} by another recipe (model, parameters, prompt) than "
+                f"{a.place}",
+            )
             for judge in sorted(both)
             if a.methods[task, judge] != b.methods[task, judge]
         ]
     return SharedJudges(by_task, tuple(apart), tuple(notes))
 
 
-def other_rubrics(a: Side, b: Side) -> tuple[str, ...]:
+def other_rubrics(a: Side, b: Side) -> tuple[Mismatch, ...]:
     """The factors that go by the same name and ask for something else."""
     return tuple(
-        f"{task}: the factor {factor} is described otherwise for {b.place} than for {a.place}"
+        Mismatch(task, f"{task}: the factor {factor} is described otherwise for {b.place} than for {a.place}")
         for task in sorted(a.rubrics.keys() & b.rubrics.keys())
         for factor in sorted(a.rubrics[task].keys() & b.rubrics[task].keys())
         if a.rubrics[task][factor] != b.rubrics[task][factor]
     )
 
 
-def other_weights(a: Side, b: Side) -> tuple[str, ...]:
+def other_weights(a: Side, b: Side) -> tuple[Mismatch, ...]:
     """The tasks whose factors count otherwise on either side."""
     of_a, of_b = _weights(a), _weights(b)
     tasks = {task for task, *_ in of_a.keys() & of_b.keys()}
     return tuple(
-        f"{task}: its factors have other weights in {b.place} than in {a.place}; those of {b.place} are used"
+        Mismatch(
+            task,
+            f"{task}: its factors have other weights in {b.place} than in {a.place}; those of {b.place} are "
+            "used",
+        )
         for task in sorted(tasks)
         if any(of_a[key] != of_b[key] for key in of_a.keys() & of_b.keys() if key[0] == task)
     )
@@ -361,8 +373,8 @@ class Pairing:
     ``universe``: by task, the codes of its items; ``clusters``: by code, what items share that nearly repeat
     each other; None: none do. ``lacking``: by metric, the items whose score is missing. ``factors``: by task
     with weights or checks, the weights of the factors by which both sides are scored.
-    ``judged``: by task, whose scores are taken. ``apart``: who judged one side only. ``notes``: what else
-    does not fit, one sentence each.
+    ``judged``: by task, whose scores are taken. ``apart``: who judged one side only. ``mismatches``: what
+    else does not fit.
     """
 
     metrics: Sequence[MetricName]
@@ -374,7 +386,12 @@ class Pairing:
     factors: Mapping[str, Mapping[str, float]]
     judged: Mapping[str, Collection[str]]
     apart: tuple[JudgedApart, ...]
-    notes: tuple[str, ...]
+    mismatches: tuple[Mismatch, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The mismatches, in sentences."""
+        return tuple(one.said for one in self.mismatches)
 
     def scored(self, metrics: Sequence[int], *, whole: bool = False) -> ScoredPairs | None:
         """The items' means over these metrics of one task; None where no item is paired. ``whole``: they are
@@ -460,15 +477,16 @@ def pair(a: Side, b: Side) -> Pairing:
 
 def _incomplete(
     metrics: Sequence[MetricName], paired: _CodedScores, factors: Mapping[str, Mapping[str, float]]
-) -> Iterator[str]:
+) -> Iterator[Mismatch]:
     for task, weights in factors.items():
         names = {place: name.metric for place, name in enumerate(metrics) if name.task == task}
         shared = paired.of([place for place, name in names.items() if name in weights])
         if len(shared.item) and not len(_complete(shared, len(weights))):
             lacking = sorted(weights.keys() - {names[place] for place in shared.metric.tolist()})
-            yield (
+            yield Mismatch(
+                task,
                 f"{task}: no item is scored in {listed(lacking) or 'every factor'} on both sides, so only "
-                "single factors are compared"
+                "single factors are compared",
             )
 
 
