@@ -305,7 +305,7 @@ def test_cut_off_and_empty_answers_are_counted_on_each_side(tmp_path: Path) -> N
             run.evaluation(n, student, "j", LOW if bad and student == "ben" else HIGH)
     assert compared(tmp_path).doubts == (
         "Cut off at max_tokens: 3 of 10 answers of ben, 0 of 10 answers of ann; part of the difference may "
-        "come from that. Raise max_tokens before trusting it.",
+        "come from that. Raise max_tokens (of your own code: max_answer_bytes) before trusting it.",
         "Empty, and counted like all others: 1 of 10 answers of ben, 0 of 10 answers of ann (of all these, "
         "cut off: 1); part of the difference may come from that.",
     )

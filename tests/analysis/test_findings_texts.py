@@ -76,7 +76,8 @@ def test_cut_off_empty_and_partly_covered_students_are_findings(tmp_path: Path, 
     assert found[-4:-1] == [
         "Without a score in some task, so overall is over the other tasks only: flaky.",
         "Cut off at max_tokens: 2 of 4 answers of flaky.",
-        "More than 1% of the answers cut off: flaky. Raise max_tokens before trusting these scores.",
+        "More than 1% of the answers cut off: flaky. Raise max_tokens (of your own code: "
+        "max_answer_bytes) before trusting these scores.",
     ]
     assert found[-1].startswith("Empty, and counted like all others: 1 of 4 answers of flaky.")
     shown = " ".join(coeval("analyze", "--run", run.folder).out.split())

@@ -278,7 +278,7 @@ def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Pat
     responses.write_text(responses.read_text().replace('"text"', '"cut", "truncated": true', 3))
     doubt = (
         "Cut off at max_tokens: 3 of 200 answers of tuned, 0 of 200 answers of base; part of the difference "
-        "may come from that. Raise max_tokens before trusting it."
+        "may come from that. Raise max_tokens (of your own code: max_answer_bytes) before trusting it."
     )
     assert found(coeval, *two)["doubts"] == [doubt]
     shown = coeval("compare", *two, "--html", "page.html").out.splitlines()

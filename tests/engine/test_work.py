@@ -206,6 +206,10 @@ async def test_what_is_missing_of_a_cut_answer_is_missing_because_it_was_cut() -
     def parse(completion: Completion) -> str:
         raise Unparsable("it is half an object", raw=completion.text)
 
+    own = CutShort()
+    own.answer_limit = "max_answer_bytes"
+    with pytest.raises(Unparsable, match="cut off at max_answer_bytes"):
+        await ask(own, lambda _: Request((Message("user", "?"),)), parse, retries=0, tally=Tally())
     for top_logprobs, kind in ((None, "cut_off"), (5, "unparsable")):
         made = {0: Request((Message("user", "?"),), top_logprobs=top_logprobs)}
         with pytest.raises(Unparsable) as caught:

@@ -138,7 +138,7 @@ async def test_programs_that_fail(code: str, kind: type[ModelError], wrong: str)
         ("import sys; sys.stdin.readline(); sys.exit('crashed')", ServerFault, "exit code 1 in the middle"),
         ("input(); print('{\"text\": \"hal', end='', flush=True)", ServerFault, "in the middle of a request"),
         (LOOP.replace("json.dumps({reply})", "'no json'"), Unreadable, "wrote a line that is no JSON"),
-        (LOOP.replace("{reply}", "None"), ServerFault, "gave NoneType; an answer is a text"),
+        (LOOP.replace("{reply}", "None"), Unreadable, "gave NoneType; an answer is a text"),
         (LOOP.replace("{reply}", "{'error': 'quota'}"), ServerFault, "answered with an error: quota"),
         (LOOP.replace("{reply}", "'x' * 1_000_000"), Unreadable, "a line that is too long"),
         ("import time; time.sleep(60)", RequestTimeout, "gave no answer in 0.5 s"),
@@ -230,6 +230,25 @@ async def test_what_it_starts_is_ended_with_it(tmp_path: Path) -> None:
     """
     assert isinstance(await failed(code, timeout_s=1.0), RequestTimeout)
     assert await gone(int(pid.read_text()))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_what_it_leaves_in_the_background_holds_nothing_up(tmp_path: Path, apart: bool) -> None:
+    """A child that keeps both pipes: the answer is there once the program has ended, long before its time."""
+    pid = tmp_path / "pid"
+    code = f"""
+    import subprocess, sys
+    child = subprocess.Popen(["sleep", "300"], start_new_session={apart})
+    open({str(pid)!r}, "w").write(str(child.pid))
+    print("done")
+    """
+    try:
+        assert await said(code, timeout_s=120.0) == "done"
+        assert (await failed(code + "    sys.exit('wrong')", timeout_s=120.0)).kind == "server"
+        assert apart or await gone(int(pid.read_text()))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 async def test_cancelling_ends_it(tmp_path: Path) -> None:

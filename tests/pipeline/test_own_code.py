@@ -274,3 +274,17 @@ def test_a_changed_program_owes_its_answers(
     assert calls(lab, continue_run=True, stance=Stance.REDO) == (6, 6)
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert {record["response"] for record in lab.records("response_collection").values()} == {"Eve."}
+
+
+@pytest.mark.process
+def test_what_a_function_prints_is_no_result(lab: Lab) -> None:
+    """Neither what it prints itself nor what a program does that it starts, nor what its module prints."""
+    shout = "import os\nprint('noise')\n" + APP.replace(
+        "):\n", "):\n    print('noise'); os.system('echo noise')\n"
+    )
+    (lab.folder / "app.py").write_text(shout)
+    command = [sys.executable, "-m", "coeval", "run", "--config", str(lab.file)]
+    ended = subprocess.run(command, cwd=lab.folder, capture_output=True, text=True, check=True)
+    assert "noise" not in ended.stdout
+    assert "Scores" in ended.stdout
+    assert ended.stderr.count("noise") == 7

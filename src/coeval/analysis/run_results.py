@@ -108,6 +108,7 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
 
 # The share of cut answers above which a score is no longer that of the model.
 TOO_MANY = 0.01
+ANSWER_LIMIT = "max_tokens (of your own code: max_answer_bytes)"
 _ABOVE = "more than 1%"
 
 
@@ -144,7 +145,7 @@ def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
         return None
     return (
         f"{_ABOVE.capitalize()} of the answers cut off: {listed(names)}. "
-        "Raise max_tokens before trusting these scores."
+        f"Raise {ANSWER_LIMIT} before trusting these scores."
     )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import IO
 
 from rich.cells import cell_len
@@ -55,6 +57,21 @@ def let_go(stream: IO[str]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+@contextmanager
+def kept_for_results() -> Iterator[None]:
+    """Context: what code of the user's, and what it starts, prints to standard output goes to standard
+    error."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # somebody has closed one of them
+            sys.stdout.flush()
+            ours = os.dup(1)
+            stack.callback(os.close, ours)
+            os.dup2(2, 1)
+            stack.callback(os.dup2, ours, 1)
+        stack.enter_context(redirect_stdout(sys.stderr))
+        yield
 
 
 class _Escaping(RenderHook):

@@ -85,6 +85,8 @@ class Model(ABC):
 
     name: str
     interface: str
+    answer_limit: str = "max_tokens"
+    """The parameter that an answer is cut at."""
 
     async def reach(self) -> None:
         """Check quickly whether the host accepts connections, without a request; a local model always does.

@@ -112,9 +112,8 @@ async def ask(
                 # was asked for, with its log-probabilities.
                 if not completion.truncated or request.top_logprobs is not None:
                     raise
-                raise CutOff(
-                    f"the answer was cut off at max_tokens, so that {error}", raw=error.raw
-                ) from error
+                limit = model.answer_limit
+                raise CutOff(f"the answer was cut off at {limit}, so that {error}", raw=error.raw) from error
         except AskError as error:
             advised = not isinstance(error, ModelError) or error.retry_advised
             if isinstance(error, ModelError) and error.usage is not None:

@@ -30,7 +30,7 @@ from coeval.analysis.comparison.side import Side, read_side
 from coeval.analysis.intervals import Scale
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.run_results import CutOffAnswers
+from coeval.analysis.run_results import ANSWER_LIMIT, CutOffAnswers
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 from coeval.core.text import listed
@@ -48,7 +48,7 @@ def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     if reported := _on_each(sides, [side.answers.cut for side in sides]):
         many = any(CutOffAnswers(s.label, s.answers.cut, s.answers.good).too_many for s in sides)
         yield f"Cut off at max_tokens: {reported}; {theirs}." + (
-            " Raise max_tokens before trusting it." if many else ""
+            f" Raise {ANSWER_LIMIT} before trusting it." if many else ""
         )
     cut = sum(side.answers.empty_cut for side in sides)
     if reported := _on_each(sides, [side.answers.empty for side in sides]):

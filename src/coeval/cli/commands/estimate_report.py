@@ -118,7 +118,7 @@ def _sampled(
     if not start.config.experiment.estimate_samples:
         return True
     try:
-        with Terminal(messages) as terminal:
+        with streams.kept_for_results(), Terminal(messages) as terminal:
             run_async(
                 interruptible(
                     lambda event: sample_only(

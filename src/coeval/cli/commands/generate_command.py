@@ -99,7 +99,7 @@ def _ask(config: Config, keys: Keys, *, anew: bool) -> Proposed:
     from coeval.pipeline.start.propose_only import propose_only
 
     probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-    with Terminal(streams.messages()) as terminal:
+    with streams.kept_for_results(), Terminal(streams.messages()) as terminal:
         return run_async(
             interruptible(
                 lambda event: propose_only(config, probing, SessionContext(keys, terminal, event), anew=anew),

@@ -131,7 +131,7 @@ def run_and_report(config: Config, options: RunOptions, key_file: Path | None, f
         finally:
             loading.cancel()
 
-    with Terminal(messages) as terminal:
+    with streams.kept_for_results(), Terminal(messages) as terminal:
         run = run_async(interruptible(work, terminal.note))
     _report(run, streams.results(), messages, _way_on(file, options))
     if config.experiment.report and run.summary is not None and run.summary.begun:
@@ -174,7 +174,8 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
         if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
             warn(
                 messages,
-                "Answers were cut off at max_tokens: raise it before going on, or they will be again.",
+                "Answers were cut off at max_tokens (of your own code: max_answer_bytes): raise it before "
+                "going on, or they will be again.",
             )
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "Raise what is used up first: the warnings above name it." if used_up else ""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.entry_points import guarded, loaded
-from coeval.core.errors import ServerFault, UsageError
+from coeval.core.errors import Unreadable, UsageError
 from coeval.core.plain import scripts_among
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import split_reasoning
@@ -326,7 +326,7 @@ def answer_of(value: object, said_by: str, *, structured: bool = False) -> Compl
     (``input_tokens``, ``output_tokens``) and ``cost_usd``. ``structured``: a schema was asked for, and a
     mapping without ``text`` is the answer itself, to be written as JSON.
 
-    Raises ServerFault: it is neither, or counts what cannot be counted.
+    Raises Unreadable: it is neither, or counts what cannot be counted.
     """
     if type(value) is str:
         return _completion(value, Usage())
@@ -337,7 +337,7 @@ def answer_of(value: object, said_by: str, *, structured: bool = False) -> Compl
     if not isinstance(text, str):
         kind = type(value).__name__
         what = f"{kind} without a text" if isinstance(value, Mapping) or hasattr(value, "text") else kind
-        raise ServerFault(
+        raise Unreadable(
             f"{said_by} gave {what}; an answer is a text, or an object with `text`", retry_advised=False
         )
     usage = _part(value, "usage")
@@ -345,12 +345,10 @@ def answer_of(value: object, said_by: str, *, structured: bool = False) -> Compl
     counts = {name: _part(usage, name) for name in ("input_tokens", "output_tokens")}
     for name, given in counts.items():
         if given is not None and (type(given) is not int or given < 0):
-            raise ServerFault(f"{said_by} gave {name}: {given!r}; use a whole number", retry_advised=False)
+            raise Unreadable(f"{said_by} gave {name}: {given!r}; use a whole number", retry_advised=False)
     cost = _part(usage, "cost_usd") if cost is None else cost
     if cost is not None and not _is_cost(cost):
-        raise ServerFault(
-            f"{said_by} gave cost_usd: {cost!r}; use US dollars, 0 or more", retry_advised=False
-        )
+        raise Unreadable(f"{said_by} gave cost_usd: {cost!r}; use US dollars, 0 or more", retry_advised=False)
     counted = {name: given for name, given in counts.items() if given is not None}
     return _completion(text, Usage(**counted, cost_usd=None if cost is None else float(cost)))
 

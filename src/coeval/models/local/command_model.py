@@ -14,6 +14,7 @@ import shutil
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,11 @@ _COMPLAINT = 2_000
 # Seconds for which a program that does not echo the id of its request is listened to after its answer: what
 # it writes beside comes with it, and the answer may be the second of two lines.
 _BESIDE_S = 0.001
+# Seconds between two looks at whether a program has ended whose pipes are still open.
+_LOOK_S = 0.05
+# Seconds for which one that has ended is listened to: what it wrote is in the pipe, which a process that it
+# left behind may hold open for as long as it likes.
+_GRACE_S = 0.5
 # Turns of a loop that was busy for so long, from what is in the pipe to what is read.
 _TURNS = 4
 # Characters of JSON that one byte of an answer may take, as \u001f, and what stands beside the text.
@@ -194,19 +200,36 @@ class _Program:
 
     async def whole_output(self, given: bytes, most: int) -> tuple[bytes, bool]:
         """Give it all of its input; its output, and whether that was cut at ``most`` bytes."""
+        said = bytearray()
         feeding = asyncio.create_task(self._feed(given, last=True))
+        reading = asyncio.create_task(self._read(said, most))
         try:
-            parts, size = list[bytes](), 0
-            while data := await self._out.read(1 << 16):
-                parts.append(data)
-                size += len(data)
-                if size > most:
-                    return b"".join(parts)[:most], True
-            await self._process.wait()
-            await self._listening
-            return b"".join(parts), False
+            await self._over(reading)
+            if len(said) <= most:
+                await self._ended()
+            return bytes(said[:most]), len(said) > most
         finally:
             feeding.cancel()
+            reading.cancel()
+
+    async def _read(self, said: bytearray, most: int) -> None:
+        while len(said) <= most and (data := await self._out.read(1 << 16)):
+            said += data
+
+    async def _over(self, pipe: asyncio.Task[None]) -> None:
+        """Wait for the end of a pipe; once the program has ended, for a moment only."""
+        while not pipe.done() and self.code is None:
+            await asyncio.wait((pipe,), timeout=_LOOK_S)
+        if not pipe.done():
+            await asyncio.wait((pipe,), timeout=_GRACE_S)
+        if pipe.done():
+            pipe.result()
+
+    async def _ended(self) -> None:
+        """Wait until it has ended, and its complaint was heard."""
+        await self._over(self._listening)
+        if self.code is None:
+            await self._process.wait()
 
     async def next_line(self, given: bytes) -> bytes:
         """Give it a line; the next one that it writes, without an end where it has ended."""
@@ -216,8 +239,7 @@ class _Program:
         if line != b"\n":
             line += await self._out.readline()
         if not line.endswith(b"\n"):
-            await self._process.wait()
-            await self._listening
+            await self._ended()
         return line
 
     async def says_more(self, within_s: float) -> bool:
@@ -241,7 +263,11 @@ class _Program:
         if self._coming is not None:
             self._coming.cancel()
         self._listening.cancel()
-        await self._process.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await self._process.wait()
+        # Its pipes too, which a process that left its group may hold open; asyncio names no other way.
+        self._process._transport.close()  # type: ignore[attr-defined]
 
     @property
     def _out(self) -> asyncio.StreamReader:

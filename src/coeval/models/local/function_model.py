@@ -68,6 +68,8 @@ class OwnCode(Model):
     ended well; from then on the largest cost so far is set aside for each call before it is made.
     """
 
+    answer_limit = "max_answer_bytes"
+
     def __init__(self, spec: ModelSpec, admission: Admission) -> None:
         self.name = spec.name
         self.interface = spec.interface

@@ -47,6 +47,7 @@ class InProcess(Model):
     ) -> None:
         self.name = model.name
         self.interface = model.interface
+        self.answer_limit = model.answer_limit
         self._model = model
         self._spec = spec
         self._admission = admission
