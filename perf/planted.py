@@ -21,7 +21,7 @@ from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, 
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_worth import Prices, purchases, task_errors, variance_parts
-from perf.judge_bias import Planted, simulate
+from perf.leaning import Planted, simulate
 
 
 class Ranked(NamedTuple):

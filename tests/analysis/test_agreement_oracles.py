@@ -32,7 +32,7 @@ from coeval.analysis.panel.panel_worth import (
     task_errors,
     variance_parts,
 )
-from perf.judge_bias import Planted, simulate
+from perf.leaning import Planted, simulate
 from perf.planted import PARTS, found_errors, planted_scores
 
 Levels = NDArray[np.int8]

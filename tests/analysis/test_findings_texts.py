@@ -12,7 +12,7 @@ import coeval as api
 from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.measured import NOT_MEASURED
-from coeval.analysis.panel.bias_ledger import JudgeBiases, Leaning
+from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, Leaning
 from coeval.analysis.panel.panel_findings import panel_findings
 
 
@@ -30,9 +30,9 @@ def test_a_lopsided_interval_is_shown_with_both_bounds(
     assert difference_text(*bounds, 3) == shown
 
 
-def judged(**lengths: float) -> dict[str, JudgeMeasures]:
-    """Judges with a leaning to length, by name."""
-    unknown = Leaning(None, None, None)
+def judged(**favours: float) -> dict[str, JudgeMeasures]:
+    """Judges that favour their family, by name."""
+    unknown, own = Leaning(None, None, None), Favour(None, None, None, None)
     return {
         name: JudgeMeasures(
             NOT_MEASURED,
@@ -44,19 +44,27 @@ def judged(**lengths: float) -> dict[str, JudgeMeasures]:
             degenerate=False,
             count=30,
             levels={},
-            bias=JudgeBiases(unknown, unknown, unknown, Leaning(by, (by - 0.03, by + 0.03), 0.001), unknown),
+            bias=JudgeBiases(unknown, Favour(by, (by - 0.03, by + 0.03), 0.001, 0.04), own, unknown),
             consistency=None,
         )
-        for name, by in lengths.items()
+        for name, by in favours.items()
     }
 
 
 def test_of_two_judges_a_leaning_is_laid_to_neither() -> None:
     assert list(panel_findings(judged(strict=-0.1, lenient=0.1))) == [
-        "Of the two judges, lenient scores answers of twice the length higher than strict by 0.10 [0.07, "
-        "0.13]: either may be the biased one."
+        "Of the two judges, lenient scores answers of its own family higher than strict by 10.0 [7.0, 13.0] "
+        "points: either may be the biased one."
     ]
-    assert len(list(panel_findings(judged(a=-0.1, b=0.1, c=0.1)))) == 3
+
+
+def test_what_is_favoured_is_said_beside_what_is_usual() -> None:
+    said = list(panel_findings(judged(a=-0.1, b=0.1, c=0.1)))
+    assert len(said) == 3
+    assert said[0] == (
+        "a scores answers of its own family 10.0 [7.0, 13.0] points lower than expected from the other "
+        "judges; judges differ about a family by 4.0 (sd)."
+    )
 
 
 # What speaks against a score stands among the findings, with its number.

@@ -22,11 +22,29 @@ from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_leak import TeacherLeak, teacher_leak
-from coeval.analysis.panel.bias_ledger import Bias, Leaning, judge_biases
+from coeval.analysis.panel.bias_ledger import Bias, Favour, Leaning, judge_biases
+from coeval.analysis.panel.kin_favour import judge_views, kin_favours
+from coeval.analysis.panel.length_contrasts import length_contrasts, length_findings
 from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import StudentScore, missing_sentences
-from perf.judge_bias import HONEST, KIND, LONG, STRICT, VAIN, Planted, World, named, places_named, simulate
+from perf.leaning import (
+    KIN_SCATTER,
+    KIND,
+    LONG,
+    SIX,
+    SIX_JUDGES,
+    STRICT,
+    STRICT_AND_MILD,
+    VAIN,
+    Planted,
+    Scatter,
+    World,
+    contrasts,
+    named,
+    places_named,
+    simulate,
+)
 from perf.planted import robust_false
 
 NEAR = 1e-9
@@ -430,48 +448,99 @@ def test_scores_that_are_all_alike_say_that_nobody_gains_and_are_not_sure_of_it(
     assert teacher_leak(grid, np.full_like(scores, np.nan), FAMILIES).families["oak"].value is None
 
 
-# Judges with a planted bias are the ones that are named; honest ones, however strict, are not.
+# Judges who favour their own are named; honest ones, however strict and whomever they like, are not.
 
-REPEATS = 12
-"""Few: docs/judges.md has the shares of a thousand."""
+REPEATS = 60
+"""Few: docs/evidence/leaning.md has the shares of a thousand."""
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("world", "bias"), [(KIND, "family"), (LONG, "length"), (VAIN, "self")])
-def test_a_judge_that_leans_is_named_and_honest_ones_beside_it_are_not(world: World, bias: str) -> None:
-    found = named(world, 50, REPEATS)[bias]
+@pytest.mark.parametrize("world", [KIND, VAIN], ids=["family", "self"])
+def test_a_judge_that_favours_its_own_is_named_and_honest_ones_beside_it_are_not(world: World) -> None:
+    found = named(world, REPEATS)
     assert found.leaning is not None
     assert found.leaning >= 0.75
-    assert found.honest_named <= 0.25
+    assert found.any_honest <= 0.15
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("world", [HONEST, STRICT])
-def test_honest_judges_lean_on_nothing_however_strict_they_are(world: World) -> None:
-    """Where all give full marks a strict judge looks as kind as the others: that is no leaning."""
-    for bias, found in named(world, 50, REPEATS).items():
-        assert found.leaning is None
-        assert found.honest_sure <= 0.2, bias
-        assert found.honest_named <= 0.25, bias
+@pytest.mark.parametrize("world", [STRICT, KIN_SCATTER], ids=["strict", "scatter"])
+def test_a_judge_that_is_strict_or_likes_some_students_favours_nobody(world: World) -> None:
+    """Where all give full marks a strict judge looks as kind as the others: that is no favour."""
+    assert named(world, REPEATS).any_honest <= 0.15
+
+
+def test_a_favour_is_tested_as_a_regression_of_the_cells_does_it() -> None:
+    """By statsmodels, on the cells themselves: one item noise apart, t with the degrees of freedom left."""
+    formula = pytest.importorskip("statsmodels.formula.api")
+    pandas = pytest.importorskip("pandas")
+    judges = {name: Planted(noise=0.02) for name in SIX_JUDGES}
+    grid = simulate(judges, 200, 3, SIX, Scatter(0.1)).grid
+    families = model_families((*SIX, *judges), {})
+    seen = judge_views(grid)
+    assert seen is not None
+    student, judge = (place.ravel() for place in np.indices(seen.views.shape[1:]))
+    frame = {"view": seen.views[0].ravel(), "student": student, "judge": judge}
+    kin = np.array([[families[one] == families[other] for other in grid.judges] for one in grid.students])
+    for place in range(len(grid.judges)):
+        frame[f"kin{place}"] = (kin.ravel() & (judge == place)).astype(int)
+    terms = " + ".join(f"kin{place}" for place in range(len(grid.judges)))
+    fit = formula.ols(f"view ~ C(student) + C(judge) + {terms}", pandas.DataFrame(frame)).fit()
+    favours = kin_favours(grid, families)
+    for place, name in enumerate(grid.judges):
+        found = favours[name]["family"]
+        assert found.p == pytest.approx(fit.pvalues[f"kin{place}"], rel=1e-6)
+        slope = seen.slopes[kin[:, place], place].mean()
+        assert found.value == pytest.approx(fit.params[f"kin{place}"] * slope, rel=1e-6)
+        assert found.usual == pytest.approx(np.sqrt(fit.scale) * slope, rel=1e-6)
+
+
+def test_of_two_families_there_is_a_figure_and_no_verdict() -> None:
+    students = {"kin-1": 0.6, "kin-2": 0.5, "two-1": 0.6, "two-2": 0.5}
+    judges = {"kin-judge": Planted(family=0.2), "two-judge": Planted(), "four-judge": Planted()}
+    grid, _ = simulate(judges, 60, 1, students)
+    found = judge_biases(bias_ledger(grid, model_families((*students, *judges), {})))["kin-judge"].family
+    assert found.value is not None
+    assert found.value > 0.05
+    assert (found.ci95, found.p_adjusted) == (None, None)
+    assert not found.is_named
 
 
 @pytest.mark.process
-def test_no_interval_is_a_failed_fit_s() -> None:
-    """In these runs the likelihood had tops between the nodes of a coarse quadrature, and errors of 50 times
-    their size."""
-    families = model_families((*KIND.students, *KIND.judges), {})
-    for seed in (13, 18, 36, 39):
-        grid, lengths = simulate(KIND.judges, 50, seed)
-        found = bias_ledger(grid, lengths, families)["kin-judge"]["family"]
-        assert found.low is not None
-        assert found.high is not None
-        assert 0.04 < found.high - found.low < 0.2
-        assert found.is_sure
+def test_of_two_who_like_length_and_one_who_does_not_nobody_is_named_alone() -> None:
+    found = contrasts(LONG, 1)
+    assert found["kin-judge", "three-judge"].is_named
+    assert found["three-judge", "two-judge"].is_named
+    assert not found["kin-judge", "two-judge"].is_named
+    [said] = length_findings(found)
+    assert said.startswith("kin-judge and two-judge score answers of twice the length ")
+    assert said.endswith(" points higher than three-judge does: either side may be the biased one.")
+    honest = contrasts(STRICT_AND_MILD, 1)
+    assert not list(length_findings(honest))
+
+
+def test_a_contrast_of_length_is_the_slope_of_the_difference() -> None:
+    """That of statsmodels with a level for each student, its error clustered by item."""
+    formula = pytest.importorskip("statsmodels.formula.api")
+    pandas = pytest.importorskip("pandas")
+    grid, lengths = simulate({"a": Planted(length=0.1), "b": Planted(0.1)}, 80, 2)
+    found = length_contrasts(grid, lengths)["a", "b"]
+    answers = slice(None, None, 2)  # two factors each
+    apart = (grid.levels[:, 0] - grid.levels[:, 1]).reshape(-1, 2).mean(axis=1) / 2
+    frame = {"y": apart, "x": np.log2(lengths[answers] + 1), "s": grid.student[answers]}
+    fit = formula.ols("y ~ C(s) + x", pandas.DataFrame(frame)).fit(
+        cov_type="cluster", cov_kwds={"groups": grid.item[answers]}, use_t=True
+    )
+    assert found.more.value == pytest.approx(fit.params["x"], rel=1e-9)
+    low, high = fit.conf_int().loc["x"]
+    assert found.more.low == pytest.approx(low, abs=0.005)
+    assert found.more.high == pytest.approx(high, abs=0.005)
+    assert found.more.n == 80
 
 
 def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> None:
     ledger = {
-        name: dict.fromkeys(("severity", "family", "self", "length", "position"), bias)
+        name: dict.fromkeys(("severity", "family", "self", "position"), bias)
         for name, bias in (
             ("a", Bias(0.1, 0.01, 0.19, 0.03)),
             ("b", Bias(0.0, -0.1, 0.1, 0.8)),
@@ -479,9 +548,9 @@ def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> No
         )
     }
     found = judge_biases(ledger)
-    assert found["a"].length == Leaning(0.1, (0.01, 0.19), 0.06)
-    assert found["b"].length.p_adjusted == 0.8
-    assert found["c"].length == Leaning(None, None, None)
+    assert found["a"].family == Favour(0.1, (0.01, 0.19), 0.06, None)
+    assert found["b"].family.p_adjusted == 0.8
+    assert found["c"].family == Favour(None, None, None, None)
 
 
 @pytest.mark.parametrize(("both", "items"), [(True, 100), (False, 250)])
@@ -494,8 +563,8 @@ def test_a_judge_that_likes_what_stands_first_is_named_and_an_honest_one_is_not(
 
 @pytest.mark.process
 def test_severity_is_what_the_others_give_more() -> None:
-    grid, lengths = simulate({"a": Planted(0.2), "b": Planted(), "c": Planted()}, 60, 1)
-    ledger = bias_ledger(grid, lengths, {})
+    grid, _ = simulate({"a": Planted(0.2), "b": Planted(), "c": Planted()}, 60, 1)
+    ledger = bias_ledger(grid, {})
     scores = grid.levels / 2
     expected = scores[:, 1:].mean() - scores[:, 0].mean()
     found = ledger["a"]["severity"]
@@ -516,16 +585,15 @@ def test_severity_is_what_the_others_give_more() -> None:
 
 def test_what_the_scores_cannot_tell_is_not_told() -> None:
     alone = simulate({"a": Planted()}, 30, 1)
-    assert not any(bias.value for bias in bias_ledger(*alone, {})["a"].values())
+    assert not any(bias.value for bias in bias_ledger(alone.grid, {})["a"].values())
+    assert not length_contrasts(*alone)
     related = {"one": 0.5, "two": 0.7}
-    all_family = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
-    ledger = bias_ledger(*all_family, dict.fromkeys(("one", "two", "a", "b"), "same"))
-    assert ledger["a"]["family"].value is None
-    assert ledger["a"]["self"].value is None
-    assert ledger["a"]["length"].value is not None
     grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
-    assert bias_ledger(grid, np.full_like(lengths, 100.0), {})["a"]["length"].value is None
-    assert bias_ledger(grid, np.full_like(lengths, np.nan), {})["a"]["length"].value is None
+    ledger = bias_ledger(grid, dict.fromkeys(("one", "two", "a", "b"), "same"))
+    assert ledger["a"].keys() == {"severity"}
+    assert length_contrasts(grid, lengths).keys() == {("a", "b")}
+    assert not length_contrasts(grid, np.full_like(lengths, 100.0))
+    assert not length_contrasts(grid, np.full_like(lengths, np.nan))
 
 
 @pytest.mark.parametrize(
@@ -547,14 +615,14 @@ def test_families_are_told_by_names(name: str, family: str) -> None:
 
 @pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
 def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
-    grid, lengths = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
-    found = judge_biases(bias_ledger(grid, lengths, {}))["a"].severity
+    grid, _ = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
+    found = judge_biases(bias_ledger(grid, {}))["a"].severity
     assert (found.value is not None) == (found.ci95 is not None) == known
     assert (found.p_adjusted is not None) == known
 
 
 def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
-    grid, lengths = simulate({"a": Planted(), "b": Planted()}, 12, 1)
+    grid, _ = simulate({"a": Planted(), "b": Planted()}, 12, 1)
     grid.levels[:] = [0, 1]
-    found = judge_biases(bias_ledger(grid, lengths, {}))["a"].severity
+    found = judge_biases(bias_ledger(grid, {}))["a"].severity
     assert found == Leaning(None, None, None)

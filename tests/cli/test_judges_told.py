@@ -44,7 +44,7 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
     family = {name: judge["bias"]["family"] for name, judge in measures["judges"].items()}
     assert family["kind"]["ci95"][0] > 0.05
     assert family["kin"]["ci95"][0] < 0 < family["kin"]["ci95"][1]
-    nothing = {"value": None, "ci95": None, "p_adjusted": None}
+    nothing = {"value": None, "ci95": None, "p_adjusted": None, "usual": None}
     assert family["fair"] == nothing, "nobody of its family answered"
     severity = {name: judge["bias"]["severity"]["value"] for name, judge in measures["judges"].items()}
     assert severity["fair"] == min(severity.values())
@@ -53,7 +53,7 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
     )
     assert [step["judges"] for step in measures["next"]] == [0, 0, 0, 0, 1, 2]
     reported = " ".join(coeval("analyze", "--run", lab.path).out.split())
-    assert "kind scores answers of its own family 0." in reported
+    assert "kind scores answers of its own family " in reported
     assert "kin scores answers of its own family" not in reported
     assert "The standard error of a difference between two students" in reported
 
@@ -64,8 +64,13 @@ KIN = model("red-j", "judge", family="red", family_bias=0.2)
 OTHERS = [model("hard-j", "judge", severity=0.1), model("soft-j", "judge", severity=-0.1)]
 
 
-def findings(here: Path, coeval: Command, judges: list[dict[str, object]]) -> list[str]:
-    students = [model(f"{name}-s", "student", skill=0.6, family=name) for name in ("red", "blue")]
+TWO, FIVE = {"red": 0.6, "blue": 0.6}, {"red": 0.6, "blue": 0.6, "gold": 0.4, "lime": 0.5, "pink": 0.45}
+
+
+def findings(
+    here: Path, coeval: Command, judges: list[dict[str, object]], skills: dict[str, float] = TWO
+) -> list[str]:
+    students = [model(f"{name}-s", "student", skill=skill, family=name) for name, skill in skills.items()]
     lab = Lab(here, [model("writer", "teacher"), *students, *judges], [task(total=80)])
     assert lab.run().exit_code == 0
     measured = coeval("analyze", "all", "--run", lab.path, "--format", "json").out
@@ -76,13 +81,22 @@ def findings(here: Path, coeval: Command, judges: list[dict[str, object]]) -> li
 def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     here: Path, coeval: Command
 ) -> None:
-    leader, related, *_ = findings(here, coeval, [KIN, *OTHERS])
+    leader, related, *_ = findings(here, coeval, [KIN, *OTHERS], FIVE)
     assert leader.startswith("red-s leads with")
-    assert related.startswith("red-j is of red-s's family and favours it by 0.")
+    assert related.startswith("red-j is of red-s's family and favours it by ")
     assert "; without its scores the difference is " in related
     difference = float(related.split("difference is ")[1].split()[0].replace("−", "-"))
     lead = float(leader.split("the next, by ")[1].split()[0])
-    assert abs(difference) < lead
+    assert abs(difference) < 100 * lead
+
+
+def test_of_two_families_what_is_usual_cannot_be_told(here: Path, coeval: Command) -> None:
+    found = findings(here, coeval, [KIN, *OTHERS])
+    [said] = [one for one in found if "red-s's family" in one]
+    assert said.startswith(
+        "red-j is of red-s's family: whether it favours it cannot be tested here; add students of other "
+        "families: it takes three (so far it gives +"
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +123,7 @@ def test_where_it_cannot_be_told_that_is_said(
             [],
             "Its only judge, red-s, judges its own answers: whether it favours them cannot be tested here",
         ),
-        (OTHERS, "red-s favours its own answers by 0."),
+        (OTHERS, "red-s favours its own answers by "),
     ],
     ids=["one", "three"],
 )
@@ -120,7 +134,16 @@ def test_a_student_who_judges_itself_favours_its_own_answers(
     both = model("red-s", "student", "judge", skill=0.6, family="red", family_bias=0.3)
     lab = Lab(
         here,
-        [model("writer", "teacher"), both, model("blue-s", "student", skill=0.6, family="blue"), *judges],
+        [
+            model("writer", "teacher"),
+            both,
+            *(
+                model(f"{name}-s", "student", skill=skill, family=name)
+                for name, skill in FIVE.items()
+                if name != "red"
+            ),
+            *judges,
+        ],
         [task(total=80)],
     )
     assert lab.run().exit_code == 0

@@ -19,6 +19,7 @@ from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.measures.teacher_leak import Gain
+from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.panel_findings import next_purchases, panel_findings
 from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.text import listed, numbered
@@ -65,6 +66,7 @@ def conclusions(
         ("where", _leaks(measures.leak.families)),
         ("judges", _judges(measures.judges, _kappa(measures)) if ranks.order else iter(())),
         ("judges", panel_findings(measures.judges)),
+        ("judges", length_findings(measures.length)),
         ("cost", next_purchases(measures.next)),
         ("cost", _missing(students)),
     )

@@ -31,7 +31,7 @@ from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_findings import family_judges, panel_findings
-from coeval.analysis.panel.panel_reading import biases_of, consistency_of, families_of
+from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
 from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -89,6 +89,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
             biases_of(reader, judged),
             consistency_of(reader, judged, reweighting),
         ),
+        length=contrasts_of(reader, judged),
         variance=worth.variance,
         next=worth.next,
         teachers=teacher_measures(grid, reweighting),

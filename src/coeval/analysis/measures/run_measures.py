@@ -30,6 +30,7 @@ from coeval.analysis.measures.sample_measures import FactorSamples
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
+from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.analysis.panel.own_judgments import OthersAlone
 from coeval.analysis.panel.panel_worth import Purchase, VarianceShares
 
@@ -66,6 +67,12 @@ class RunMeasures(Record, frozen=True):
     agreement: _Agreement
     panel: _Panel
     judges: _Judges
+    length: Annotated[
+        Mapping[tuple[str, str], LengthContrast],
+        Part(
+            "What two judges differ by about long answers", ("judges",), "Length, judges pairwise", "judges"
+        ),
+    ]
     variance: Annotated[VarianceShares | None, Part("Where scores scatter", ("judges",))]
     next: Annotated[tuple[Purchase, ...], Part("What more items or judges are worth", ("judges",))]
     teachers: Annotated[

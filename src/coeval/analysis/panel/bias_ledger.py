@@ -1,9 +1,10 @@
 """What each judge leans on, held against the other judges of the same answers.
 
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
-common with them: the others' mean less its own. ``family``, ``self`` and ``length`` come of
-`coeval.analysis.experimental.graded_judges`. ``position`` needs pairs, of which a run has none
-(`coeval.analysis.panel.output_judges`). All are in units of a score from 0 to 1.
+common with them: the others' mean less its own. ``family`` and ``self`` are those of
+`coeval.analysis.panel.kin_favour`. ``position`` needs pairs, of which a run has none
+(`coeval.analysis.panel.output_judges`). All are in units of a score from 0 to 1. What judges think of long
+answers is a matter between two of them (`coeval.analysis.panel.length_contrasts`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ NEARLY = 1e-6
 
 
 class Bias(NamedTuple):
-    """A bias with its 95% interval and p-value; all None where nothing can be told."""
+    """A bias with its 95% interval and p-value: None where there is no verdict, and the value where nothing
+    is known. ``usual``: what a favour is held against, the scatter of judges about a family without any."""
 
     value: float | None
     low: float | None
     high: float | None
     p: float | None
+    usual: float | None = None
+
+    @property
+    def without_verdict(self) -> Bias:
+        return Bias(self.value, None, None, None, self.usual)
 
     @property
     def is_sure(self) -> bool:
@@ -73,23 +80,33 @@ class Leaning(Record, frozen=True):
 
     @property
     def size_text(self) -> str:
-        """``0.12 [0.08, 0.16]``, without a sign."""
-        low, high = sorted(abs(bound) for bound in self.ci95 or (0.0, 0.0))
-        return f"{abs(self.size):.2f} [{low:.2f}, {high:.2f}]"
+        """``12.0 [8.0, 16.0] points``, without a sign."""
+        low, high = sorted(100 * abs(bound) for bound in self.ci95 or (0.0, 0.0))
+        return f"{100 * abs(self.size):.1f} [{low:.1f}, {high:.1f}] points"
 
 
-_BY_MODEL = "How much more it gives to it than expected, by a graded-response model"
+class Favour(Leaning, frozen=True):
+    """Without an interval and a p-value where there is no verdict: fewer than three families."""
+
+    usual: Annotated[
+        float | None, ShownAs("What judges differ by about a family without any favour", "Usual scatter")
+    ]
+
+    @property
+    def measured(self) -> Measured | None:
+        low, high = self.ci95 or (None, None)
+        return None if self.value is None else Measured(self.value, low, high, None, None)
+
+
+_MORE = "How much more it gives to it than the other judges do, beside how they see other families"
 
 
 class JudgeBiases(Record, frozen=True):
     """Each in order of `BIASES`."""
 
     severity: Annotated[Leaning, ShownAs("How much lower it scores than others", "strictness", "severity")]
-    family: Annotated[Leaning, ShownAs(_BY_MODEL, "its family's answers (experimental)", "family")]
-    own: Annotated[Leaning, ShownAs(_BY_MODEL, "its own answers (experimental)", "self")] = msgspec.field(
-        name="self"
-    )
-    length: Annotated[Leaning, ShownAs(_BY_MODEL, "twice the length (experimental)", "length")]
+    family: Annotated[Favour, ShownAs(_MORE, "its family's answers", "family")]
+    own: Annotated[Favour, ShownAs(_MORE, "its own answers", "self")] = msgspec.field(name="self")
     position: Annotated[Leaning, ShownAs("More of a win if shown first", "the first of two", "position")]
 
 
@@ -112,10 +129,24 @@ def adjusted(biases: Mapping[_Name, Bias]) -> dict[_Name, Leaning]:
 
 def judge_biases(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
     """Of a ledger by judge and name of a bias; what it does not hold is unknown."""
-    found = [
-        adjusted({judge: biases.get(name, UNKNOWN) for judge, biases in ledger.items()}) for name in BIASES
-    ]
-    return {judge: JudgeBiases(*(of_bias[judge] for of_bias in found)) for judge in ledger}
+    found = {
+        name: adjusted({judge: biases.get(name, UNKNOWN) for judge, biases in ledger.items()})
+        for name in BIASES
+    }
+
+    def favour(name: str, judge: str) -> Favour:
+        one = found[name][judge]
+        return Favour(one.value, one.ci95, one.p_adjusted, ledger[judge].get(name, UNKNOWN).usual)
+
+    return {
+        judge: JudgeBiases(
+            found["severity"][judge],
+            favour("family", judge),
+            favour("self", judge),
+            found["position"][judge],
+        )
+        for judge in ledger
+    }
 
 
 def severities(grid: ScoreGrid) -> dict[str, Bias]:

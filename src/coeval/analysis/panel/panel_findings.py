@@ -8,17 +8,16 @@ from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.bias_ledger import JudgeBiases, Leaning
+from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.panel.panel_worth import Purchase
 from coeval.core.records import model_of
 from coeval.core.text import dollars, listed
 
 # What a judge may lean on, in words.
-_LEANINGS: dict[str, Callable[[JudgeBiases], Leaning]] = {
+_LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
     "answers of its own family": lambda bias: bias.family,
     "its own answers": lambda bias: bias.own,
-    "answers of twice the length": lambda bias: bias.length,
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
@@ -38,7 +37,9 @@ def _places(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         bias = found.bias.position
         if bias.is_named:
             more = "more" if bias.size > 0 else "less"
-            yield f"{judge} gives an answer {bias.size_text} {more} of a win where it is shown first."
+            low, high = sorted(abs(bound) for bound in bias.ci95 or (0.0, 0.0))
+            by = f"{abs(bias.size):.2f} [{low:.2f}, {high:.2f}]"
+            yield f"{judge} gives an answer {by} {more} of a win where it is shown first."
 
 
 def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -49,7 +50,11 @@ def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         for whose, of in _LEANINGS.items():
             if (bias := of(found.bias)).is_named:
                 by = f"{bias.size_text} {'higher' if bias.size > 0 else 'lower'}"
-                yield f"{judge} scores {whose} {by} than expected from the other judges."
+                yield f"{judge} scores {whose} {by} than expected from the other judges{_beside(bias)}."
+
+
+def _beside(bias: Favour) -> str:
+    return "" if bias.usual is None else f"; judges differ about a family by {100 * bias.usual:.1f} (sd)"
 
 
 def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -125,12 +130,12 @@ def family_judges(
             does = f"favours {whom}" if bias.size > 0 else f"marks {whom} down"
             leaning.append(judge)
             is_family = "" if own else f"is of {student}'s family and "
-            named.append(f"{judge} {is_family}{does} by {abs(bias.size):.2f}")
-        elif len(judges) <= TOO_FEW_TO_TELL or bias.value is None:
+            named.append(f"{judge} {is_family}{does} by {100 * abs(bias.size):.1f} points")
+        elif len(judges) <= TOO_FEW_TO_TELL or bias.p_adjusted is None:
             related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
                 f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be tested here; "
-                "add a judge of another family."
+                f"{_needed(judges, bias)}."
             )
     of_one_family = [judge for judge in grid.judges if family_of.get(judge) is not None]
     others = [judge for judge in grid.judges if judge not in of_one_family]
@@ -138,11 +143,18 @@ def family_judges(
         return
     apart = difference_between(grid.judged_by(others), second, first)
     if apart is not None:
-        shown = difference_text(apart.difference, apart.low, apart.high, 3)
+        shown = difference_text(100 * apart.difference, 100 * apart.low, 100 * apart.high, 1)
         whose = "its scores" if len(named) == 1 else "their scores"
         if len(of_one_family) > len(leaning):
             whose = f"the scores of {' and '.join(of_one_family)},"
-        yield f"{'; '.join(named)}; without {whose} the difference is {shown}."
+        yield f"{'; '.join(named)}; without {whose} the difference is {shown} points."
+
+
+def _needed(judges: Mapping[str, JudgeMeasures], bias: Favour) -> str:
+    if len(judges) <= TOO_FEW_TO_TELL:
+        return "add a judge of another family"
+    figure = "" if bias.value is None else f" (so far it gives {100 * bias.value:+.1f} points)"
+    return f"add students of other families: it takes three{figure}"
 
 
 def _place(judge: str, judges: int) -> str:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coeval.analysis.experimental.graded_judges import leanings
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import BY_DEFAULT, LevelScale, Reweighting
 from coeval.analysis.measures.judge_measures import (
@@ -21,7 +20,9 @@ from coeval.analysis.measures.judge_measures import (
     measures_of_pair,
 )
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
-from coeval.analysis.panel.bias_ledger import BIASES, UNKNOWN, Bias, JudgeBiases, judge_biases, severities
+from coeval.analysis.panel.bias_ledger import Bias, JudgeBiases, judge_biases, severities
+from coeval.analysis.panel.kin_favour import kin_favours
+from coeval.analysis.panel.length_contrasts import LengthContrast, length_contrasts
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK
 
@@ -129,15 +130,18 @@ def family_of_one(judge: str, first: str, second: str, families: Mapping[str, st
 
 def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
     """By judge."""
-    return judge_biases(bias_ledger(grid, _lengths(reader, grid), families_of(reader, grid)))
+    return judge_biases(bias_ledger(grid, families_of(reader, grid)))
 
 
-def bias_ledger(grid: ScoreGrid, lengths: Floats, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
-    """By judge and name of a bias; the arguments are those of `leanings`."""
-    of_model, unknown = leanings(grid, lengths, families), dict.fromkeys(BIASES, UNKNOWN)
-    return {
-        judge: {**unknown, "severity": bias, **of_model[judge]} for judge, bias in severities(grid).items()
-    }
+def bias_ledger(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+    """By judge and name of a bias; ``families`` are those of students and judges."""
+    favours = kin_favours(grid, families)
+    return {judge: {"severity": bias, **favours[judge]} for judge, bias in severities(grid).items()}
+
+
+def contrasts_of(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
+    """By pair of judges."""
+    return length_contrasts(grid, _lengths(reader, grid))
 
 
 def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:

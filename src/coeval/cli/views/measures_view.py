@@ -28,7 +28,7 @@ from coeval.analysis.measures.run_measures import (
     shown_parts,
 )
 from coeval.analysis.pair_strength import points_text
-from coeval.analysis.panel.bias_ledger import Leaning
+from coeval.analysis.panel.bias_ledger import Favour, Leaning
 from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -191,7 +191,7 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
     if "labels" in shown and measures.labels:
         _print_labels(measures.labels, console, whole="students" not in shown)
         printed = True
-    printed |= _print_declared(measures, shown, ("agreement", "judges", "teachers"), console)
+    printed |= _print_declared(measures, shown, ("agreement", "judges", "length", "teachers"), console)
     if "agreement" in shown and measures.panel is not None and measures.panel.kappa_weights is not None:
         say(console, "kappa: Cohen's weighted κ, linear in the values of levels.", "dim")
     if "robust" in shown and (measures.units or "students" not in shown):
@@ -304,6 +304,8 @@ def _text(figure: Any, digits: str = ".2f") -> str:
     match figure:
         case Measured():
             return with_interval(figure.value, figure.low, figure.high) or ""
+        case Favour(ci95=None, usual=float(usual)):
+            return f"{_text(figure.measured)} (usual {usual:.2f})"
         case Leaning():
             return "" if figure.measured is None else _text(figure.measured)
         case int():
@@ -395,10 +397,7 @@ def _print_leanings(measures: Measures, console: Console) -> bool:
         for name, judge in measures.judges.items()
     }
     title = "What judges lean on, and how often they agree with themselves"
-    printed = print_rows(title, "judge", rows, console)
-    if any(row["family"] or row["self"] or row["length"] for row in rows.values()):
-        say(console, "family, self, length: experimental (a graded-response model). docs/judges.md", "dim")
-    return printed
+    return print_rows(title, "judge", rows, console)
 
 
 def _tell_coverage(measures: RunMeasures, console: Console) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
-from coeval.analysis.panel.bias_ledger import JudgeBiases
+from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
+from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -22,7 +23,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import Named, declared_column, measure_table
 from coeval.reports.plots import HeatMap, bias_plot, heat_map, share_bars
 
 # --- Level counts
@@ -58,9 +59,9 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
 _BIASES = {
     name: reported.column for name, reported in declared(JudgeBiases).items() if isinstance(reported, ShownAs)
 }
-_EXPERIMENTAL = (
-    "Experimental: what a graded-response model of all judges finds. It is not established that it holds for "
-    "judges of all kinds."
+_WITHOUT_VERDICT = (
+    "Without an interval there is no verdict: to say what is usual takes answers of three families, and more "
+    "judges than favours."
 )
 
 
@@ -115,6 +116,11 @@ def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     return measure_table(Named("itself", title, ("Judge",)), PairAgreement, again)
 
 
+def length_table(contrasts: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
+    title = "What an answer of twice the length is worth, the first judge less the second"
+    return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, contrasts, "Items")
+
+
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -123,8 +129,8 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             reported = getattr(found.bias, bias)
             if reported.measured is not None:
                 links[len(rows)] = urlencode({"judge": name})
-                rows.append((name, words, reported.measured, reported.is_named))
-    modelled = any("experimental" in str(row[1]) for row in rows)
+                sure = None if reported.ci95 is None else reported.is_named
+                rows.append((name, words, reported.measured, getattr(reported, "usual", None), sure))
     return ReportTable(
         "biases",
         "What judges lean on",
@@ -132,10 +138,11 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             ReportColumn("judge", "Judge"),
             ReportColumn("bias", "Leaning"),
             ReportColumn("value", "By", "score", "In units of a score from 0 to 1"),
+            declared_column(Favour, "usual"),
             ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
         tuple(rows),
-        note=_EXPERIMENTAL if modelled else "",
+        note=_WITHOUT_VERDICT if any(row[-1] is None for row in rows) else "",
         links=links,
     )
 
@@ -174,7 +181,8 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     if levels.rows and len(grid.scales) == 1:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     itself = itself_table(measures.judges)
-    tables = (judge_table(measures.judges), agreement, itself, biases, levels, _disputed(grid))
+    length = length_table(measures.length)
+    tables = (judge_table(measures.judges), agreement, itself, biases, length, levels, _disputed(grid))
     return section_of(
         "judges",
         "Can the judges be trusted?",
