@@ -316,3 +316,16 @@ def test_what_it_looks_for_is_found() -> None:
     for leak in ("Converted(counts={})", "(1, 2)", "['student']", "<Mode.NEW: 1>", "it is None", "('a',)"):
         assert PYTHON.search(leak), leak
     assert not PYTHON.search("0.90 [.86, .93] (removed), run_0/ (see [a, b]); {task}")
+
+
+@pytest.mark.parametrize("command", ["status", "results", "analyze", "compare"])
+def test_a_sweep_is_told_with_the_commands_that_show_it(
+    tmp_path: Path, coeval: Command, command: str
+) -> None:
+    sweep = tmp_path / "out"
+    for name in ("sweep", "step_5", "step_30", "step_last"):
+        (sweep / name).mkdir(parents=True)
+    ended = coeval(command, sweep)
+    assert ended.code == 1
+    assert f"`coeval sweep --out {sweep} --status`" in ended.err
+    assert f"`coeval compare {sweep}/step_5 {sweep}/step_30`" in ended.err

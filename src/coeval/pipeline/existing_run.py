@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
-from coeval.store.output_folder import output_tasks
+from coeval.store.output_folder import output_tasks, sweep_steps
 from coeval.store.rundir import RunDir
 
 # Two lines of a terminal.
@@ -43,6 +43,10 @@ def _what_there_is(path: Path) -> str:
         return f"{path} is a file; a run is a folder"
     if output_tasks(path):
         return f"{path} is not a run folder but results of eval-framework, which `coeval results` shows"
+    if steps := sweep_steps(path):
+        way = f"{path} is a sweep: `coeval sweep --out {path} --status` shows it"
+        first, last = steps[0], steps[-1]
+        return way + (f", `coeval compare {first} {last}` compares checkpoints" if first != last else "")
     nothing = f"{path} is not a run folder: it holds no meta.json and no artifacts"
     if (usage := RunDir(path).usage).exists():
         return f"{nothing}; what was asked there before a run (samples, probes) is counted in {usage}"

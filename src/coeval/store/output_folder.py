@@ -17,6 +17,9 @@ JUDGMENTS = "judgments.*.jsonl"
 SHARDS = "shards"
 """Subfolder of a task for answers to parts of its prompts, until they are merged."""
 
+SWEEP = "sweep"
+"""Subfolder of a sweep's output for its own files; the results of a checkpoint lie beside it, ``step_N``."""
+
 _SAMPLE = re.compile(r"run_(\d+)")
 
 
@@ -42,6 +45,12 @@ def sample_of(task_folder: Path) -> int:
 def output_tasks(path: Path) -> list[Path]:
     """List the task folders of an output folder, or ``path`` itself where it is one; empty if neither."""
     return [path] if _is_task(path) else task_folders(path)
+
+
+def sweep_steps(path: Path) -> list[Path]:
+    """List the folders of a sweep's checkpoints, by step; empty where the folder is no sweep's."""
+    steps = [folder for folder in path.glob("step_*/") if folder.name[5:].isdigit()]
+    return sorted(steps, key=lambda folder: int(folder.name[5:])) if (path / SWEEP).is_dir() else []
 
 
 def _is_task(folder: Path) -> bool:

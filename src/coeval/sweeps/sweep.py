@@ -11,6 +11,7 @@ import msgspec
 
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard
 from coeval.core.model import ModelSpec, judge_name
+from coeval.store.output_folder import SWEEP
 from coeval.sweeps.checkpoints import STEP, Checkpoint
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.worker_files import Server, Worker
@@ -18,7 +19,7 @@ from coeval.sweeps.worker_files import Server, Worker
 __all__ = ["PATH", "WORKERS", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
 
 PATH = "{path}"
-FOLDER, WORKERS, ACCOUNTS = "sweep", "workers", "accounts"
+WORKERS, ACCOUNTS = "workers", "accounts"
 
 Samples = Mapping[str, Sequence[int]]
 """Task as it is asked for → samples by their number."""
@@ -140,7 +141,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 def folder_of(out: Path) -> Path:
     """What is the sweep's own of an output folder."""
-    return out / FOLDER
+    return out / SWEEP
 
 
 def shard_name(number: int, count: int) -> str:
