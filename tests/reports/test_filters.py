@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened, until
 
-from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
+from coeval.analysis.measures.conclusions import leader_sentences, partial_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.ranking import Ranking, ranking
@@ -208,9 +208,10 @@ def sentences(grid: ScoreGrid) -> list[str]:
     scores = [
         StudentScore(name, None, None, None, None, 0, 0, 0, least=bounds[0], most=bounds[1])
         for name in ranks.order
-        if (bounds := students[name].bounds.headline)
+        if name not in ranks.partial and (bounds := students[name].bounds.headline)
     ]
-    return [*leader_sentences(students, ranks), *place_sentences(ranks), *missing_sentences(scores)]
+    said = (leader_sentences(students, ranks), place_sentences(ranks), partial_sentences(ranks))
+    return [text for texts in (*said, missing_sentences(scores)) for text in texts]
 
 
 def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
@@ -325,6 +326,63 @@ def test_a_run_of_checks_alone_is_filtered_as_python_does(browser: Browser, tmp_
         assert compared(found, chosen(measured.grid, choice)) == [], query
         reported += len(found["tables"]["differences"])
     assert reported > 100
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+def given_run(folder: Path) -> Lab:
+    """Answers that exist: of two students to all three tasks, of two others to some of them."""
+    drawn = random.Random(7)
+    names = ("story", "second", "third")
+    prompts = {name: [f"{name} {n}: {drawn.random()}" for n in range(9)] for name in names}
+    tasks = []
+    for name in names:
+        (folder / f"{name}.csv").write_text("\n".join(["q", *prompts[name]]))
+        tasks.append(
+            {
+                "name": name,
+                "description": "Answer.",
+                "items": {"path": f"{name}.csv", "prompt": "q"},
+                "rubric": {"tone": "It is kind.", "depth": "It goes deep."},
+            }
+        )
+    students = []
+    does = {"all": names, "both": names, "most": names[:2], "one": names[1:2]}
+    for nth, (student, own) in enumerate(does.items()):
+        asked = [prompt for name in own for prompt in prompts[name]][: -1 if nth else None]
+        rows = [f"{prompt},{prompt} quality {0.2 * nth + 0.3:.2f}" for prompt in asked]
+        (folder / f"{student}-answers.csv").write_text("\n".join(["q,a", *rows]))
+        given = {"path": f"{student}-answers.csv", "prompt": "q", "response": "a"}
+        students.append({"name": student, "responses": given, "tasks": [*own]})
+    made = Lab(folder, [model("ann", "student", "judge"), model("ben", "judge")], tasks, students=students)
+    made.run()
+    write_report(made.path, made.path)
+    return made
+
+
+def test_students_of_some_tasks_have_no_place_under_a_filter_either(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = given_run(tmp_path)
+    measured = measured_of(made)
+    assert (
+        set(measured.measures.ranking.partial)
+        == {"most", "one"}
+        == {name for name in measured.grid.students if name not in measured.measures.ranking.ranges}
+    )
+    seen = opened(browser, made.path / "report.html")
+    hold_under_filters(seen.page, measured)
+    for query, ranked, said in (
+        ("judge=ann", {"ann", "all", "both"}, "are to do some of the tasks only"),
+        ("task=story&task=second", {"ann", "all", "both", "most"}, "one is to do some of the tasks only"),
+        ("task=second", {"ann", "all", "both", "most", "one"}, ""),
+    ):
+        found = seen.page.evaluate("query => window.coevalPage.tables(query)", query)
+        assert {row["student"] for row in found["tables"]["students"] if row["ranks"]} == ranked
+        assert said in " ".join(found["sentences"])
+        assert bool(said) == ("some of the tasks only" in " ".join(found["sentences"]))
+        assert not any(row["missing"] for row in found["tables"]["students"][:1])
     assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
 

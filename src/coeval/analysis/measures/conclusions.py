@@ -61,7 +61,7 @@ def conclusions(
         ("leads", _labels(labels)),
         ("leads", related),
         ("leads", place_sentences(ranks)),
-        ("leads", _partial(ranks)),
+        ("leads", partial_sentences(ranks)),
         ("where", elsewhere),
         ("where", _leaks(measures.leak.families)),
         ("judges", _judges(measures.judges, _kappa(measures)) if ranks.order else iter(())),
@@ -91,7 +91,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
         else:
             yield f"{first} is the only student, with {score}."
         return
-    if ranks.range_of(first)[0] > 1 and not partial:
+    if ranks.range_of(first)[0] > 1:
         yield "No student leads: pairs of students, on the scores that both have, contradict each other."
         return
     second = others[0]
@@ -116,8 +116,9 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
             yield f"With {numbered(reported.n, 'item')}, {gap} would be detected four times in five."
 
 
-def _partial(ranks: Ranking) -> Iterator[str]:
-    """Name those whose means are over some of the tasks only, and who therefore do not lead."""
+def partial_sentences(ranks: Ranking) -> Iterator[str]:
+    """Name those whose means are over some of the tasks only, and who therefore do not lead; ``leader.js``
+    says the same."""
     partial = ranks.partial
     if partial and len(partial) < len(ranks.order):
         verb = "is" if len(partial) == 1 else "are"
@@ -149,7 +150,11 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
         return
     verb = "is" if sure == 1 else "are"
     yield f"{sure:,} of {pairs:,} pairwise differences between students {verb} significant."
-    near = [place for place, name in enumerate(order[1:], start=2) if not _is_ahead(ranks, order[0], name)]
+    near = [
+        place
+        for place, name in enumerate(order, start=1)
+        if place > 1 and name in ranks.ranges and not _is_ahead(ranks, order[0], name)
+    ]
     if len(near) > 1:
         yield f"Not significantly behind {order[0]}: {_places(near)}."
 

@@ -82,7 +82,8 @@ class Ranking(Record, frozen=True):
     ranges: Annotated[
         Mapping[str, tuple[int, int]],
         ShownAs(
-            "After all who are significantly better, before all who are significantly worse",
+            "After all who are significantly better, before all who are significantly worse; of who does all "
+            "tasks",
             "Ranks",
             "rank",
             "text",
@@ -99,14 +100,7 @@ class Ranking(Record, frozen=True):
     @property
     def partial(self) -> tuple[str, ...]:
         """Who has no score in some task and lacks none there: it is to do some of the tasks only."""
-        return tuple(
-            name
-            for name in self.order
-            if name in self.scores
-            and any(
-                one.value is None and one.missing == 0 for one in self.scores[name].headline_by_task.values()
-            )
-        )
+        return tuple(name for name in self.order if name in self.scores and _skips_tasks(self.scores[name]))
 
     def between(self, better: str, worse: str) -> StudentGap | None:
         """How they differ, whichever is named first; `sure` is the same either way."""
@@ -119,6 +113,10 @@ class Ranking(Record, frozen=True):
     def untested(self) -> Ranking:
         """Its order and scores alone."""
         return msgspec.structs.replace(self, ranges={}, differences={})
+
+
+def _skips_tasks(student: WithHeadline) -> bool:
+    return any(one.value is None and one.missing == 0 for one in student.headline_by_task.values())
 
 
 NOBODY = Ranking((), {}, False, {}, {})
@@ -153,7 +151,7 @@ def ranking(grid: ScoreGrid, students: Mapping[str, WithHeadline], paired: Paire
     known = sorted(means)
     common = {pair: paired(*pair) for pair in combinations(known, 2)}
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
-    whole = ranked(levels, common, {name for name in known if not grid.does[place[name]].all()})
+    whole = ranked(levels, common, {name for name in known if _skips_tasks(students[name])})
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
@@ -187,7 +185,7 @@ def ranked(
     partial: Collection[str] = (),
 ) -> Ranking:
     """``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
-    who is to do some of the tasks only, and stands after all others."""
+    who is to do some of the tasks only: listed after all others, and without a rank."""
     strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
     family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
     found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
@@ -206,7 +204,9 @@ def ranked(
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
     )
-    ranges = {name: rank_range(name, order, gaps) for name in order}
+    whole = [name for name in order if name not in partial]
+    among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
+    ranges = {name: rank_range(name, whole, among) for name in whole}
     return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
 
 

@@ -440,11 +440,14 @@ def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible, known: C
 
 
 def student_headlines(grid: ScoreGrid) -> dict[str, Headline]:
-    """By student."""
-    means, possible = item_scores(grid).mean, _Possible(grid).of_items
-    tasks = [task for place, task in enumerate(grid.tasks) if possible[grid.items.task == place].any()]
-    of: dict[str, int | None] = dict.fromkeys(("", *tasks))
-    return {name: headlines(grid, means[place], of) for place, name in enumerate(grid.students)}
+    """By student; what is missing is known of tasks alone that it is not to do: nothing."""
+    means, possible, does = item_scores(grid).mean, _Possible(grid).of_items, grid.does
+    tasks = [place for place in range(len(grid.tasks)) if possible[grid.items.task == place].any()]
+    found = {}
+    for place, name in enumerate(grid.students):
+        missing = {grid.tasks[task]: None if does[place, task] else 0 for task in tasks}
+        found[name] = headlines(grid, means[place], {"": None, **missing})
+    return found
 
 
 _UNMOVED: Mapping[str, float] = {}

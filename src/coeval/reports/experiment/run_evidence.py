@@ -86,7 +86,7 @@ class ScoreBlocks(NamedTuple):
 def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
     grid, robust = measured.grid, measured.robust
     tasks, levels, checked = [], [], []
-    names = level_names(grid)
+    names, does = level_names(grid), grid.does
     order = np.argsort(grid.items.task, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -112,6 +112,7 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
                 "factors": factors,
                 "checks": checks,
                 "judges": judges,
+                "without": np.flatnonzero(~does[:, task]).tolist(),
                 "weights": weights if design.weights else None,
                 "levels": [names.place[task, at].tolist() for at in factors],
             }

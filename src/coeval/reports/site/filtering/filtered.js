@@ -28,7 +28,7 @@ async function filteredTables(chosen) {
 
   const found = design.students.map(() => ({
     overall: new Clusters(), bounds: new Bounds(), parts: new Map(), checks: new Map(), values: new Map(), judges: new Map(), teachers: new Map(),
-    levels: design.levels.map(() => 0), units: 0,
+    levels: design.levels.map(() => 0), units: 0, possible: 0,
   }));
   const sums = []; // of each task
   const judgeLevels = design.judges.map(() => design.levels.map(() => 0));
@@ -40,7 +40,6 @@ async function filteredTables(chosen) {
   let first = 0;
   let [start, checksStart] = [0, 0];
   let kept = 0;
-  let possible = 0;
   for (const task of design.tasks) {
     const width = task.factors.length * task.judges.length;
     const chosenOf = (places) => places.filter((at) => keeps("factor", design.factors[at]));
@@ -66,11 +65,11 @@ async function filteredTables(chosen) {
       if (!stays(item)) continue;
       kept += 1;
       const asked = factors.length * judges.length + checks.length;
-      possible += asked;
       const group = alike.get(item) ?? null;
       const place = ofTask.next(design.robust !== null && has(design.values.length, item), at, group ?? item);
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
+        if (!task.without.includes(student)) found[student].possible += asked;
         const ofJudge = judges.map(() => [0, 0, 0]);
         const known = [0, 0, 0];
         let lacks = Boolean(weights) && factors.length > 0 && !judges.length;
@@ -127,17 +126,17 @@ async function filteredTables(chosen) {
       }
     }
     const each = task.weights ? summed([...scoredBy.factors.values()]) : scoredBy.judges.size * scoredBy.factors.size;
-    for (const { bounds } of found) bounds.close((kept - before) * each);
+    found.forEach(({ bounds }, at) => bounds.close(task.without.includes(at) ? 0 : (kept - before) * each));
     first += task.items;
     start += task.items * found.length * width;
     checksStart += task.items * found.length * task.checks.length;
   }
-  return tablesOf({ design, found, sums, judgeLevels, kept, items, possible });
+  return tablesOf({ design, found, sums, judgeLevels, kept, items });
 }
 
-function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
+function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
   const ways = standingsOf(design, sums);
-  const { names, scores, pairs } = ways[0];
+  const { names, scores, pairs, partial } = ways[0];
   const robust = ways.find((way) => way.name === ROBUST)?.scores;
   const order = [...names, ...design.students.map((_, at) => at).filter((at) => !names.includes(at))];
   const label = (at) => design.students[at];
@@ -150,7 +149,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     n: scores[at].n,
     scores: found[at].units,
     failed: null,
-    missing: possible - found[at].units,
+    missing: found[at].possible - found[at].units,
     ...boundsOf(found[at]),
   }));
   const differences = pairs.map((pair) => ({
@@ -174,7 +173,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, possible }) {
     order: order.map(label),
     kept,
     items,
-    sentences: [...leaderSentences(ways[0]), ...labelTasksSentences(sums), ...missingSentences(names.map((at) => ({ name: label(at), ...found[at].bounds.mean() })))],
+    sentences: [...leaderSentences(ways[0]), ...labelTasksSentences(sums), ...missingSentences(names.filter((at) => !partial.has(at)).map((at) => ({ name: label(at), ...found[at].bounds.mean() })))],
     tables: {
       students,
       standings: ways.flatMap((way) => way.rows()),

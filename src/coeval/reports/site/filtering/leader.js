@@ -12,14 +12,17 @@ function differenceText(middle, low, high) {
 
 // Of a `Standing`.
 function leaderSentences(standing) {
-  const { names, scores, pairs, design: { students } } = standing;
+  const { names, scores, pairs, partial, design: { students } } = standing;
   const between = (one, other) => pairs.find((pair) => pair.one === one && pair.other === other);
-  return [...leader(), ...places()];
+  return [...leader(), ...places(), ...partly()];
 
   function leader() {
     const [first, second] = names;
     if (first === undefined) return ["Nobody has a score yet."];
     const [name, score] = [students[first], bracketed(scores[first])];
+    if (partial.has(first) && second !== undefined) {
+      return ["No student leads over all tasks: none is to do all of them. Compare students in each task."];
+    }
     if (second === undefined) {
       const unscored = students.filter((_, at) => at !== first).sort();
       if (unscored.length) return [`${name} is the only student with a score, ${score}; none yet: ${listed(unscored)}.`];
@@ -56,9 +59,17 @@ function leaderSentences(standing) {
     const [found, among] = [sure, all].map((count) => count.toLocaleString("en-US"));
     if (!sure || sure === all) return [`${sure ? "All" : "None of the"} ${among} pairwise differences between students are significant.`];
     const said = [`${found} of ${among} pairwise differences between students ${sure === 1 ? "is" : "are"} significant.`];
-    const near = names.map((_, at) => at + 1).filter((place) => place > 1 && !between(names[0], names[place - 1])?.sure);
+    const near = names.map((_, at) => at + 1).filter((place) => place > 1 && !partial.has(names[place - 1]) && !between(names[0], names[place - 1])?.sure);
     if (near.length > 1) said.push(`Not significantly behind ${students[names[0]]}: ${runsOf(near)}.`);
     return said;
+  }
+
+  // Whose means are over some of the tasks only, and who therefore do not lead.
+  function partly() {
+    if (!partial.size || partial.size === names.length) return [];
+    const [verb, them] = partial.size === 1 ? ["is", "it"] : ["are", "them"];
+    const some = listed(names.filter((at) => partial.has(at)).map((at) => students[at]));
+    return [`${some} ${verb} to do some of the tasks only, so nobody is compared with ${them} over all tasks.`];
   }
 
   // "places 2 to 4, 6"

@@ -8,8 +8,8 @@ const [ALL, WITHOUT_OWN, ROBUST] = ["all scores", "without own", "robust set"];
 // Sums of scores over the chosen factors of one task: of each item that stays and student.
 class TaskSums {
   // ``units``: all scores, and where among an answer's the chosen factors, judges and checks stand.
-  constructor({ name, items, factors, checks }, { students }, judges, units) {
-    Object.assign(this, { name, judges, units, students: students.length, kept: 0 });
+  constructor({ name, items, factors, checks, without }, { students }, judges, units) {
+    Object.assign(this, { name, judges, units, without, students: students.length, kept: 0 });
     this.scores = factors.length + checks.length > 0; // else it has labels alone
     this.robust = new Uint8Array(items);
     this.bases = new Uint32Array(items);
@@ -203,7 +203,9 @@ class Standing {
     });
     const rounded = (at) => Math.round((overall.get(at).mean + shifts.get(at)) * 1e9);
     const { students } = design;
-    this.names = [...scored].sort((a, b) => rounded(b) - rounded(a) || (students[a] < students[b] ? -1 : 1));
+    this.partial = new Set(scored.filter((at) => asked.some((task) => sums[task].without.includes(at))));
+    const late = (at) => Number(this.partial.has(at));
+    this.names = [...scored].sort((a, b) => late(a) - late(b) || rounded(b) - rounded(a) || (students[a] < students[b] ? -1 : 1));
     const paired = this.robust ? [] : common.filter(({ tasks }) => tasks.length).map((pair) => this.turned(pair));
     paired.sort((a, b) => this.names.indexOf(a.one) - this.names.indexOf(b.one) || this.names.indexOf(a.other) - this.names.indexOf(b.other));
     const family = paired.filter(({ tasks }) => summed(tasks.map(({ a }) => a.length)) > 1).length;
@@ -249,21 +251,22 @@ class Standing {
     return names.sort((a, b) => scores[b].value - scores[a].value || (students[a] < students[b] ? -1 : 1));
   }
 
-  // After those who are significantly better, before those who are significantly worse.
+  // After those who are significantly better, before those who are significantly worse, of those who do all tasks.
   range(student) {
     let [better, worse] = [0, 0];
     for (const pair of this.pairs) {
       if (!pair.sure || (pair.one !== student && pair.other !== student)) continue;
+      if (this.partial.has(pair.one) || this.partial.has(pair.other)) continue;
       const ahead = pair.difference > 0 ? pair.one : pair.other;
       if (ahead === student) worse += 1;
       else better += 1;
     }
-    return [1 + better, this.names.length - worse];
+    return [1 + better, this.names.length - this.partial.size - worse];
   }
 
   // The robust set was chosen by its own scores, and has no tests.
   rank(student) {
-    if (this.robust || !this.names.includes(student)) return null;
+    if (this.robust || !this.names.includes(student) || this.partial.has(student)) return null;
     const [low, high] = this.range(student);
     return low === high ? `${low}` : `${low}–${high}`;
   }
