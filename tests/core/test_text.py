@@ -19,7 +19,9 @@ from coeval.core.text import (
     head_length,
     limit_in_dollars,
     numbered,
+    p_text,
     placeholders,
+    probability,
     split_reasoning,
 )
 
@@ -252,3 +254,8 @@ def test_amounts_that_exceed_a_limit_are_seen_to() -> None:
     assert dollars_beyond(0.001, 0.00043, 0.00058) == ["$0.00043", "$0.00058"]
     assert dollars_beyond(20.0, 19.9941, 0.007) == ["$19.9941", "$0.0070"]
     assert dollars_beyond(1.0, 0.5, 0.2) == ["$0.50", "$0.20"]
+
+
+def test_no_probability_is_shown_as_zero() -> None:
+    assert [probability(p) for p in (0.0, 0.00099, 0.001, 0.0344)] == ["<0.001", "<0.001", "0.001", "0.034"]
+    assert [p_text(p) for p in (1e-12, 0.5)] == ["p < 0.001", "p = 0.500"]

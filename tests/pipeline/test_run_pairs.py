@@ -18,9 +18,11 @@ from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.workbook.run_sheets import run_sheets
 from coeval.store.rundir import RunDir
 
 TEA, JOE = model("tea", "teacher"), model("joe", "judge")
@@ -76,6 +78,50 @@ def test_all_pairs_are_compared_in_both_orders(lab: Lab, monkeypatch: pytest.Mon
     assert asked.index(answers[f"{ITEM}__cid"]) < asked.index(answers[f"{ITEM}__ann"])
     assert "- plot: Things happen for a reason." in asked
     assert again(lab, requested, continue_run=True) == (0, 0, 0)
+
+
+def test_compare_names_what_shows_strengths_and_tables_name_what_scores_are_of(
+    lab: Lab, coeval: Command
+) -> None:
+    lab.run()
+    where = f"coeval analyze students --run {lab.path} shows strengths"
+    ended = coeval("compare", lab.path)
+    assert (ended.code, where in " ".join(ended.err.split())) == (1, True)
+    assert "ann" in coeval("analyze", "students", "--run", lab.path).out
+    assert "Scores" not in coeval("results", "--run", lab.path).out
+    lab.id = "checked"
+    lab.tasks = [compared(rubric={"plot": "It has one.", "short": {"check": "length", "most": 900}})]
+    lab.run()
+    shown = coeval("results", "--run", lab.path).out
+    assert "Pairwise comparisons" in shown
+    assert "Scores of checks in story" in shown
+    said = " ".join(coeval("compare", lab.path).out.split())
+    assert f"coeval analyze students --run {lab.path}" in said
+
+
+def test_items_show_their_comparisons_and_so_does_the_workbook(lab: Lab) -> None:
+    lab.run()
+    records = lab.records("evaluation")
+    with reading(RunDir(lab.path)) as (reader, _):
+        sheets = {sheet.name: list(sheet.rows) for sheet in run_sheets(reader, {})}
+        detail = reader.items().detail(ITEM, "story")
+        assert detail is not None
+        shown = {
+            (one.what, one.verdict["winner"], one.reasons["reason"])
+            for answer in detail.answers
+            for one in answer.judgments
+        }
+        assert [len(answer.judgments) for answer in detail.answers] == [2, 2, 2]
+
+    def named(one: dict[str, Any]) -> tuple[str, str]:
+        pair = (one["first_model_id"], one["second_model_id"])
+        return f"{pair[0]} before {pair[1]}", {"first": pair[0], "second": pair[1]}.get(one["winner"], "tie")
+
+    needed = {(*named(one), one["reason"]) for one in records.values() if one["datapoint_id"] == ITEM}
+    assert shown == needed
+    rows = {(item, f"{a} before {b}", won, why) for item, _, _, a, b, won, why in sheets["Comparisons"]}
+    assert rows == {(one["datapoint_id"], *named(one), one["reason"]) for one in records.values()}
+    assert len(rows) == 12
 
 
 def test_comparisons_are_shown_below_the_answer_that_was_first(lab: Lab, coeval: Command) -> None:

@@ -22,6 +22,7 @@ from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_rows import make_item_tables
 
 TEA, JOE = model("tea", "teacher"), model("joe", "judge")
@@ -207,3 +208,16 @@ def test_an_item_page_and_show_tell_samples_apart(lab: Lab, coeval: Command) -> 
         assert answer.score == pytest.approx(fmean(value[level] for level in scores))
     shown = coeval("show", "--run", lab.path, "--id", "story__tea__00001__ann#2")
     assert "answer of ann (sample 2)" in shown.out
+
+
+def test_a_page_of_samples_says_why_it_has_no_filters(lab: Lab) -> None:
+    lab.run()
+    with folder_report(lab.path) as report:
+        assert report.scores is None
+        [leads] = [section for section in report.report.sections if section.anchor == "leads"]
+        assert "This page has no filters" in " ".join(said.text for said in leads.sentences)
+    lab.models[1], lab.id = student(samples=1), "once"
+    lab.run()
+    with folder_report(lab.path) as report:
+        assert report.scores is not None
+        assert not [s for section in report.report.sections for s in section.sentences if "filters" in s.text]

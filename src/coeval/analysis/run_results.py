@@ -310,6 +310,7 @@ class Results(msgspec.Struct, frozen=True):
     ``pairs``: students by comparisons of their answers, the strongest first.
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
+    ``checks_alone``: whether all scores are those of checks.
     """
 
     students: tuple[StudentScore, ...]
@@ -323,6 +324,7 @@ class Results(msgspec.Struct, frozen=True):
     costs: tuple[ModelCost, ...] = ()
     sampled: tuple[SampledScore, ...] = ()
     pairs: tuple[PairStrength, ...] = ()
+    checks_alone: bool = False
 
     @property
     def only_labelled(self) -> frozenset[str]:

@@ -49,6 +49,7 @@ from coeval.analysis.run_results import (
 )
 from coeval.analysis.sampled_answers import sampled_scores
 from coeval.core.errors import StoreError
+from coeval.core.records import CHECK
 from coeval.core.text import listed
 
 
@@ -79,6 +80,7 @@ def _(reader: RunReader) -> Results:
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         pairs=pair_strengths(measured_pairs(read_comparisons(reader))),
+        checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
     )
 
 
@@ -268,6 +270,8 @@ def unscored_notes(reader: RunReader) -> Iterator[str]:
 
 
 NO_ITEMS = ItemMeans(np.empty(0))
+
+_ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
 
 _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),

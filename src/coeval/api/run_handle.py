@@ -22,7 +22,7 @@ from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
 from coeval.pipeline.upkeep.quick_look import look_for_gaps
 from coeval.store.output_folder import output_tasks
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import PAIRS, RunDir
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -234,6 +234,12 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
         read = [stack.enter_context(opened(folder)) for folder in found]
         notes = [note for reader, more in read for note in (*reader.notes(), *more)]
         notes += _mixed(found)
+        notes += [
+            f"{folder} has pairwise comparisons, which compare leaves out: coeval analyze students --run "
+            f"{folder} shows strengths and who wins against whom"
+            for folder in dict.fromkeys(found)
+            if RunDir(folder).files(PAIRS)
+        ]
         return compare_sides(line_up([reader for reader, _ in read], students or ()), notes)
 
 

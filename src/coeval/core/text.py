@@ -303,6 +303,16 @@ def dollar_rate(usd: float) -> str:
     return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
 
 
+def probability(p: float) -> str:
+    """``0.034``, or ``<0.001``: no probability is shown as zero."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_text(p: float) -> str:
+    """``p = 0.034``, or ``p < 0.001``"""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def numbered(number: int, noun: str) -> str:
     """Format a count with its noun: ``1 model``, ``1,200 models``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

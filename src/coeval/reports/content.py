@@ -9,7 +9,7 @@ import msgspec
 
 from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.core.plain import plain
-from coeval.core.text import dollars
+from coeval.core.text import dollars, probability
 
 # --- Report contents, independent of their format
 #
@@ -235,7 +235,7 @@ def _number(cell: float, column: ReportColumn, digits: int) -> str:
         case "points":
             return _signless_zero(f"{100 * cell:.1f}")
         case "probability":
-            return "<0.001" if cell < 0.001 else f"{cell:.3f}"
+            return probability(cell)
         case "seconds":
             return f"{cell:,.1f} s"
         case "number":

@@ -171,9 +171,17 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
         alt.Tooltip(f"{grid.row}:N"),
         alt.Tooltip(f"{grid.column}:N"),
         alt.Tooltip(f"{grid.value}:Q", format=grid.format),
-        *(alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=".3~f") for name in grid.tooltip),
+        *(
+            alt.Tooltip("shown_p:N", title="p")
+            if name == "p"
+            else alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=".3~f")
+            for name in grid.tooltip
+        ),
     ]
-    base = alt.Chart(named(grid.table)).encode(y=row, x=column, tooltip=reported)
+    base = alt.Chart(named(grid.table))
+    if "p" in grid.tooltip:  # as `coeval.core.text.probability` has it
+        base = base.transform_calculate(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
+    base = base.encode(y=row, x=column, tooltip=reported)
     cells = base.mark_rect(cornerRadius=3).encode(
         color=alt.Color(f"{grid.shade}:Q", scale=scale, legend=None)
     )

@@ -13,7 +13,7 @@ from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.errors import UsageError
 from coeval.core.html_table import Columns, columns, html_lines, html_table
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed, numbered, p_text, probability
 
 # --- Comparison of two sides in one metric
 
@@ -112,7 +112,7 @@ def _odds(one: Comparison) -> str:
     apart = low > 0 or high < 0
     if one.p_adjusted is None or apart == one.significant:
         return ""
-    p = "p < 0.001" if one.p_adjusted < 0.001 else f"p = {one.p_adjusted:.3f}"
+    p = p_text(one.p_adjusted)
     if apart:
         return f"; the interval excludes zero, but {p}"
     return f"; the interval holds zero, but chance seldom does that ({p})"
@@ -311,9 +311,7 @@ def _caught(one: Comparison, delta: float, *, sure: bool) -> float | None:
 
 
 def _p(p: float | None) -> str:
-    if p is None:
-        return _NONE
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return _NONE if p is None else probability(p)
 
 
 def _of_missing(one: Comparison) -> str:

@@ -16,8 +16,9 @@ from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats
-from coeval.analysis.training.best_checkpoint import p_text, points_text
+from coeval.analysis.training.best_checkpoint import points_text
 from coeval.analysis.training.checkpoint_scores import CommonItems
+from coeval.core.text import p_text
 
 # --- Trends of scores and answer lengths
 

@@ -22,7 +22,7 @@ from coeval.analysis.measures.teacher_leak import Gain
 from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.panel_findings import next_purchases, panel_findings
 from coeval.analysis.run_results import Bounded, missing_label_sentences
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed, numbered, p_text
 
 # --- Conclusions of a run in a few sentences
 
@@ -102,8 +102,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
     gap = _apart(reported)
     paired = numbered(reported.n, "shared item")
     if reported.sure and reported.p_adjusted is not None:
-        chance = "p < 0.001" if reported.p_adjusted < 0.001 else f"p = {reported.p_adjusted:.3f}"
-        by = f"{gap} ({paired}, {chance})"
+        by = f"{gap} ({paired}, {p_text(reported.p_adjusted)})"
         yield f"{first} leads with {score}: significantly better than {second}, the next, by {by}."
     else:
         chance = _though_apart(reported, len(ranks.differences))
@@ -134,7 +133,7 @@ def _though_apart(reported: StudentGap, pairs: int) -> str:
     if reported.p_adjusted is None or low <= 0 <= high:
         return ""
     adjusted = f" after adjusting for {numbered(pairs, 'pair')}" if pairs > 1 else ""
-    return f"; the interval excludes zero, but p = {reported.p_adjusted:.3f}{adjusted}"
+    return f"; the interval excludes zero, but {p_text(reported.p_adjusted)}{adjusted}"
 
 
 def place_sentences(ranks: Ranking) -> Iterator[str]:

@@ -21,17 +21,19 @@ from coeval.core.records import (
     Datapoint,
     Evaluation,
     Kept,
+    Preference,
     Response,
     answer_name,
     by_id,
     is_good,
+    response_id,
     valid_values,
 )
 from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import is_legacy, read_legacy
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 from coeval.store.record_index import RecordFiles, RecordPart
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import PAIRS, RunDir
 
 # --- One item with all its answers and judgments
 
@@ -48,8 +50,8 @@ class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
     check gave (0 to 1); None where it was asked for and did not come. ``values``: what each level is worth,
     but for High, Medium and Low. ``reasons`` by factor.
 
-    Of ``eval-framework``, ``what`` is judged (a criterion, or the order in which a pair was shown), and
-    ``verdict`` holds what was read of the reply, by name.
+    Of ``eval-framework`` and of comparisons, ``what`` is judged (a criterion, or the order in which a pair
+    was shown), and ``verdict`` holds what was read of the reply, by name.
     """
 
     judge: str
@@ -220,6 +222,10 @@ class RunItems:
         for each in records:
             if isinstance(each, Evaluation) and (task, each.judge_model_id) not in self._judges:
                 judged[each.response_id].append(each)
+        compared: defaultdict[str, list[Preference]] = defaultdict(list)
+        for pair in self._comparisons(item):
+            if (task, pair.judge_model_id) not in self._judges:
+                compared[response_id(item, pair.first_model_id)].append(pair)
         answers = [each for each in records if isinstance(each, Response)]
         scores: dict[str, float | None] = dict(self._rows(_SCORES, [task, item]))
         if any(each.sample for each in answers):  # each has a score of its own
@@ -236,7 +242,10 @@ class RunItems:
             error=_failure(found),
             answers=[
                 self._answer(
-                    each, judged[each.id], scores.get(answer_name(each.student_model_id, each.sample))
+                    each,
+                    judged[each.id],
+                    compared[each.id],
+                    scores.get(answer_name(each.student_model_id, each.sample)),
                 )
                 for each in sorted(answers, key=lambda each: (each.student_model_id, each.sample))
             ],
@@ -245,19 +254,25 @@ class RunItems:
     def _records(self, item: str) -> list[Datapoint | Response | Evaluation]:
         if self._older is not None:
             return self._older.get(item, [])
-        items, answers, judgments = self._lines
+        items, answers, judgments, _ = self._lines
         return [
             *items.records(item, Datapoint, lambda each: each.id == item),
             *answers.records(item, Response, lambda each: each.datapoint_id == item),
             *judgments.records(item, Evaluation, lambda each: each.datapoint_id == item),
         ]
 
+    def _comparisons(self, item: str) -> list[Preference]:
+        if self._older is not None:
+            return []
+        return self._lines[3].records(item, Preference, lambda each: each.datapoint_id == item)
+
     @cached_property
-    def _lines(self) -> tuple[ItemLines, ItemLines, ItemLines]:
+    def _lines(self) -> tuple[ItemLines, ItemLines, ItemLines, ItemLines]:
         return (
             ItemLines(self._run.files("data_generation")),
             ItemLines(self._run.files("response_collection")),
             ItemLines(self._run.files("evaluation")),
+            ItemLines(self._run.files(PAIRS)),
         )
 
     @cached_property
@@ -271,7 +286,14 @@ class RunItems:
                 found[record.id if isinstance(record, Datapoint) else record.datapoint_id].append(record)
         return dict(found)
 
-    def _answer(self, answer: Response, judged: list[Evaluation], score: float | None) -> ShownAnswer:
+    def _answer(
+        self,
+        answer: Response,
+        judged: list[Evaluation],
+        compared: list[Preference],
+        score: float | None,
+    ) -> ShownAnswer:
+        """``compared``: with other answers, which were shown after this one."""
         labels = {
             name: ShownLabel(label.expected, label.predicted, label.match)
             for each in judged
@@ -296,6 +318,10 @@ class RunItems:
                 self._judgment(each)
                 for each in sorted(judged, key=lambda each: each.judge_model_id)
                 if each.label_scores is None
+            ]
+            + [
+                _comparison(each)
+                for each in sorted(compared, key=lambda each: (each.second_model_id, each.judge_model_id))
             ],
             labels=labels,
         )
@@ -317,6 +343,20 @@ class RunItems:
             failed=not is_good(judgment),
             error=_failure(judgment),
         )
+
+
+def _comparison(compared: Preference) -> ShownJudgment:
+    won = {"first": compared.first_model_id, "second": compared.second_model_id, "tie": "tie"}
+    good = is_good(compared) and compared.winner is not None
+    return ShownJudgment(
+        judge=compared.judge_model_id,
+        reasons={"reason": compared.reason} if compared.reason else {},
+        words=None if good else compared.raw,
+        failed=not good,
+        error=_failure(compared),
+        what=f"{compared.first_model_id} before {compared.second_model_id}",
+        verdict={"winner": won[compared.winner]} if compared.winner is not None else {},
+    )
 
 
 def _failure(record: Kept) -> ItemFailure | None:

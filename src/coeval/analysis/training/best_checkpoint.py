@@ -37,10 +37,6 @@ def signed_points(difference: float, low: float, high: float, unit: str) -> str:
     return difference_text(difference * by, low * by, high * by, _digits(unit))
 
 
-def p_text(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
 def _points(unit: str) -> float:
     return 100.0 if unit == "share" else 1.0
 

@@ -15,12 +15,11 @@ from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mea
 from coeval.analysis.training.best_checkpoint import (
     BestCheckpoint,
     best_checkpoint,
-    p_text,
     points_text,
     signed_points,
 )
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed, numbered, p_text
 
 # --- First checkpoint significantly better than the base
 #

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from coeval.analysis.measures.measured import (
     Analysis,
+    FigureKind,
     Leaf,
     Measured,
     Part,
@@ -34,7 +35,7 @@ from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.results_view import json_text
 from coeval.core.plain import plain
-from coeval.core.text import listed
+from coeval.core.text import listed, probability
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -290,13 +291,19 @@ def _name(key: str | tuple[str, ...]) -> str:
 def _cells(record: Record) -> dict[str, str]:
     """The figures that a record declares for the terminal, and what the first of its measures rests on."""
     found = {
-        shown.terminal: _text(getattr(record, name), digits=".3g" if shown.kind == "number" else ".2f")
+        shown.terminal: _shown(getattr(record, name), shown.kind)
         for name, shown in declared(type(record)).items()
         if isinstance(shown, ShownAs) and shown.terminal
     }
     figures = (getattr(record, name) for name in declared(type(record)))
     counted = next((figure for figure in figures if isinstance(figure, Measured)), None)
     return found if counted is None else {**found, "n": _text(counted.n)}
+
+
+def _shown(figure: Any, kind: FigureKind) -> str:
+    if kind == "probability" and isinstance(figure, float):
+        return probability(figure)
+    return _text(figure, digits=".3g" if kind == "number" else ".2f")
 
 
 def _text(figure: Any, digits: str = ".2f") -> str:

@@ -11,7 +11,7 @@ from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.cli.streams import folded, say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain, plain_lines
-from coeval.core.text import dollars
+from coeval.core.text import dollars, probability
 from coeval.reports.content import (
     Cell,
     Passage,
@@ -128,7 +128,9 @@ def _number(number: float, kind: FigureKind) -> str:
             return dollars(number)
         case "count":
             return f"{number:,.0f}"
-        case "score" | "share" | "probability":
+        case "probability":
+            return probability(number)
+        case "score" | "share":
             return f"{number:.3f}"
         case "points":
             return f"{100 * number:.1f}"

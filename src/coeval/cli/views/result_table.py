@@ -238,6 +238,7 @@ def _score_tables(results: Results, width: int) -> list[Table]:
         if score.task is not None and score.task in judged:
             by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
     students = [score.student for score in overall]
+    title = "Scores of checks" if results.pairs and results.checks_alone else "Scores"
     rows = [Row(_named(score.student, bool(score.removed)), bool(score.removed)) for score in overall]
     counts = [
         ("n", [str(score.n) for score in overall]),
@@ -251,18 +252,18 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     labelled = _label_columns(results, students)
     if len(by_task) == 1 and not labelled and not any("task" in score.removed for score in scores):
         [(only, _)] = by_task
-        return [_table(f"Scores in {plain(only)}", rows, [*headline, *counts], width)]
+        return [_table(f"{title} in {plain(only)}", rows, [*headline, *counts], width)]
     tasks = [
         (_named(*task), [_cell(cells.get(student)) for student in students])
         for task, cells in by_task.items()
     ] + labelled
     free = width - _name_width(rows, width)
     if _wide([*headline, *tasks, *counts]) <= free:
-        return [_table("Scores", rows, [*headline, *tasks, *counts], width)]
-    tables = [_table("Scores", rows, [*headline, *counts], width)]
+        return [_table(title, rows, [*headline, *tasks, *counts], width)]
+    tables = [_table(title, rows, [*headline, *counts], width)]
     while tasks:
         fitting = next((k for k in range(len(tasks), 1, -1) if _wide(tasks[:k]) <= free), 1)
-        tables.append(_table("Scores by task", rows, tasks[:fitting], width))
+        tables.append(_table(f"{title} by task", rows, tasks[:fitting], width))
         tasks = tasks[fitting:]
     return tables
 

@@ -267,6 +267,9 @@ _AT = "The score if all that failed or is missing had scored {}; – where nothi
 _ACCURACY = "Share of right labels, of the whole run whatever the filter; in no score"
 # Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
+_UNFILTERED = (
+    "This page has no filters: they need one answer per student and item, and some students gave several."
+)
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 
 
@@ -318,6 +321,8 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
     said = (*order_sentences(measures), *_how_ranked(measures.ranking)) if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
+    if evidence.reader.sampled:
+        sentences.append(Sentence(_UNFILTERED))
     sentences += [Sentence(text) for text in _pictured(evidence)]
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 

@@ -26,6 +26,7 @@ from coeval.reports.workbook.output_sheets import (
     record_pages,
 )
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
+from coeval.store.rundir import PAIRS
 
 _WHOLE = "coeval view RUN shows all"
 _KEY = "md5_number(id) AS key"
@@ -63,6 +64,27 @@ _REASONS = Stage(
     "coalesce(status, 'ok') = 'failed' AS failed",
     {},
 )
+_COMPARISONS = Stage(
+    PAIRS,
+    "sheet_comparisons",
+    {
+        "id": "VARCHAR",
+        "datapoint_id": "VARCHAR",
+        "task_id": "VARCHAR",
+        "first_model_id": "VARCHAR",
+        "second_model_id": "VARCHAR",
+        "judge_model_id": "VARCHAR",
+        "winner": "VARCHAR",
+        "reason": "VARCHAR",
+        "status": "VARCHAR",
+    },
+    "id IS NOT NULL",
+    f"{_KEY}, datapoint_id AS item, task_id AS task, judge_model_id AS judge, first_model_id AS first, "
+    "second_model_id AS second, CASE winner WHEN 'first' THEN first_model_id WHEN 'second' THEN "
+    f"second_model_id WHEN 'tie' THEN 'tie' END AS winner, {cut_sql('reason')} AS reason, "
+    f"NOT {good_sql('winner IS NOT NULL')} AS failed",
+    {},
+)
 # What failed, the reader's table of it, its files, whose failure it is.
 _FAILED = (
     ("item", "datapoint", "data_generation", "teacher_model_id"),
@@ -90,6 +112,8 @@ def run_sheets(reader: RunReader, items: Mapping[str, ItemMeasures]) -> Iterator
         reader.record_table(_ITEMS, needed)
         yield _items(reader, browser, items)
         yield _answers(reader)
+        if reader.run.files(PAIRS):
+            yield _comparisons(reader)
         _find_failures(reader)
         yield failed_sheet(reader, _WHOLE)
     except duckdb.Error as error:
@@ -204,6 +228,30 @@ SELECT a.item, a.task, a.student{sample}, a.score, a.disagreement, a.failed, t.t
     ) AS reasons
 FROM sheet_answered a LEFT JOIN sheet_answers t USING (key)
 ORDER BY a.no, a.student, a.sample
+"""
+
+
+def _comparisons(reader: RunReader) -> SheetTable:
+    """A comparison a row: which of two answers won, in which order they were shown, and why."""
+    columns = (
+        ReportColumn("item", "Item"),
+        ReportColumn("task", "Task"),
+        ReportColumn("judge", "Judge"),
+        ReportColumn("first", "Shown first", meaning="The student whose answer the judge saw first"),
+        ReportColumn("second", "Shown second"),
+        ReportColumn("winner", "Winner", meaning="A student, tie, or failed"),
+        ReportColumn("reason", "Reason"),
+    )
+    needed = "datapoint_id IN (SELECT item FROM viewed)"
+    reader.record_table(_COMPARISONS, needed, reader.run.files(PAIRS))
+    rows = (row for page in record_pages(reader, _COMPARED) for row in page)
+    [(total,)] = reader.rows("SELECT count(*) FROM sheet_comparisons")
+    return SheetTable("Comparisons", columns, rows, total=total, whole=_WHOLE)
+
+
+_COMPARED = """
+SELECT item, task, judge, first, second, CASE WHEN failed THEN 'failed' ELSE winner END, reason
+FROM sheet_comparisons ORDER BY task, item, least(first, second), greatest(first, second), judge, first
 """
 
 

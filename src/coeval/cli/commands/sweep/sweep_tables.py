@@ -12,7 +12,7 @@ from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_interval, shown_value
 from coeval.core.errors import GAPS
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed, numbered, probability
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
 
@@ -175,9 +175,7 @@ def _cells(step: StepDifference, unit: str) -> list[str]:
 
 
 def _p(p: float | None) -> str:
-    if p is None:
-        return NONE
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return NONE if p is None else probability(p)
 
 
 def _share(value: float | None) -> str:

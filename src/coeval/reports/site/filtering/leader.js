@@ -1,6 +1,7 @@
 // Who leads, in the sentences of coeval.analysis.measures.conclusions.
 
 const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+const chance = (p) => (p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);
 const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` and ${texts.length - 8} more` : "");
 const bracketed = ({ value, low, high }) => `${fixed(value, 2)} [${fixed(low, 2)}, ${fixed(high, 2)}]`;
 
@@ -36,8 +37,7 @@ function leaderSentences(standing) {
     const gap = turned ? differenceText(-pair.difference, -pair.high, -pair.low) : differenceText(pair.difference, pair.low, pair.high);
     const paired = many(pair.n, "shared item");
     if (pair.sure) {
-      const chance = pair.adjusted < 0.001 ? "p < 0.001" : `p = ${fixed(pair.adjusted, 3)}`;
-      return [`${name} leads with ${score}: significantly better than ${next}, the next, by ${gap} (${paired}, ${chance}).`];
+      return [`${name} leads with ${score}: significantly better than ${next}, the next, by ${gap} (${paired}, ${chance(pair.adjusted)}).`];
     }
     const but = pair.difference < -SAME ? `on the scores that both have, ${next} is ahead, though not significantly: by` : `is not significantly better than ${next}: by`;
     const said = [`${name} has the highest score, ${score}, but ${but} ${gap} (${paired}${thoughApart(pair)}).`];
@@ -49,7 +49,7 @@ function leaderSentences(standing) {
   function thoughApart({ adjusted, low, high }) {
     if (adjusted === null || (low <= 0 && high >= 0)) return "";
     const allowing = pairs.length > 1 ? ` after adjusting for ${many(pairs.length, "pair")}` : "";
-    return `; the interval excludes zero, but p = ${fixed(adjusted, 3)}${allowing}`;
+    return `; the interval excludes zero, but ${chance(adjusted)}${allowing}`;
   }
 
   function places() {
