@@ -455,6 +455,7 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "costs",
             "sampled",
             "pairs",
+            "checks_alone",
         )
     }
     assert data["students"][0].keys() == set(StudentScore.__struct_fields__)
