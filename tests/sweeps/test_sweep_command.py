@@ -97,6 +97,21 @@ async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later
     assert sweeping.value(90, label) > sweeping.value(20, label)
 
 
+@pytest.mark.process
+async def test_a_judge_that_does_not_answer_is_told_before_a_server_starts(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=3)])
+    assert (await asyncio.to_thread(lab.run)).exit_code == 0
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(20)
+    nobody = f"http://127.0.0.1:{free_port()}/v1"
+    how = ("--tasks", f"coeval:{lab.path}", "--n-samples", "", "--judge-model", "x", "--judge-base-url")
+    ended = await sweeping.run(*how, nobody)
+    assert (ended.code, "the judge does not answer: x: POST" in ended.err) == (2, True), ended
+    assert "--no-judge" in ended.err
+    assert not list(sweeping.out.rglob("server*")), "no server was started"
+    assert not list(sweeping.out.glob("step_*"))
+
+
 @pytest.mark.system
 async def test_what_is_planned_shown_and_left_undone(tmp_path: Path) -> None:
     """A dry run writes nothing; what a phase left out is made up for; the status is told from disk."""

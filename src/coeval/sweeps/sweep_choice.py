@@ -147,6 +147,7 @@ class RequestedFor(NamedTuple):
     """A sweep, what this start of it is to do, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
+    keys: Keys
     sweep: Sweep
     phases: SweepPhases
     places: CheckpointPlaces
@@ -177,7 +178,7 @@ def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
     )
     places = places_of(settings)
-    return RequestedFor(settings, sweep, phases, places, watch_of(settings, places))
+    return RequestedFor(settings, keys, sweep, phases, places, watch_of(settings, places))
 
 
 def _evaluation(

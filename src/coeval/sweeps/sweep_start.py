@@ -9,10 +9,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from coeval.core.errors import UsageError
-from coeval.core.options import setting
+import msgspec
+
+from coeval.benchmarks.run.runner import accounts_of
+from coeval.core.errors import Draining, ModelUnavailable, UsageError
+from coeval.core.options import NO_JUDGE, setting
+from coeval.core.plain import plain
 from coeval.core.text import numbered
+from coeval.engine.probing import Probing, silent, try_models
+from coeval.engine.progress import Board, Unwatched
+from coeval.engine.session import SessionContext, opened
+from coeval.engine.terms import terms_of
 from coeval.models.pacing.throttle import throttle_of
+from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_plan import job_plan
@@ -20,7 +29,7 @@ from coeval.sweeps.job_table import JobTable, refuse_others
 from coeval.sweeps.judge_worker import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import WORKERS
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS
 from coeval.sweeps.sweep_choice import KEY_VARIABLE, RequestedFor, absent_program, engine_of, refuse_ambiguous
 
 
@@ -88,6 +97,8 @@ def under_way(
 
         async def run(interrupt: asyncio.Event) -> None:
             try:
+                if board.workers or requested.watch is not None:
+                    await _meet_judge(requested, watcher, interrupt)
                 await scheduler.run(interrupt, requested.watch)
             except BaseExceptionGroup as group:
                 raise next(problems_of(group), group) from None
@@ -106,6 +117,40 @@ def under_way(
             watcher.note(owed if requested.watch is None else f"watching {requested.places.folder}")
             watcher.begin(board)
             yield SweepUnderWay(board, run)
+
+
+class _Told(Unwatched):
+    """Passes on what is said of a judge; the board of one probe is nobody's."""
+
+    def __init__(self, watcher: SweepWatcher) -> None:
+        self.note = watcher.note  # type: ignore[method-assign]
+        self.warn = watcher.warn  # type: ignore[method-assign]
+
+
+async def _meet_judge(requested: RequestedFor, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
+    """Probe the judge before a server starts: GPUs are not to be kept busy with what nobody can judge.
+
+    Raises ModelUnavailable: it does not answer.
+    """
+    sweep, judge = requested.sweep, requested.sweep.evaluation.judge
+    judged = any(task.judged for task in job_plan(sweep).tasks)
+    if judge is None or not judged or not (requested.phases.inference and requested.phases.judge):
+        return
+    account = msgspec.structs.replace(sweep.evaluation, account=sweep.own_folder / ACCOUNTS / "probe")
+    accounts = accounts_of(account, {})
+    context = SessionContext(requested.keys, _Told(watcher), interrupt)
+    terms = terms_of([judge], {}, PriceBook())
+    try:
+        async with opened(accounts, [judge], Board((), {}), context, terms) as session:
+            results = await try_models(session, Probing(), None)
+            reasons = list(silent(results, watcher.warn))
+    except Draining:
+        return
+    if reasons:
+        raise ModelUnavailable(
+            f"the judge does not answer: {plain('; '.join(reasons))}\nNo server was started. Correct this "
+            f"and start again, or collect the answers now and judge them later: {NO_JUDGE}"
+        )
 
 
 def to_be_plotted(requested: RequestedFor, board: SweepBoard) -> bool:

@@ -128,17 +128,7 @@ async def ask_owed(
     context = SessionContext(
         keys, watcher, interrupt or asyncio.Event(), Http(hosts=hosts), evaluation.batching()
     )
-    output = evaluation.accounts_folder
-    accounts = Accounts(
-        usage_file(evaluation),
-        error_file(evaluation),
-        output / "probe_results.json",
-        output / "pending_batches.json",
-        output / "batches",
-        lambda path: path.parent.name,
-        evaluation.budget_usd,
-        _recorded(evaluation, task_runs),
-    )
+    accounts = accounts_of(evaluation, _recorded(evaluation, task_runs))
     specs = specs_of(prepared)
     prices = PriceBook()
     terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
@@ -169,6 +159,21 @@ async def ask_alone(
     """Run `ask_owed` as the only evaluation of its event loop."""
     async with SharedHosts(throttle=throttle) as hosts:
         return await ask_owed(prepared, keys, watcher, interrupt, hosts)
+
+
+def accounts_of(evaluation: EvalSpec, recorded: Mapping[str, Usage]) -> Accounts:
+    """Return where an evaluation's accounts lie; ``recorded`` is what the records took, by model."""
+    output = evaluation.accounts_folder
+    return Accounts(
+        usage_file(evaluation),
+        error_file(evaluation),
+        output / "probe_results.json",
+        output / "pending_batches.json",
+        output / "batches",
+        lambda path: path.parent.name,
+        evaluation.budget_usd,
+        recorded,
+    )
 
 
 def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, Usage]:
