@@ -103,7 +103,7 @@ async def test_a_judge_that_does_not_answer_is_told_before_a_server_starts(tmp_p
     assert (await asyncio.to_thread(lab.run)).exit_code == 0
     sweeping = Sweeping(tmp_path)
     sweeping.trained(20)
-    nobody = f"http://127.0.0.1:{free_port()}/v1"
+    nobody = f"http://127.0.0.1:{free_port(HOST)}/v1"
     how = ("--tasks", f"coeval:{lab.path}", "--n-samples", "", "--judge-model", "x", "--judge-base-url")
     ended = await sweeping.run(*how, nobody)
     assert (ended.code, "the judge does not answer: x: POST" in ended.err) == (2, True), ended
