@@ -173,7 +173,10 @@ def test_what_belongs_to_no_datapoint_is_counted_and_left_out(run: Run) -> None:
     assert units(run) == [("s", "j", "a", 1.0)]
     with RunReader(run.folder) as reader:
         assert reader.orphans == Orphans(responses=1, evaluations=2)
-        assert "not counted: 1 response without a good datapoint, 2 evaluations without" in reader.notes()[0]
+        assert (
+            "not counted: 1 answer without a good item, 2 judgments without a good answer"
+            in reader.notes()[0]
+        )
 
 
 def test_factors_that_did_not_come_are_asked_and_no_units(run: Run) -> None:

@@ -19,13 +19,14 @@ from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.api import load_config
+from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.quick_look import look_for_gaps
+from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.store.rundir import RunDir
 
 ROWS = [
@@ -165,8 +166,31 @@ def test_rows_of_no_item_and_rows_twice_are_told_by_line(lab: Lab) -> None:
     assert "answers.csv:6: no item has this prompt (also on line 8)" in found
     assert "answers.csv:7: the prompt stood on line 2 already; the first one counts" in found
     assert "answers.csv:9: its `q` is empty" in found
-    assert lab.run().exit_code == 0
+    run = lab.run()
+    assert run.exit_code == 0
+    assert run.summary is not None
+    assert "answers.csv:6: no item has this prompt (also on line 8)" in run.summary.notes
     assert lab.records("response_collection")["sentiment__items__1__prod-v7"]["response"] == "good"
+
+
+def test_rows_that_no_item_takes_are_named_when_the_run_ends(lab: Lab, coeval: Command) -> None:
+    answers(lab.folder, [*((text, mood) for _, text, mood in ROWS), ("Nobody asked", "x")])
+    ended = coeval("run", "--config", lab.file)
+    assert ended.err.count("answers.csv:6: no item has this prompt") == 2  # before the first call, and last
+    assert ended.code == 0
+
+
+def test_judgments_of_answers_that_a_table_no_longer_gives_are_not_damaged(lab: Lab, coeval: Command) -> None:
+    judged(lab).run()
+    answers(lab.folder, [(text, "good" if n == "4" else mood) for n, text, mood in ROWS[1:]])
+    assert lab.run(continue_run=True, changed="redo").exit_code == 3
+    assert len(lab.lines("evaluation")) == 8
+    found = repair(RunDir(lab.path), Needed(dry_run=True))
+    assert not found.reasons
+    assert coeval("repair", "--run", lab.path, "--dry-run").code == 0
+    assert "not counted: 2 judgments without a good answer" in open_run(lab.path).results().notes
+    lab.edit("evaluation", "sentiment__items__2__prod-v7__cat", datapoint_id="sentiment__items__9")
+    assert sum(repair(RunDir(lab.path), Needed(dry_run=True)).reasons.values()) == 1
 
 
 def test_blanks_in_a_prompt_do_not_matter(lab: Lab) -> None:

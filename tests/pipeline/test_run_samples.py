@@ -221,3 +221,17 @@ def test_a_page_of_samples_says_why_it_has_no_filters(lab: Lab) -> None:
     with folder_report(lab.path) as report:
         assert report.scores is not None
         assert not [s for section in report.report.sections for s in section.sentences if "filters" in s.text]
+
+
+def test_samples_that_do_not_differ_are_doubted_once(lab: Lab) -> None:
+    lab.tasks = [task(total=6)]
+    lab.run()
+    doubt = "the samples of ann do not differ (6 of 6 items): its host may ignore the temperature"
+    assert not any("do not differ" in note for note in open_run(lab.path).results().notes)
+    for key, record in lab.records("response_collection").items():
+        if record["student_model_id"] == "ann":
+            lab.edit("response_collection", key, response="The same.")
+    [said] = [note for note in open_run(lab.path).results().notes if "do not differ" in note]
+    assert said.startswith(doubt)
+    with folder_report(lab.path) as report:
+        assert sum("do not differ" in note for note in report.notes) == 1

@@ -105,7 +105,7 @@ STAGES = (
         f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
             greatest(coalesce(sample, 0), 0) AS sample, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
-            length(response)::INTEGER AS length,
+            length(response)::INTEGER AS length, hash(response) AS said,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"student": "term"},
     ),
@@ -253,6 +253,20 @@ INSERT INTO lacking
     GROUP BY response HAVING count(DISTINCT metric) < any_value(factors)
 """
 """Answers that have a score, but not one of each factor of their task; where factors are weighed."""
+
+# Of fewer items, short answers may be the same by chance; a host that heeds the temperature repeats itself
+# in all samples of so many items only where an item has one right answer.
+FEWEST, NEARLY_ALL = 5, 0.95
+
+_IDENTICAL = """
+SELECT student::VARCHAR AS name, count(*) FILTER (texts = 1) AS alike, count(*) AS items
+FROM (
+    SELECT r.student, r.datapoint, count(DISTINCT r.said) AS texts
+    FROM response r JOIN planned d ON r.datapoint = d.key WHERE NOT r.failed AND NOT d.failed
+    GROUP BY ALL HAVING count(*) > 1
+)
+GROUP BY ALL HAVING items >= ? AND alike >= ? * items ORDER BY name
+"""
 
 BEYOND = """
 CREATE TABLE beyond AS
@@ -438,10 +452,13 @@ class RunReader(Reader):
         if self.beyond_samples:
             cut = ", ".join(f"{count:,} of {name}" for name, count in self.beyond_samples.items())
             notes += (f"not counted: answers beyond the `samples` of the configuration ({cut})",)
-        if self.orphans.responses or self.orphans.evaluations:
+        kinds = ((self.orphans.responses, "answer", "item"), (self.orphans.evaluations, "judgment", "answer"))
+        if orphans := [f"{numbered(n, what)} without a good {of}" for n, what, of in kinds if n]:
+            notes += (f"not counted: {', '.join(orphans)}",)
+        for student, (alike, items) in self.identical_samples.items():
             notes += (
-                f"not counted: {numbered(self.orphans.responses, 'response')} without a good datapoint, "
-                f"{numbered(self.orphans.evaluations, 'evaluation')} without a good response",
+                f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): its host "
+                "may ignore the temperature, or it is 0; further samples add nothing",
             )
         return notes
 
@@ -489,6 +506,12 @@ class RunReader(Reader):
     def samples(self) -> Mapping[str, int]:
         """The most answers that each student gave to an item, by student."""
         return dict(self.rows("SELECT model, max(sample) + 1 FROM answers GROUP BY model ORDER BY model"))
+
+    @cached_property
+    def identical_samples(self) -> Mapping[str, tuple[int, int]]:
+        """By student whose several answers to an item are the same for nearly all items: for how many, and
+        how many items have several."""
+        return {name: (alike, items) for name, alike, items in self.rows(_IDENTICAL, [FEWEST, NEARLY_ALL])}
 
     @property
     def sampled(self) -> bool:

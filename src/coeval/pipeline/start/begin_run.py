@@ -104,7 +104,9 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         blueprint = Blueprint(
             settled, anchored, follow_file=options.continue_run, inherited=source_folder(config)
         )
-        yield Begun(RunSession(settled, options, anchored, session), blueprint, meta, preview)
+        running = RunSession(settled, options, anchored, session)
+        running.summary.notes += [remark for answers in supply.answers for remark in answers.said]
+        yield Begun(running, blueprint, meta, preview)
 
 
 def _batching_of(config: Config, mode: BatchMode) -> Batching:

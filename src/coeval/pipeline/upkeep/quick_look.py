@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, StoreError
-from coeval.pipeline.config.draft import item_files
 from coeval.pipeline.config.schema import PHASES
 from coeval.pipeline.phases.supplied import stored_supply
 from coeval.pipeline.plan.recorded import Recorded
@@ -60,10 +59,10 @@ def quick_look(folder: RunDir) -> QuickLook:
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickLook(recorded, None)
     if _doubtful(folder, recorded):
-        report = examine(folder, Needed(), {} if isinstance(config, str) else item_files(config, folder))
+        report = examine(folder, Needed(), config)
         recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     else:
-        report = examine(folder, Needed(PHASES[:2]), {})
+        report = examine(folder, Needed(PHASES[:2]), config)
     if isinstance(config, str):
         report.no_plan = config
         return QuickLook(recorded, report)

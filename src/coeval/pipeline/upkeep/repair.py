@@ -90,10 +90,13 @@ _KIND: dict[Phase, type[Kept]] = {
 
 
 class Examiner:
-    """Examines lines, those of an earlier phase first. ``rubrics`` holds each task's factors, if known."""
+    """Examines lines, those of an earlier phase first. ``rubrics`` holds each task's factors, if known;
+    ``given`` are (task, student) whose answers come from the user's tables."""
 
-    def __init__(self, rubrics: Mapping[str, Collection[str]]) -> None:
-        self._rubrics = rubrics
+    def __init__(
+        self, rubrics: Mapping[str, Collection[str]], given: Collection[tuple[str, str]] = ()
+    ) -> None:
+        self._rubrics, self._given = rubrics, frozenset(given)
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
@@ -167,9 +170,8 @@ class Examiner:
         whose = preference_id(pair.datapoint_id, *names, pair.judge_model_id)
         if flaw := _named(pair, whose) or _valued(pair):
             return flaw
-        answers = (response_id(pair.datapoint_id, name) for name in names)
-        gone = next((key for key in answers if key not in self._responses), None)
-        return Flaw("origin", f"there is no response {gone}") if gone is not None else None
+        missing = (self._missing_answer(pair.task_id, pair.datapoint_id, name) for name in names)
+        return next(filter(None, missing), None)
 
     def _of_evaluation(self, evaluation: Evaluation) -> Flaw | None:
         response = response_id(evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample)
@@ -187,9 +189,18 @@ class Examiner:
         )
         if unknown:
             return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
-        if response not in self._responses:
-            return Flaw("origin", f"there is no response {response}")
-        return None
+        return self._missing_answer(
+            evaluation.task_id, evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample
+        )
+
+    def _missing_answer(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
+        """An answer that is not there; none where the user's table no longer gives it: judgments of it count
+        nowhere, and none of them is damaged."""
+        response = response_id(item, student, sample)
+        known = item in self._items or item in self._replaced
+        if response in self._responses or (known and (task, student) in self._given):
+            return None
+        return Flaw("origin", f"there is no response {response}")
 
 
 def _misfit(line: bytes, message: str) -> Flaw:
@@ -326,10 +337,10 @@ def inspect(folder: RunDir, needed: Needed) -> RepairReport:
     """
     config = config_of(folder)
     if isinstance(config, str):
-        report = examine(folder, needed, {})
+        report = examine(folder, needed, config)
         report.no_plan = config
         return report
-    report = examine(folder, needed, item_files(config, folder))
+    report = examine(folder, needed, config)
     supplied = stored_supply(config, folder).rewritten
     recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     count_gaps(folder, config, report, recorded, needed.phases)
@@ -351,13 +362,16 @@ def config_of(folder: RunDir) -> Config | str:
 # --- Examination
 
 
-def examine(folder: RunDir, needed: Needed, sources: Mapping[Path, ItemSource]) -> RepairReport:
+def examine(folder: RunDir, needed: Needed, config: Config | str) -> RepairReport:
     """The state of the files of the wanted phases. Those before them are read too: records refer to them.
 
-    ``sources`` names the files of items of one's own.
+    ``config`` as `config_of` has it: it names the user's items, and who answered them.
     """
-    report = RepairReport()
-    examiner = Examiner(dict(rubrics(folder)))
+    report, sources, given = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
+    if not isinstance(config, str):
+        sources = item_files(config, folder)
+        given = [(task.name, student) for task in config.tasks for student in config.answered_by(task)]
+    examiner = Examiner(dict(rubrics(folder)), given)
     for path, source in sources.items():
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in whole_lines(old):
