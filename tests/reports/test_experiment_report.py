@@ -183,6 +183,19 @@ def test_what_failed_is_told_with_its_reason_and_the_way_on(lab: Lab, report: Re
     assert sum(row["records"] for row in spent if row["what"] == "answers") <= on_disk
 
 
+def test_what_may_have_been_billed_is_told_beside_what_was(tmp_path: Path) -> None:
+    made = Lab(tmp_path, [model("ann")], [task(total=1)])
+    made.run()
+    file = made.path / "usage.json"
+    usage = json.loads(file.read_text())
+    usage["models"]["ann"]["uncertain_usd"] = 0.25
+    file.write_text(json.dumps(usage))
+    (cost,) = (section for section in report_of(made.path).sections if section.anchor == "cost")
+    said = " ".join(sentence.text for sentence in cost.sentences)
+    assert "cost up to $0.25 more" in said
+    assert "coeval status RUN --settle MODEL=USD" in said
+
+
 @pytest.mark.process
 def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
     made = Lab(tmp_path, [model("ann", failure_rate=1.0)], [task(total=1)], {"probe_on_fail": "warn"})

@@ -171,7 +171,14 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
     requests = sum(cost.requests for cost in costs)
     requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
     reported = bill(costs)
-    yield f"{requested}, and cost {reported}." if reported else f"{requested}, at no cost."
+    perhaps = sum(cost.perhaps_usd for cost in costs)
+    free = "at no known cost" if perhaps else "at no cost"
+    yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
+    if perhaps:
+        yield (
+            f"Requests that may have been billed cost up to {dollars(perhaps)} more; "
+            "coeval status RUN --settle MODEL=USD takes the provider's bill for it."
+        )
 
 
 def _models(evidence: RunEvidence) -> ReportTable:
