@@ -43,18 +43,6 @@ def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
     assert repr(found) == f"ComparisonReport({found.sentences[0]!r}, and 2 more)"
 
 
-def test_somebody_who_is_worse_is_told_by_how_much_at_least(lab: Lab) -> None:
-    down = api.compare(lab.path, students=["ann", "ben"])
-    assert {one.task for one in down.worse_than(0.1)} == {None, "saga", "story"}
-    assert down.worse_than(-down.comparisons[0].difference + 1e-9, sure=False) == tuple(
-        one for one in down.comparisons[1:3] if one.difference < down.comparisons[0].difference
-    )
-    assert api.compare(lab.path, students=["ben", "ann"]).worse_than(0.0, sure=False) == ()
-    for delta in (-0.1, 1.0, 2, float("nan")):
-        with pytest.raises(api.UsageError, match="a share of the scale from 0 to 1"):
-            down.worse_than(delta)
-
-
 def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
     found = api.compare(lab.path)
     page = comparison_page(found)

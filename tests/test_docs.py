@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pipeline.experiments import Lab, listen, model, task
@@ -230,3 +231,27 @@ def test_the_checks_that_the_page_shows_are_right(tmp_path: Path, monkeypatch: p
     answer = CheckedAnswer("", "You have 30 days.", None, {"kind": "refund"})
     assert check.score(answer) == (0.0, "does not state the 14 days")
     sys.path.remove(str(tmp_path))
+
+
+def test_the_policy_of_the_page_decides_the_quickstart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Python block says what its file does; a task of another name is missing, and so never GO."""
+    page = (DOCS / "gate.md").read_text(encoding="utf-8")
+    [policy] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gate.yaml").write_text(policy)
+    coeval.run(DOCS.parent / "examples" / "quickstart.yaml", overwrite=True)
+    namespace: dict[str, Any] = {"coeval": coeval}
+    exec(code, namespace)  # noqa: S102  that it runs is what is promised
+    assert namespace["verdict"].exit_code == 4
+    by_file = coeval.gate("runs/quickstart", policy="gate.yaml", students=["sim-large", "sim-medium"])
+    assert (by_file.verdict, by_file.exit_code) == ("NO-GO", 4)
+    [one] = by_file.candidates
+    assert {(task.task, task.tier, task.metric) for task in one.tasks} >= {
+        ("explain_concept", "critical", "accuracy"),
+        ("ticket_triage", "supporting", "score"),
+    }
+    back = coeval.gate("runs/quickstart", policy="gate.yaml", students=["sim-medium", "sim-large"])
+    assert back.verdict == "GO"

@@ -1,8 +1,8 @@
 """CoEval: your own benchmark, with error bars.
 
-``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run`` and ``compare``, with what they take
-and return, are the Python interface (see ``coeval.api``); they are imported when first used, so that
-importing the package costs nothing.
+``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare`` and ``gate``, with what
+they take and return, are the Python interface (see ``coeval.api``); they are imported when first used, so
+that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coeval.api import Watcher as Watcher
     from coeval.api import arun as arun
     from coeval.api import compare as compare
+    from coeval.api import gate as gate
     from coeval.api import load_config as load_config
     from coeval.api import open_run as open_run
     from coeval.api import run as run
@@ -48,6 +49,7 @@ __all__ = [
     "arun",
     "compare",
     "evaluate",
+    "gate",
     "load_config",
     "open_run",
     "run",

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from coeval.analysis.readers.run_records import Records
 from coeval.api.given_tables import Rows, with_tables
-from coeval.api.run_handle import Run, compare, open_run
+from coeval.api.run_handle import Run, compare, gate, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.engine.progress import Watcher
@@ -43,6 +43,7 @@ __all__ = [
     "Watcher",
     "arun",
     "compare",
+    "gate",
     "load_config",
     "open_run",
     "run",

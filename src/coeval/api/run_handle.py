@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from coeval.core.options import STUDENTS
 from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.config.settings_file import read_settings_file, settings_of
 from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from coeval.analysis.run_results import Results
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
+    from coeval.analysis.comparison.noninferiority import GateReport
+    from coeval.analysis.comparison.side import Side
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -220,6 +223,61 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     StoreError
         a file cannot be read at all.
     """
+    groups, notes = read_sides(folders, students)
+    # Here, because it loads duckdb and numpy.
+    from coeval.analysis.comparison.comparisons import compare_sides
+
+    return compare_sides(groups, notes)
+
+
+def gate(
+    base: Run | str | Path,
+    *candidates: Run | str | Path,
+    policy: Mapping[str, Any] | str | Path,
+    students: Sequence[str] | None = None,
+) -> GateReport:
+    """Whether each candidate may take the place of the base: docs/gate.md.
+
+    No model is called, and nothing is written. ``.verdict`` is GO only where every critical task is shown to
+    lose no more than the policy allows; ``.exit_code`` is what ``coeval gate`` ends with.
+
+    Parameters
+    ----------
+    base, candidates:
+        runs or output folders of ``eval-framework``, opened or as paths; of a single run, ``students`` names
+        the base first.
+    policy:
+        a policy file, or a mapping with its keys: ``max_drop``, ``min_items``, ``tasks``.
+    students:
+        as `compare` takes them.
+
+    Raises
+    ------
+    UsageError
+        the policy is none, or there is no candidate; and as `compare`.
+    StoreError
+        a file cannot be read at all.
+    """
+    need_address_space()
+    from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
+
+    if isinstance(policy, Mapping):
+        values = settings_of(policy, GatePolicy)
+    else:
+        values = read_settings_file(Path(policy), GatePolicy, "max_drop:")
+    if "max_drop" not in values:
+        raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
+    if not candidates and not students:
+        raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
+    groups, notes = read_sides((base, *candidates), students)
+    return gate_sides(groups, GatePolicy(**values), notes)
+
+
+def read_sides(
+    folders: Sequence[Run | str | Path], students: Sequence[str] | None
+) -> tuple[list[list[Side]], list[str]]:
+    """Return the sides of a comparison in groups, and what is to be known of their folders; raises as
+    `compare`."""
     if isinstance(students, str):
         raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
     if not folders:
@@ -227,7 +285,7 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     found = [existing_results(one.path if isinstance(one, Run) else Path(one)) for one in folders]
     need_address_space()
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.comparison.comparisons import compare_sides, line_up
+    from coeval.analysis.comparison.comparisons import line_up
     from coeval.pipeline.plan.run_reading import opened
 
     with ExitStack() as stack:
@@ -240,7 +298,7 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
             for folder in dict.fromkeys(found)
             if RunDir(folder).files(PAIRS)
         ]
-        return compare_sides(line_up([reader for reader, _ in read], students or ()), notes)
+        return line_up([reader for reader, _ in read], students or ()), notes
 
 
 def _mixed(folders: Sequence[Path]) -> Iterator[str]:

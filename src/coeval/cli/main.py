@@ -12,6 +12,7 @@ from coeval.cli.commands import datasets
 from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
+from coeval.cli.commands.gate_command import GateCommand, gate
 from coeval.cli.commands.generate_command import generate
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.init_command import init
@@ -56,6 +57,7 @@ app.command()(analyze)
 app.command()(show)
 app.command()(view)
 app.command()(compare)
+app.command(cls=GateCommand)(gate)
 app.command()(repair)
 app.command()(simulate)
 app.add_typer(datasets.app)
@@ -79,5 +81,5 @@ def options(
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
-    threshold, 130 interrupted."""
+    threshold or a gate said NO-GO, 130 interrupted."""
     run_to_exit(lambda: app(prog_name="coeval"), Face.COEVAL)  # however it was started

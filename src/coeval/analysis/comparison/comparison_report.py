@@ -11,9 +11,8 @@ import msgspec
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.errors import UsageError
 from coeval.core.html_table import Columns, columns, html_lines, html_table
-from coeval.core.text import listed, numbered, p_text, probability
+from coeval.core.text import numbered, p_text, probability
 
 # --- Comparison of two sides in one metric
 
@@ -196,47 +195,6 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         """Of each task in which items lack a score: where the difference over all of them lies."""
         return tuple(_of_missing(one) for one in self.comparisons if one.missing and one.family == "task")
 
-    def worse_than(self, delta: float, *, sure: bool = True) -> tuple[Comparison, ...]:
-        """In what somebody is worse than the first of its group, overall or in a task, by more than
-        ``delta``, a share of the metric's scale (0.02: two points of a hundred); empty: in nothing.
-
-        ``sure``: and significantly so.
-        """
-        if not 0 <= delta < 1:
-            raise UsageError(
-                f"a threshold of {delta} can never be passed: give a share of the scale from 0 to 1"
-            )
-        return tuple(
-            one
-            for one in self._held_to_a_threshold
-            if -one.difference / one.scale > delta and (one.significant or not sure)
-        )
-
-    @property
-    def _held_to_a_threshold(self) -> tuple[Comparison, ...]:
-        return tuple(one for one in self.comparisons if one.a in self.bases and one.family != "part")
-
-    def gate(self, delta: float, *, sure: bool = True) -> tuple[str, ...]:
-        """What `worse_than` comes to, in sentences: whether anybody is worse, and which true loss would be
-        caught four times in five where least would be."""
-        how = ", and significantly so" if sure else ", significantly or not"
-        said = [
-            f"gate failed: {one.b} is worse than {one.a} {where_of(one)} by {shown_difference(one, sign=-1)} "
-            f"points, {'' if one.significant else 'not '}significantly"
-            for one in self.worse_than(delta, sure=sure)
-        ] or [f"gate passed: no side is worse by more than {100 * delta:.4g}% of the scale{how}"]
-        held = {one.b for one in self._held_to_a_threshold}
-        if unseen := [label for label in self.sides if label not in held and label not in self.bases]:
-            said.append(f"the gate says nothing of {listed(unseen)}: no scores to hold against the first")
-        caught = [(_caught(one, delta, sure=sure), one) for one in self._held_to_a_threshold]
-        if known := [(loss, one) for loss, one in caught if loss is not None]:
-            loss, one = max(known, key=lambda each: each[0] / each[1].scale)
-            said.append(
-                f"a true loss of {shown_points(one, loss)} points {where_of(one)} would fail this gate four "
-                f"times in five, with {numbered(one.n, one.counted)}; a smaller one may pass"
-            )
-        return tuple(said)
-
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON: what ``coeval compare --json`` prints."""
         data: dict[str, Any] = msgspec.to_builtins(self)
@@ -294,20 +252,6 @@ def shown_comparison(one: Comparison) -> ShownComparison:
         f"{one.n:,}",
         _NONE if least is None else shown_points(one, least),
     )
-
-
-# Normal quantiles of 0.975 and 0.8.
-_HALF, _FOUR_IN_FIVE = 1.96, 0.84
-
-
-def _caught(one: Comparison, delta: float, *, sure: bool) -> float | None:
-    """The true loss that is seen as one of more than ``delta`` of the scale four times in five, and if
-    ``sure``, is significant; None where a single item is all there is."""
-    if one.minimum_detectable is None:
-        return None
-    error = (one.ci95[1] - one.ci95[0]) / 2 / _HALF
-    seen = delta * one.scale + _FOUR_IN_FIVE * error
-    return max(seen, one.minimum_detectable) if sure else seen
 
 
 def _p(p: float | None) -> str:

@@ -66,7 +66,7 @@ def compare(
     is called, and nothing is written but what --html, --excel, --pdf and --figures name. p-values are paired
     tests', adjusted for the number of comparisons. docs/compare.md explains the figures.
 
-    Exit codes: 0 compared, 1 wrong request, 4 worse by more than --fail-if-worse allows.
+    Exit codes: 0 compared, 1 wrong request; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
 
     \b
     Examples:
@@ -85,24 +85,26 @@ def compare(
         raise UsageError("--json and --markdown exclude each other; give one of them")
     folders = _in_order(words, run)
     if however_unsure and fail_if_worse is None:
-        raise UsageError(
-            "--any belongs to --fail-if-worse: say by how much, for example --fail-if-worse 0 --any"
-        )
+        raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    from coeval.api.run_handle import compare as compare_folders
+    from coeval.api.run_handle import read_sides
     from coeval.cli import streams
     from coeval.cli.streams import say, warn
-    from coeval.core.errors import WORSE
+    from coeval.core.errors import GAPS, WORSE
 
     files = _ComparisonFiles(html, excel, pdf, figures)
     files.check()
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
-    compared = compare_folders(*folders, students=names)
-    # Here, because it loads numpy.
+    groups, notes = read_sides(folders, names)
+    # Here, because they load numpy.
+    from coeval.analysis.comparison.comparisons import compare_sides
+    from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
     from coeval.cli.views.comparison_view import markdown, print_comparisons
     from coeval.cli.views.results_view import json_text
 
-    gate = compared.gate(delta, sure=not however_unsure) if delta is not None else ()
+    compared, sure = compare_sides(groups, notes), not however_unsure
+    held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
+    gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
     if written := _write(compared, files):
         say(streams.messages(), f"written: {written}")
     if as_json:
@@ -112,12 +114,9 @@ def compare(
     else:
         print_comparisons(compared, streams.results())
     for line in gate:
-        if line.startswith("gate failed"):
-            warn(streams.messages(), line)
-        else:
-            say(streams.messages(), line)
-    if delta is not None and compared.worse_than(delta, sure=not however_unsure):
-        raise typer.Exit(WORSE)
+        (warn if line.startswith("gate failed") else say)(streams.messages(), line)
+    if held is not None and (held.verdict == "NO-GO" or held.unscored):
+        raise typer.Exit(WORSE if held.verdict == "NO-GO" else GAPS)
 
 
 def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:

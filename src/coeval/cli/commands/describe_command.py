@@ -41,7 +41,7 @@ def describe(
     """
     from coeval.api import find_keys
     from coeval.cli import streams
-    from coeval.cli.commands.description_file import described_experiment, refuse_place, write_description
+    from coeval.cli.description_file import described_experiment, refuse_place, write_description
     from coeval.cli.streams import say
     from coeval.cli.views.report_view import print_report
     from coeval.pipeline.config.load_file import read_config

@@ -45,22 +45,22 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
 def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     """For a pull request: what a ``gate`` says and the sentences as a list, doubts of them, a table for each
     pair, notes."""
-    said = [_escaped(sentence) for sentence in (*gate, *_sentences(compared))]
-    said += [f"**Doubt:** {_escaped(doubt)}" for doubt in compared.doubts]
-    parts = [f"**{_escaped(SIMULATED)}**"] if compared.simulated else []
+    said = [escaped(sentence) for sentence in (*gate, *_sentences(compared))]
+    said += [f"**Doubt:** {escaped(doubt)}" for doubt in compared.doubts]
+    parts = [f"**{escaped(SIMULATED)}**"] if compared.simulated else []
     parts.append("\n".join(f"- {one}" for one in said))
     for (a, b), found in by_pair(compared.comparisons):
         lines = [
-            f"| {_escaped(b)} − {_escaped(a)} | {_escaped(a)} | {_escaped(b)} | difference | p (Holm) | n | "
+            f"| {escaped(b)} − {escaped(a)} | {escaped(a)} | {escaped(b)} | difference | p (Holm) | n | "
             "smallest detectable |",
             "|---|---:|---:|---:|---:|---:|---:|",
         ]
         for one in found:
-            cells = [_escaped(one.place), *shown_comparison(one)]
+            cells = [escaped(one.place), *shown_comparison(one)]
             lines.append(f"| {' | '.join(cells)} |")
         parts.append("\n".join(lines))
     notes = [*compared.missing, *compared.notes]
-    parts += ["\n".join(f"- {_escaped(note)}" for note in notes)] if notes else []
+    parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, LEGEND]) + "\n"
 
 
@@ -83,5 +83,6 @@ def _heading(label: str, short: str) -> str:
     return label if len(label) <= _LONGEST_HEADING else short
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Foreign text that marks nothing up in Markdown."""
     return _MARKUP.sub(r"\\\1", plain(text))

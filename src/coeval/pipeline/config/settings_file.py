@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -13,7 +13,7 @@ from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.settings import bare, declared, members
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, refused
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, refused, render_path
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -28,8 +28,8 @@ _KINDS = {
     "null": "nothing",
 }
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
-_BOUND = re.compile(r"Expected `(\w+)` (>=|<=|>) ([-\d.]+)")
-_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above"}
+_BOUND = re.compile(r"Expected `(\w+)` (>=|<=|<|>) ([-\d.]+)")
+_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
 def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> dict[str, Any]:
@@ -39,10 +39,25 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
     Raises ConfigError: the file cannot be read, or has mistakes: unknown keys, values of another kind.
     """
     document = read_document(path, first)
-    problems = list(document.problems)
+    values, findings = _values(document.data, record)
+    if problems := [*document.problems, *map(document.lines.locate, findings)]:
+        raise refused(problems, str(path))
+    return values
+
+
+def settings_of(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return what a mapping of Python sets of ``record``; raises UsageError as `read_settings_file` does."""
+    values, findings = _values(data, record)
+    if findings:
+        raise UsageError("; ".join(f"{render_path(finding.path)}: {finding.message}" for finding in findings))
+    return values
+
+
+def _values(data: Mapping[str, Any], record: type[msgspec.Struct]) -> tuple[dict[str, Any], list[Finding]]:
+    """What is set, by name, and every mistake."""
     values: dict[str, Any] = {}
-    fields = declared(record)
-    for key, value in document.data.items():
+    fields, mistakes = declared(record), list[Finding]()
+    for key, value in data.items():
         field = fields.get(key)
         findings = list(_not_among((key,), fields))
         if field is not None:
@@ -52,10 +67,8 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
                 values[key] = convert(value, field.plain_kind)
             except Misshapen as error:
                 findings = [Finding((key,), _WRONG, _in_words(str(error)))]
-        problems += map(document.lines.locate, findings)
-    if problems:
-        raise refused(problems, str(path))
-    return values
+        mistakes += findings
+    return values, mistakes
 
 
 def checked(settings: R) -> R:
@@ -73,8 +86,12 @@ def checked(settings: R) -> R:
 
 
 def _unknown_below(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
-    """Keys that are none within a value whose type names its keys."""
-    for kind in map(bare, kinds):
+    """Keys that are none within a value whose type names its keys, and words that are none of its words."""
+    each = [*map(bare, kinds)]
+    words = [word for kind in each if get_origin(kind) is Literal for word in get_args(kind)]
+    if words and str not in each and isinstance(value, str) and value not in words:
+        yield Finding(path, _WRONG, f"'{value}' is none of its words", WayOut(value, words, "known here:"))
+    for kind in each:
         if is_typeddict(kind) and isinstance(value, dict):
             hints = get_type_hints(kind)
             for name, part in value.items():
@@ -83,6 +100,9 @@ def _unknown_below(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[
         elif get_origin(kind) is Sequence and isinstance(value, list):
             for number, part in enumerate(value):
                 yield from _unknown_below((*path, number), part, get_args(kind))
+        elif get_origin(kind) is dict and isinstance(value, dict):
+            for name, part in value.items():
+                yield from _unknown_below((*path, name), part, members(get_args(kind)[1]))
 
 
 def _not_among(path: KeyPath, known: Collection[str]) -> Iterator[Finding]:

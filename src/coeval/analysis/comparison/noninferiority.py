@@ -1,0 +1,384 @@
+"""Whether a candidate may take the place of a base: shown to lose less than a policy allows, or not.
+
+A candidate is GO where it is shown of *every* critical task that it loses no more than ``max_drop``: that is
+an intersection–union test, whose error is that of its weakest part, so tasks need no correction (Berger
+1982). Several candidates do: each is a chance of a false GO, so the error is shared out among them.
+``docs/gate.md`` explains the rule, ``python -m perf.gate`` measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
+
+import msgspec
+import numpy as np
+
+from coeval.analysis.comparison.comparison_report import Comparison, shown_difference, where_of
+from coeval.analysis.comparison.comparisons import (
+    ComparedRow,
+    FamilyLead,
+    adjusted,
+    answer_doubts,
+    compared_rows,
+    comparison_of,
+    family_doubts,
+    family_leads,
+)
+from coeval.analysis.comparison.lower_bound import ONE_SIDED, items_needed, lower_bound
+from coeval.analysis.comparison.pairing import Pairing, judged_apart, pair
+from coeval.analysis.comparison.side import Side
+from coeval.core.errors import GAPS, WORSE, UsageError
+from coeval.core.settings import Setting
+from coeval.core.text import listed, numbered
+
+# --- Policy
+
+Tier: TypeAlias = Literal["critical", "supporting", "advisory"]
+Verdict: TypeAlias = Literal["GO", "INCONCLUSIVE", "NO-GO"]
+Points: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=100)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+OVERALL = "overall"
+"""What a policy calls the mean over tasks."""
+
+
+class TaskRule(TypedDict, total=False):
+    """What a policy says of one task, where that differs from the rest."""
+
+    tier: Tier
+    max_drop: Points
+    min_items: Count
+    metric: str
+
+
+class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a candidate may lose. A task that ``tasks`` does not name is critical; ``overall`` is supporting,
+    since what holds of all tasks holds of their mean."""
+
+    max_drop: Annotated[Points, Setting("Points of a hundred that a task may lose.", "policy")]
+    min_items: Annotated[Count, Setting("Items below which a task is never GO.", "policy")] = 1
+    tasks: Annotated[
+        dict[str, Tier | TaskRule], Setting("By task: its tier, or what else differs.", "policy")
+    ] = {}
+
+    def rule(self, task: str | None) -> TaskRule:
+        """That of a task, None for overall, with nothing left open but ``metric``."""
+        usual: Tier = "supporting" if task is None else "critical"
+        own = self.tasks.get(OVERALL if task is None else task, usual)
+        said: TaskRule = {"tier": own} if isinstance(own, str) else own
+        return {"tier": usual, "max_drop": self.max_drop, "min_items": self.min_items, **said}
+
+    @property
+    def named(self) -> set[str]:
+        """The tasks it names."""
+        return self.tasks.keys() - {OVERALL}
+
+
+# --- Verdicts
+
+
+class GatedTask(msgspec.Struct, frozen=True):
+    """The verdict on a task (None: over the tasks) in one metric.
+
+    ``difference`` is candidate − base and ``lower`` its lower bound, one-sided, were all that is ``missing``
+    as bad as it can be; both, like ``max_drop``, are shares of the metric's scale. ``items_needed`` would
+    decide it four times in five, if the difference is as seen. ``fits``: the same items, judges and recipes
+    on both sides. ``reasons`` say why it is not GO. ``place``: ``overall`` or the task, and a metric that is
+    not its score.
+    """
+
+    task: str | None
+    metric: str
+    place: str
+    tier: Tier
+    verdict: Verdict
+    max_drop: float
+    difference: float | None
+    lower: float | None
+    p_adjusted: float | None
+    n: int
+    missing: int
+    items_needed: int | None
+    fits: bool
+    reasons: tuple[str, ...]
+    sentence: str = ""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it stands in the way of a GO."""
+        if self.verdict == "GO" or self.tier == "advisory":
+            return False
+        unscored = not self.n and self.task is not None
+        return self.tier == "critical" or self.verdict == "NO-GO" or unscored or not self.fits
+
+
+class GatedCandidate(msgspec.Struct, frozen=True):
+    """The verdict on one candidate, and its tasks."""
+
+    base: str
+    candidate: str
+    verdict: Verdict
+    tasks: tuple[GatedTask, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What is shown of it, and where it is not."""
+        if self.verdict == "GO":
+            return f"GO: {self.candidate} may take the place of {self.base}"
+        how = "loses" if self.verdict == "NO-GO" else "may lose"
+        where = listed(one.place for one in self.tasks if one.holds_back and one.verdict == self.verdict)
+        return f"{self.verdict}: {self.candidate} {how} more than allowed to {self.base} in {where}"
+
+
+class GateReport(msgspec.Struct, frozen=True):
+    """The verdicts on all candidates, as `coeval.gate` returns them. ``level``: that of each lower bound."""
+
+    verdict: Verdict
+    candidates: tuple[GatedCandidate, ...]
+    level: float
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    simulated: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 GO, 3 INCONCLUSIVE, 4 NO-GO: that of the worst candidate."""
+        return {"GO": 0, "INCONCLUSIVE": GAPS, "NO-GO": WORSE}[self.verdict]
+
+    @property
+    def unscored(self) -> tuple[GatedTask, ...]:
+        """What decides and has no score to hold against the base's."""
+        tasks = (one for each in self.candidates for one in each.tasks)
+        return tuple(one for one in tasks if one.holds_back and not one.n)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: what ``coeval gate --json`` prints."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+
+def gate_sides(
+    groups: Sequence[Sequence[Side]], policy: GatePolicy, notes: Sequence[str] = (), *, sure: bool = True
+) -> GateReport:
+    """Hold all others of each group against its first one.
+
+    A task is NO-GO where the candidate's loss is significant (Holm over all that decides) and more than the
+    allowed drop, GO where its lower bound lies above that drop, both sides fit and have enough items, and
+    INCONCLUSIVE otherwise. A candidate is NO-GO where any critical or supporting task is; GO where all
+    critical ones are and no supporting one lacks scores or does not fit.
+
+    Raises UsageError: there is no candidate, or nothing critical. ``sure``: losses need be significant.
+    """
+    held = [_Held(base, each, pair(base, each)) for base, *others in groups for each in others]
+    if not held:
+        raise UsageError("there is no candidate to hold against the base: name a second folder")
+    alpha = ONE_SIDED / len(held)
+    drafts = [list(_drafts(one, policy)) for one in held]
+    tested = [draft for of_one in drafts for draft in of_one if draft.found is not None and draft.decides]
+    corrected = adjusted([draft.found for draft in tested if draft.found is not None])
+    known = {id(draft): one for draft, one in zip(tested, corrected, strict=True)}
+    candidates = []
+    for one, of_one in zip(held, drafts, strict=True):
+        tasks = tuple(_gated(draft, known.get(id(draft), draft.found), alpha, sure) for draft in of_one)
+        if not any(task.tier == "critical" for task in tasks):
+            raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
+        candidates.append(GatedCandidate(one.base.label, one.candidate.label, _verdict(tasks), tasks))
+    verdicts = {one.verdict for one in candidates}
+    sides = [side for group in groups for side in group]
+    leads = [lead for one in held for lead in _leads(one)]
+    said = [*notes, *(note for one in held for note in one.pairing.notes)]
+    said += judged_apart([apart for one in held for apart in one.pairing.apart], sides)
+    return GateReport(
+        next(one for one in ("NO-GO", "INCONCLUSIVE", "GO") if one in verdicts),
+        tuple(candidates),
+        1 - alpha,
+        tuple(dict.fromkeys(said)),
+        (*family_doubts(leads), *answer_doubts(groups)),
+        any(side.simulated for side in sides),
+    )
+
+
+def fail_if_worse_gate(groups: Sequence[Sequence[Side]], delta: float, *, sure: bool = True) -> GateReport:
+    """The gate of ``coeval compare --fail-if-worse``: all tasks critical, none to lose more than ``delta``, a
+    share of the scale."""
+    return gate_sides(groups, GatePolicy(max_drop=100 * delta), sure=sure)
+
+
+def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterator[str]:
+    """In words: who is worse, of whom nothing is known, and which loss is not excluded."""
+    every = [(each, one) for each in found.candidates for one in each.tasks]
+    for _, one in every:
+        if one.verdict == "NO-GO":
+            yield f"gate failed: {one.sentence.removeprefix('NO-GO: ')}"
+    if found.verdict != "NO-GO":
+        how = ", and significantly so" if sure else ", significantly or not"
+        yield f"gate passed: no side is worse by more than {100 * delta:.4g}% of the scale{how}"
+    for each, one in every:
+        if not one.n and one.holds_back:
+            yield f"the gate says nothing of {each.candidate}: {'; '.join(one.reasons)}"
+    bounds = [(one.lower, each, one) for each, one in every if one.lower is not None]
+    if bounds and found.verdict != "NO-GO":
+        lower, each, one = min(bounds, key=lambda bound: bound[0])
+        if lower < -delta:
+            yield (
+                f"a loss of up to {signed(-100 * lower)} points of {each.candidate} in {one.place} is not "
+                "excluded; coeval gate passes only what is shown to lose less"
+            )
+
+
+def _verdict(tasks: Sequence[GatedTask]) -> Verdict:
+    back = {one.verdict for one in tasks if one.holds_back}
+    return "NO-GO" if "NO-GO" in back else "INCONCLUSIVE" if back else "GO"
+
+
+# --- Tasks of one candidate
+
+
+class _Held(NamedTuple):
+    base: Side
+    candidate: Side
+    pairing: Pairing
+
+
+class _Draft(NamedTuple):
+    """A task and its rule; ``row`` and ``found`` are None where no item is scored on both sides. ``why``:
+    what does not fit."""
+
+    task: str | None
+    metric: str
+    rule: TaskRule
+    row: ComparedRow | None
+    found: Comparison | None
+    why: tuple[str, ...]
+
+    @property
+    def decides(self) -> bool:
+        return self.rule["tier"] != "advisory"
+
+
+def _leads(held: _Held) -> Iterator[FamilyLead]:
+    rows = list(compared_rows(held.pairing))
+    return family_leads(held.base, held.candidate, rows, held.pairing)
+
+
+def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
+    a, b, pairing = held
+    rows = list(compared_rows(pairing))
+    on_either = {item.task for side in (a, b) for item in side.items.values()}
+    for row in rows:
+        if row.task is None:
+            yield _Draft(None, row.metric, policy.rule(None), row, comparison_of(a.label, b.label, row), ())
+    for task in sorted(on_either | policy.named):
+        rule = policy.rule(task)
+        why = [one.said for one in pairing.mismatches if one.task == task]
+        why += judged_apart([one for one in pairing.apart if one.task == task], [a, b])
+        metric = rule.get("metric")
+        of_task = [row for row in rows if row.task == task]
+        chosen = [
+            row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
+        ]
+        for row in chosen:
+            found = comparison_of(a.label, b.label, row)
+            yield _Draft(task, row.metric, rule, row, found, tuple(why))
+        if (
+            not chosen and metric is None
+        ):  # the headline is fitted to all items at once: the next one stands in
+            chosen = [row for row in of_task if row.counted == "prompt"][:1]
+        if not chosen:
+            lacks = f"{task}: no item has a score of both {a.label} and {b.label}"
+            if task not in on_either:
+                lacks = f"{task}: neither side has this task, which the policy names"
+            elif metric is not None and of_task:
+                there = listed(row.metric for row in of_task)
+                lacks = f"{task}: no item has a {metric} of both; there is {there}"
+            yield _Draft(task, metric or "", rule, None, None, (*why, lacks))
+
+
+def _gated(draft: _Draft, found: Comparison | None, alpha: float, sure: bool) -> GatedTask:
+    rule, row = draft.rule, draft.row
+    drop = rule["max_drop"] / 100
+    if row is None or found is None:
+        return GatedTask(
+            draft.task,
+            draft.metric,
+            draft.task or OVERALL,
+            rule["tier"],
+            "INCONCLUSIVE",
+            drop,
+            *(None, None, None, 0, 0, None, False),
+            draft.why,
+            f"INCONCLUSIVE: {'; '.join(draft.why)}",
+        )
+    strata = [part.pairs for part in row.parts]
+    difference = found.difference / found.scale
+    lower = _with_missing(row, lower_bound(strata, alpha))
+    few = found.n < rule["min_items"]
+    why = draft.why
+    if few:
+        why += (f"fewer than the {rule['min_items']:,} that the policy asks for",)
+    if -difference > drop and (found.significant or not sure):
+        verdict: Verdict = "NO-GO"
+    else:
+        verdict = "GO" if lower >= -drop and not why else "INCONCLUSIVE"
+    needed = items_needed(strata, drop, alpha) if verdict == "INCONCLUSIVE" and lower < -drop else None
+    if verdict == "INCONCLUSIVE" and (few or needed):
+        needed = max(needed or 0, rule["min_items"])
+    gated = GatedTask(
+        draft.task,
+        row.metric,
+        found.place,
+        rule["tier"],
+        verdict,
+        drop,
+        difference,
+        lower,
+        found.p_adjusted if draft.decides else None,
+        found.n,
+        found.missing,
+        needed,
+        not draft.why,
+        why,
+    )
+    return msgspec.structs.replace(gated, sentence=_sentence(gated, found, alpha))
+
+
+def _with_missing(row: ComparedRow, lower: float) -> float:
+    """The bound over all items, the missing ones as bad as they can be: ``n/N · L`` and their part."""
+    paired = [part.pairs for part in row.parts]
+    means = [float(np.average(pairs.b - pairs.a, weights=pairs.weights)) for pairs in paired]
+    shares = [
+        len(pairs.a) / (len(pairs.a) + part.missing) for pairs, part in zip(paired, row.parts, strict=True)
+    ]
+    lost = [part.low - share * mean for part, share, mean in zip(row.parts, shares, means, strict=True)]
+    return float(np.mean(shares)) * lower + float(np.mean(lost))
+
+
+def _sentence(task: GatedTask, found: Comparison, alpha: float) -> str:
+    """The verdict, and what it rests on, in points."""
+    where, allowed = where_of(found), f"{100 * task.max_drop:.1f}"
+    n = numbered(found.n, found.counted)
+    if task.verdict == "NO-GO":
+        how = "significantly" if found.significant else "not significantly"
+        return (
+            f"NO-GO: {found.b} is worse than {found.a} {where} by {shown_difference(found, sign=-1)} points, "
+            f"{how}, and more than the allowed {allowed}; {n}"
+        )
+    least = f"at least {signed(100 * (task.lower or 0.0))} ({100 * (1 - alpha):.4g}% sure)"
+    seen = f"{found.b} − {found.a} is {signed(100 * (task.difference or 0.0))} points {where}, {least}"
+    if task.verdict == "GO":
+        return f"GO: {seen}: a loss of more than {allowed} is excluded; {n}"
+    parts = list(task.reasons)
+    if (task.lower or 0.0) < -task.max_drop:
+        parts.append(f"a loss of more than {allowed} is not excluded")
+    if task.missing:
+        parts.append(f"{task.missing:,} without a score on either side count as lost: fill these first")
+    if task.items_needed:
+        parts.append(f"about {task.items_needed:,} {found.counted}s would decide it four times in five")
+    return f"INCONCLUSIVE: {seen}; {n}; {'; '.join(parts)}"
+
+
+def signed(points: float) -> str:
+    """``−1.3``, ``0.4``"""
+    text = f"{points:.1f}"
+    return text.replace("-", "−") if float(text) else text.removeprefix("-")

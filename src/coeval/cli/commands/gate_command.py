@@ -1,0 +1,127 @@
+"""`coeval gate`: whether a candidate may take the place of a base, for a build that asks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coeval.cli.settings_flags import GroupedCommand
+
+if TYPE_CHECKING:
+    from coeval.analysis.comparison.noninferiority import GateReport
+
+# What `--markdown` alone stands for, as in most Unix tools.
+_STANDARD_OUTPUT = "-"
+# The file that GitHub shows below a run of a workflow.
+_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+class GateCommand(GroupedCommand):
+    """A command whose ``--markdown`` may stand without its file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        for at, word in reversed([*enumerate(args)]):
+            after = args[at + 1] if at + 1 < len(args) else "--"
+            alone = after != _STANDARD_OUTPUT and (after.startswith("-") or Path(after).is_dir())
+            if word == "--markdown" and alone:
+                args.insert(at + 1, _STANDARD_OUTPUT)
+        return super().parse_args(ctx, args)
+
+
+def gate(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BASE CANDIDATE …",
+            help="Folders of runs or of eval-framework; of a single run, --students names both.",
+        ),
+    ],
+    policy: Annotated[
+        Path,
+        typer.Option("--policy", metavar="FILE", help="What may be lost. Example: --policy gate.yaml"),
+    ],
+    students: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y",
+            help="Of one run, the base and its candidates; of several folders, the student of each, or one "
+            "for all.",
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Write the verdicts as JUnit XML too."),
+    ] = None,
+    as_markdown: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown",
+            metavar="[FILE]",
+            help="Write Markdown to FILE, or alone to standard output; and append it to the file that "
+            f"${_STEP_SUMMARY} names.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Decide whether candidates may take the place of a base: GO, NO-GO or INCONCLUSIVE.
+
+    GO: each critical task is shown to lose no more than the policy allows. Where too few items decide, the
+    number that would is named. Other items, judges or recipes on one side, a missing task and a side without
+    scores are never GO. No model is called. docs/gate.md shows a policy and explains the rule.
+
+    Exit codes: 0 GO, 1 wrong request, 3 INCONCLUSIVE, 4 NO-GO.
+
+    \b
+    Examples:
+      coeval gate ./outputs/base ./outputs/tuned --policy gate.yaml
+      coeval gate ./runs/support --students incumbent,candidate --policy gate.yaml
+      coeval gate ./outputs/base ./outputs/tuned --policy gate.yaml --junit gate.xml --markdown
+    """
+    import sys
+
+    from coeval.api import gate as gate_folders
+    from coeval.cli import streams
+    from coeval.core.errors import UsageError
+
+    on_output = as_markdown is not None and str(as_markdown) == _STANDARD_OUTPUT
+    if as_json and on_output:
+        raise UsageError("--json and --markdown both write to standard output; give --markdown a file")
+    names = [name.strip() for name in (students or "").split(",") if name.strip()]
+    found = gate_folders(*folders, policy=policy, students=names)
+    # Here, because it loads numpy.
+    from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
+    from coeval.cli.views.results_view import json_text
+    from coeval.store.jsonl import write_bytes_atomic
+
+    if junit is not None:
+        write_bytes_atomic(junit, junit_xml(found))
+    if as_markdown is not None:
+        _append_summary(found)
+        if not on_output:
+            write_bytes_atomic(as_markdown, markdown(found).encode())
+    if as_json:
+        sys.stdout.write(json_text(found, indent=2) + "\n")
+    elif on_output:
+        sys.stdout.write(markdown(found))
+    else:
+        print_gate(found, streams.results())
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+
+
+def _append_summary(found: GateReport) -> None:
+    """
+    Raises StoreError: the file that the environment names cannot be written.
+    """
+    from coeval.cli.views.gate_view import markdown
+    from coeval.core.errors import StoreError
+
+    if place := os.environ.get(_STEP_SUMMARY):
+        try:
+            with Path(place).open("a", encoding="utf-8") as file:
+                file.write(markdown(found))
+        except OSError as error:
+            raise StoreError(f"${_STEP_SUMMARY} names {place}, which cannot be written: {error}") from error

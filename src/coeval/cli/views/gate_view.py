@@ -1,0 +1,103 @@
+"""Verdicts of a gate: on a terminal, in Markdown, and as the JUnit XML that build servers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from rich.console import Console
+
+from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport, signed
+from coeval.analysis.run_results import SIMULATED
+from coeval.cli.streams import say, warn
+from coeval.cli.views.comparison_view import escaped
+from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.plain import plain
+
+_STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
+_HEADINGS = ("verdict", "tier", "difference", "at least", "allowed", "n")
+_NONE = "–"
+
+
+def legend(found: GateReport) -> str:
+    """What the columns say."""
+    return (
+        "In points of a hundred: candidate − base over n items; at least: its lower bound "
+        f"({100 * found.level:.4g}% sure), items without a score counted as lost; allowed: the loss that the "
+        "policy allows."
+    )
+
+
+def print_gate(found: GateReport, console: Console) -> None:
+    """The verdict on each candidate, its tasks in a table, in sentences what is not GO, and doubts."""
+    if found.simulated:
+        say(console, SIMULATED, "bold yellow")
+    for one in found.candidates:
+        say(console, one.sentence, _STYLES[one.verdict])
+        rows = [NameRow(task.place, _cells(task)) for task in one.tasks]
+        columns = [Column(heading, words=heading in ("verdict", "tier")) for heading in _HEADINGS]
+        print_table(console, f"{one.candidate} − {one.base}", "task", columns, rows)
+        for said in _open(one):
+            say(console, said)
+    say(console, legend(found), "dim")
+    for said in (*found.doubts, *found.notes):
+        warn(console, said)
+
+
+def markdown(found: GateReport) -> str:
+    """For a pull request or the summary of a step: the same."""
+    parts = [f"**{escaped(SIMULATED)}**"] if found.simulated else []
+    for one in found.candidates:
+        lines = [f"| task | {' | '.join(_HEADINGS)} |", "|---|---|---|---:|---:|---:|---:|"]
+        lines += [f"| {escaped(task.place)} | {' | '.join(_cells(task))} |" for task in one.tasks]
+        parts += [f"### {escaped(one.sentence)}", "\n".join(lines)]
+        if said := list(_open(one)):
+            parts.append("\n".join(f"- {escaped(each)}" for each in said))
+    said = [f"- **Doubt:** {escaped(doubt)}" for doubt in found.doubts]
+    said += [f"- {escaped(note)}" for note in found.notes]
+    parts += ["\n".join(said)] if said else []
+    return "\n\n".join([*parts, legend(found)]) + "\n"
+
+
+def junit_xml(found: GateReport) -> bytes:
+    """A suite for each candidate, a case for each task: NO-GO is a failure, INCONCLUSIVE an error, and what
+    does not decide is skipped."""
+    root = Element("testsuites", name="coeval gate")
+    for one in found.candidates:
+        cases = [(task, _outcome(task)) for task in one.tasks]
+        counts = {
+            "tests": len(cases),
+            "failures": sum(kind == "failure" for _, kind in cases),
+            "errors": sum(kind == "error" for _, kind in cases),
+            "skipped": sum(kind == "skipped" for _, kind in cases),
+        }
+        name = plain(f"{one.candidate} against {one.base}")
+        suite = SubElement(root, "testsuite", {"name": name} | {key: str(n) for key, n in counts.items()})
+        for task, kind in cases:
+            case = SubElement(suite, "testcase", classname=name, name=plain(task.place))
+            if kind:
+                kept = {} if kind == "skipped" else {"type": task.verdict}
+                SubElement(case, kind, {"message": plain(task.sentence)} | kept)
+            else:
+                SubElement(case, "system-out").text = plain(task.sentence)
+    indent(root)
+    return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _outcome(task: GatedTask) -> str:
+    if task.verdict == "GO":
+        return ""
+    if task.holds_back:
+        return "failure" if task.verdict == "NO-GO" else "error"
+    return "skipped"
+
+
+def _open(one: GatedCandidate) -> Iterator[str]:
+    for task in one.tasks:
+        if task.verdict != "GO":
+            yield f"{task.place}: {task.sentence}"
+
+
+def _cells(task: GatedTask) -> list[str]:
+    known = [_NONE if share is None else signed(100 * share) for share in (task.difference, task.lower)]
+    return [task.verdict, task.tier, *known, signed(100 * task.max_drop), f"{task.n:,}"]

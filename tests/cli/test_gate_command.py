@@ -1,0 +1,218 @@
+"""``coeval gate``: GO, NO-GO and INCONCLUSIVE, their exit codes, and what is never GO."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from cli.invoked import Command
+from cli.written_output import output, verdicts
+from pipeline.experiments import Lab, listen, model, task
+from written_run import Run
+
+import coeval as api
+
+pytestmark = pytest.mark.process
+METRIC = "prompt_level_strict_accuracy"
+
+
+@pytest.fixture
+def policy(here: Path) -> Path:
+    return written(here, "max_drop: 5")
+
+
+def written(here: Path, text: str) -> Path:
+    (here / "gate.yaml").write_text(text)
+    return here / "gate.yaml"
+
+
+def two(here: Path, lost: int, n: int = 200, gained: int = 0, **how: Any) -> tuple[Path, Path]:
+    """Of n prompts half are right in base; of these the candidate loses some, and gains some others."""
+    base = np.repeat([1, 0], n // 2)
+    after = base.copy()
+    after[:lost], after[n // 2 : n // 2 + gained] = 0, 1
+    return output(here / "base", "base", verdicts(base)), output(here / "new", "new", verdicts(after), **how)
+
+
+def gated(coeval: Command, *arguments: object) -> tuple[int, dict[str, Any]]:
+    ended = coeval("gate", *arguments, "--json")
+    return ended.code, json.loads(ended.out)
+
+
+@pytest.mark.parametrize(
+    ("lost", "gained", "code", "verdict"),
+    [(0, 0, 0, "GO"), (2, 2, 0, "GO"), (6, 0, 3, "INCONCLUSIVE"), (40, 5, 4, "NO-GO")],
+)
+def test_a_verdict_and_its_exit_code(
+    lost: int, gained: int, code: int, verdict: str, here: Path, policy: Path, coeval: Command
+) -> None:
+    folders = two(here, lost, gained=gained)
+    ended, found = gated(coeval, *folders, "--policy", policy)
+    assert (ended, found["verdict"], found["level"]) == (code, verdict, 0.975)
+    [one] = found["candidates"][0]["tasks"]
+    assert (one["task"], one["tier"], one["n"], one["max_drop"]) == ("ifeval", "critical", 200, 0.05)
+    assert one["difference"] == pytest.approx((gained - lost) / 200)
+    assert one["lower"] < one["difference"]
+    assert (one["items_needed"] is None) == (verdict != "INCONCLUSIVE")
+    again = api.gate(*folders, policy={"max_drop": 5})
+    assert (again.exit_code, json.loads(json.dumps(again.as_dict()))) == (code, found)
+
+
+def test_ten_equal_items_are_no_go_yet(here: Path, policy: Path, coeval: Command) -> None:
+    """Where no pair differs, a t interval has no width; 5 points take 72 items."""
+    code, found = gated(coeval, *two(here, 0, n=10), "--policy", policy)
+    [one] = found["candidates"][0]["tasks"]
+    assert (code, one["difference"]) == (3, 0.0)
+    assert 72 <= one["items_needed"] <= 75
+    assert (
+        "would decide it four times in five"
+        in coeval("gate", here / "base", here / "new", "--policy", policy).out
+    )
+
+
+def test_a_policy_knows_tiers_and_own_margins(here: Path, coeval: Command) -> None:
+    for name, lost in (("base", 0), ("new", 40)):
+        for kind, loses in (("ifeval", 0), ("ifbench", lost)):
+            values = np.repeat([1, 0], 100)
+            values[:loses] = 0
+            output(here / name, name, verdicts(values), task=kind)
+    expected = {
+        "max_drop: 5": 4,
+        "max_drop: 5\ntasks: {ifbench: advisory}": 0,
+        "max_drop: 5\ntasks: {ifbench: supporting}": 4,
+        "max_drop: 5\ntasks: {ifbench: {max_drop: 30}}": 0,
+        "max_drop: 5\ntasks: {ifbench: {tier: supporting, max_drop: 22}}": 0,
+        "max_drop: 5\nmin_items: 500\ntasks: {ifbench: advisory}": 3,
+        f"max_drop: 5\ntasks: {{ifbench: advisory, ifeval: {{metric: {METRIC}}}}}": 0,
+        "max_drop: 5\ntasks: {ifbench: advisory, ifeval: {metric: other}}": 3,
+        "max_drop: 5\ntasks: {ifbench: advisory, haiku: critical}": 3,
+    }
+    for text, code in expected.items():
+        ended = coeval("gate", here / "base", here / "new", "--policy", written(here, text))
+        assert ended.code == code, (text, ended)
+    only = written(here, "max_drop: 5\ntasks: {ifbench: advisory, ifeval: advisory}")
+    refused = coeval("gate", here / "base", here / "new", "--policy", only)
+    assert (refused.code, "calls no task critical" in refused.err) == (1, True)
+
+
+def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command) -> None:
+    """All of it shows no loss: other prompts, another recipe of the judge, a task less."""
+    right = verdicts([1, 0] * 100)
+    base = output(here / "base", "base", right)
+    output(base, "base", right, task="writingbench", judge={"model": "j", "recipe": "one"})
+    written(here, "max_drop: 5")
+    same = output(here / "same", "same", right)
+    output(same, "same", right, task="writingbench", judge={"model": "j", "recipe": "one"})
+    assert coeval("gate", base, same, "--policy", policy).code == 0
+    cases: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
+        "another prompt": ("a", {"prompts": {"0": "new"}}, {"judge": {"model": "j", "recipe": "one"}}),
+        "another recipe": ("b", {}, {"judge": {"model": "j", "recipe": "two"}}),
+        "nobody both": ("c", {}, {"judge": {"model": "k", "recipe": "one"}}),
+        "only base has the task writingbench": ("d", {}, None),
+    }
+    for said, (name, how, judged) in cases.items():
+        other = output(here / name, name, right, **how)
+        if judged is not None:
+            output(other, name, right, task="writingbench", **judged)
+        ended = coeval("gate", base, other, "--policy", policy)
+        assert (ended.code, ended.out.startswith("INCONCLUSIVE: ")) == (3, True), (said, ended)
+        assert said in ended.out
+
+
+def test_a_side_without_scores_and_missing_ones_are_never_go(here: Path, coeval: Command) -> None:
+    run = Run(here / "run")
+    for n in range(1, 201):
+        for student in ("ann", "ben", "dan"):
+            run.datapoint(n)
+            run.response(n, student)
+            if student != "dan" or n > 20:
+                run.evaluation(n, student, "judge", {"a": "High" if n % 2 else "Low"})
+        run.response(n, "cy")
+    policy = written(here, "max_drop: 5")
+    codes = {
+        other: coeval("gate", run.folder, "--students", f"ann,{other}", "--policy", policy)
+        for other in ("ben", "cy", "dan")
+    }
+    assert {other: ended.code for other, ended in codes.items()} == {"ben": 0, "cy": 3, "dan": 3}
+    assert "no item has a score of both ann and cy" in codes["cy"].out
+    assert "20 without a score on either side count as lost" in codes["dan"].out
+
+
+def test_several_candidates_share_the_error(here: Path, policy: Path, coeval: Command) -> None:
+    base, new = two(here, 0)
+    worse = output(here / "worse", "worse", verdicts([1, 0] * 30 + [0, 0] * 70))
+    code, found = gated(coeval, base, new, worse, "--policy", policy)
+    assert (code, found["level"]) == (4, 1 - 0.0125)
+    assert [one["verdict"] for one in found["candidates"]] == ["GO", "NO-GO"]
+    assert found["candidates"][0]["tasks"][0]["lower"] == pytest.approx(0.0125 ** (1 / 200) - 1, abs=1e-4)
+
+
+def test_reports_for_a_build(
+    here: Path, policy: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = output(here / "base", "a|<b>", verdicts([1, 0] * 50))
+    new = output(here / "new", "n\x07<x>&", verdicts([0, 0] * 50))
+    summary = here / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    ended = coeval("gate", base, new, "--policy", policy, "--junit", "gate.xml")
+    assert (ended.code, summary.read_text()) == (4, "before\n"), "only --markdown writes there"
+    [suite] = ElementTree.fromstring((here / "gate.xml").read_bytes())  # noqa: S314 (our own)
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("1", "1", "0")
+    [case] = suite
+    assert [part.tag for part in case] == ["failure"]
+    assert suite.get("name") == r"n\x07<x>& against a|<b>"
+    shown = coeval("gate", "--markdown", base, new, "--policy", policy)
+    assert shown.out.startswith(r"### NO-GO: n\\x07\<x\>\& loses more than allowed to a\|\<b\> in ifeval")
+    assert summary.read_text() == "before\n" + shown.out
+    filed = coeval("gate", base, new, "--policy", policy, "--markdown", "gate.md", "--json")
+    assert ((here / "gate.md").read_text(), json.loads(filed.out)["verdict"]) == (shown.out, "NO-GO")
+    assert coeval("gate", base, new, "--policy", policy, "--json", "--markdown").code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("min_items: 3", "the policy lacks max_drop"),
+        ("max_drop: -1", "gate.yaml:1  max_drop"),
+        ("max_drop: 100", "a number below 100"),
+        (
+            "max_drop: 5\nmin_itmes: 3",
+            "gate.yaml:2  min_itmes  V-18  the key 'min_itmes' is unknown; did you",
+        ),
+        ("max_drop: 5\ntasks:\n  ifeval: {teir: 1}", "gate.yaml:3  tasks.ifeval.teir"),
+        ("max_drop: 5\ntasks:\n  ifeval: critcal", "gate.yaml:3  tasks.ifeval  V-20  'critcal' is none of"),
+    ],
+)
+def test_a_wrong_policy_is_refused_with_its_line(text: str, said: str, here: Path, coeval: Command) -> None:
+    ended = coeval("gate", *two(here, 0), "--policy", written(here, text))
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+
+
+def test_students_of_a_run_with_a_known_truth(
+    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = [model("tea", "teacher", "judge"), model("ann", "student", skill=0.9)]
+    models += [model("ben", "student", skill=0.3), model("cy", "student", skill=0.9)]
+    lab = Lab(here, models, [task(total=60), task("saga", total=40)])
+    lab.run()
+    requested = listen(monkeypatch)
+    policy = written(here, "max_drop: 20")
+    assert coeval("gate", lab.path, "--students", "ann,ben", "--policy", policy).code == 4
+    code, found = gated(coeval, lab.path, "--students", "ann,cy", "--policy", policy)
+    rows = {one["place"]: one for one in found["candidates"][0]["tasks"]}
+    assert (code, found["simulated"]) == (0, True)
+    assert {name: one["tier"] for name, one in rows.items()} == {
+        "overall": "supporting",
+        "saga": "critical",
+        "story": "critical",
+    }
+    assert requested.requests == []
+    refused = coeval("gate", lab.path, "--policy", policy)
+    assert (refused.code, "--students is to name the base and its candidates" in refused.err) == (1, True)
