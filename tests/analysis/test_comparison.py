@@ -121,9 +121,8 @@ def test_another_scale_and_other_weights_are_told(tmp_path: Path) -> None:
     one, same, weights, scale = (tmp_path / "runs" / name for name in runs)
     told = "story: its factors have other weights in weights than in one; those of weights are used"
     assert told in compared(one, weights).notes
-    assert (
-        "story: the factor style is described otherwise for scale than for one" in compared(one, scale).notes
-    )
+    said = "story: the factor style has the scale 0 to 10 in scale, and 1 to 5 in one"
+    assert said in compared(one, scale).notes
     assert not any("other weights" in note or "described" in note for note in compared(one, same).notes)
 
 

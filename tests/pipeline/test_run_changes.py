@@ -139,6 +139,16 @@ def test_only_the_changed_criterion_is_asked_for_again(
     assert {key: record["scores"]["plot"] for key, record in lab.records("evaluation").items()} == plots
 
 
+def test_a_changed_scale_is_said_to_have_changed(tmp_path: Path) -> None:
+    lab = finished(tmp_path)
+    lab.tasks[0]["rubric"]["style"] = {"criterion": lab.tasks[0]["rubric"]["style"], "scale": "1-5"}
+    with pytest.raises(UsageError) as refusal:
+        lab.run(continue_run=True)
+    said = "tasks.story.rubric.style: its scale was Low, Medium, High, now 1 to 5 (evaluations): 12"
+    assert said in str(refusal.value)
+    assert "rubric.plot" not in str(refusal.value)
+
+
 def test_what_shapes_no_answer_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = finished(tmp_path)
     lab.models[0]["account"] = "team-b"

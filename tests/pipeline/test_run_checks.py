@@ -9,6 +9,7 @@ import pytest
 from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
+import coeval
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
@@ -237,6 +238,20 @@ def test_a_changed_function_owes_its_factor_alone(graders: Path, tmp_path: Path)
     assert lab.run(continue_run=True).exit_code == 0
     assert all(record["values"] == {"long": 0.0, "short": 1.0} for record in checked(lab).values())
     assert owed(lab) == (0, 0)
+
+
+@pytest.mark.process
+def test_compare_says_that_only_the_code_of_a_check_differs(graders: Path, tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, {"long": python("long"), "short": SHORT}, judge=False)
+    one = lab.run().path
+    lab.id = "same"
+    same = lab.run().path
+    lab.id = "other"
+    graders.write_text(GRADERS.replace("> 10", "> 10**6"))
+    other = lab.run().path
+    said = "story: the check long runs other code or options for other than for exp"
+    assert [note for note in coeval.compare(one, other).notes if "check" in note] == [said]
+    assert not [note for note in coeval.compare(one, same).notes if "check" in note]
 
 
 @pytest.mark.process

@@ -279,12 +279,12 @@ def shared_judges(a: Side, b: Side) -> SharedJudges:
 
 
 def other_rubrics(a: Side, b: Side) -> tuple[Mismatch, ...]:
-    """The factors that go by the same name and ask for something else."""
+    """The factors that go by the same name and ask for something else, and how."""
     return tuple(
-        Mismatch(task, f"{task}: the factor {factor} is described otherwise for {b.place} than for {a.place}")
+        Mismatch(task, f"{task}: {said}")
         for task in sorted(a.rubrics.keys() & b.rubrics.keys())
         for factor in sorted(a.rubrics[task].keys() & b.rubrics[task].keys())
-        if a.rubrics[task][factor] != b.rubrics[task][factor]
+        if (said := a.otherwise(b, task, factor))
     )
 
 

@@ -5,7 +5,7 @@ Scores are kept as columns of hashes, so that a million of them are joined in a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -82,7 +82,8 @@ class Side:
     ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
     answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
     judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
-    models took part. ``weighed``: as in `Reader`.
+    models took part. ``weighed``: as in `Reader`. ``scales``: by task and factor, in words. ``checks`` reads
+    what `Reader.check_hashes` has.
     """
 
     label: str
@@ -100,6 +101,21 @@ class Side:
     fitted: tuple[str, ...] = ()
     simulated: bool = False
     weighed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    checks: Callable[[], Mapping[tuple[str, str], Set[str]]] = dict
+
+    def otherwise(self, other: Side, task: str, factor: str) -> str:
+        """Say how a factor of both is scored otherwise on the other side; empty: it is not."""
+        place = (task, factor)
+        here, there = self.scales.get(place), other.scales.get(place)
+        if here and there and here != there:
+            return f"the factor {factor} has the scale {there} in {other.place}, and {here} in {self.place}"
+        than = f"for {other.place} than for {self.place}"
+        if self.rubrics[task][factor] != other.rubrics[task][factor]:
+            return f"the factor {factor} is described otherwise {than}"
+        if self.folder != other.folder and self.checks().get(place) != other.checks().get(place):
+            return f"the check {factor} runs other code or options {than}"
+        return ""
 
     @property
     def place(self) -> str:
@@ -159,6 +175,12 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         fitted=_fitted(reader),
         simulated=reader.simulated,
         weighed=reader.weighed,
+        scales={
+            (task, factor): scale.spelled()
+            for task, plan in (reader.planned.tasks.items() if reader.planned is not None else ())
+            for factor, scale in plan.scales.items()
+        },
+        checks=lambda: reader.check_hashes,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -228,6 +229,11 @@ class Reader:
 
     def rubrics(self) -> dict[str, dict[str, str]]:
         """By task, what each factor asks for; empty where none is kept, or none can be read."""
+        return {}
+
+    @property
+    def check_hashes(self) -> Mapping[tuple[str, str], AbstractSet[str]]:
+        """By task and check, the hashes of the options and code that made its good scores."""
         return {}
 
     def models(self) -> tuple[str, ...]:

@@ -254,6 +254,25 @@ INSERT INTO lacking
 """
 """Answers that have a score, but not one of each factor of their task; where factors are weighed."""
 
+_CHECKED = Stage(
+    "evaluation",
+    "checked",
+    {
+        "id": "VARCHAR",
+        "task_id": "VARCHAR",
+        "judge_model_id": "VARCHAR",
+        "criteria": "MAP(VARCHAR, VARCHAR)",
+        "status": "VARCHAR",
+    },
+    f"judge_model_id = '{CHECK}'",
+    f"md5_number(id) AS key, task_id AS task, criteria, NOT {good_sql('true')} AS failed",
+    {},
+)
+_CHECKED_BY = """
+SELECT DISTINCT task, hashed.key, hashed.value
+FROM (SELECT task, unnest(map_entries(criteria)) AS hashed FROM checked WHERE NOT failed)
+"""
+
 # Of fewer items, short answers may be the same by chance; a host that heeds the temperature repeats itself
 # in all samples of so many items only where an item has one right answer.
 FEWEST, NEARLY_ALL = 5, 0.95
@@ -422,6 +441,18 @@ class RunReader(Reader):
                 factor: f"{text}{self._own_scale(task, factor)}" for factor, text in found.items()
             }
         return rubrics
+
+    @cached_property
+    def check_hashes(self) -> Mapping[tuple[str, str], Set[str]]:
+        """Read from the files when first asked for: no view holds them."""
+        if not self.weighed or is_legacy(self.run.path):
+            return {}
+        self.record_table(_CHECKED)
+        found: dict[tuple[str, str], set[str]] = {}
+        for task, factor, hashed in self.rows(_CHECKED_BY):
+            found.setdefault((task, factor), set()).add(hashed)
+        self.rows("DROP TABLE checked")
+        return found
 
     def _own_scale(self, task: str, factor: str) -> str:
         """The scale of a factor, in words; empty of High, Medium and Low."""

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import ConfigError, UsageError
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.engine.model_work import differences
 from coeval.engine.progress import WorkCounts
+from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Walk
@@ -107,10 +108,10 @@ def refuse_changed(
     """
     if not plan_count.changed or stance is not Stance.REFUSE:
         return
-    old, new = known_recipes(folder), _recipes(setups)
+    old, new, scales = known_recipes(folder), _recipes(setups), _changed_scales(setups, folder)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
-        for reason in _reasons(changed, old, new, tables or {}):
+        for reason in _reasons(changed, old, new, tables or {}, scales):
             before, example = reasons.get(reason, (0, plan_count.examples[changed]))
             reasons[reason] = (before + count, example)
     total = sum(plan_count.changed.values())
@@ -130,10 +131,12 @@ def _reasons(
     old: Mapping[str, Mapping[str, str]],
     new: Mapping[str, Mapping[str, str]],
     tables: Mapping[str, str],
+    scales: Mapping[tuple[str, str], str],
 ) -> Iterator[str]:
     noun = NOUN[changed.phase]
     if changed.factor:
-        yield f"tasks.{changed.task}.rubric.{changed.factor} ({noun})"
+        scale = scales.get((changed.task, changed.factor), "")
+        yield f"tasks.{changed.task}.rubric.{changed.factor}{scale} ({noun})"
     elif changed.change == "input" and (table := tables.get(changed.task)) is not None:
         yield f"{table} (task {changed.task}, {noun})"
     elif changed.change == "input":
@@ -146,6 +149,21 @@ def _reasons(
             yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
     else:
         yield f"how this version of coeval puts a recipe together ({noun})"
+
+
+def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
+    """By task and factor, from which scale to which one it changed, as the run's own configuration tells."""
+    try:
+        before = {task.name: task for task in load_config(folder.config).tasks}
+    except ConfigError:
+        return {}
+    return {
+        (setup.task.name, factor): f": its scale was {was.spelled()}, now {now.spelled()}"
+        for setup in setups
+        if setup.task.name in before
+        for factor in setup.criteria
+        if (now := setup.task.scale_of(factor)) != (was := before[setup.task.name].scale_of(factor))
+    }
 
 
 def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
