@@ -263,8 +263,8 @@ async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | Non
             for phase, records in run_flow.cut_off(done.work).items():
                 running.board.cut_off(phase, records)
             continue
-        if not run_flow.builds_on_records:
-            continue
+        if not run_flow.builds_on_records or (renewed is None and done.work.at_once):
+            continue  # nothing was to follow from it
         replaces = renewed is not None and run_flow.replaces(done.work, done.record, renewed)
         if not (replaces and running.options.phase_barriers):  # behind a barrier, it is counted anew
             for spared in run_flow.spared(done.work, done.record):

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable
-from coeval.core.foreign import decode, decoder, lines_decoder
+from coeval.core.foreign import decoder, lines_decoder
 from coeval.core.records import WINNERS, Kept, is_good, item_of, valid_levels, valid_values
 from coeval.store.jsonl import Lines, block_at, groups_of_lines, line_at
 from coeval.store.rundir import PAIRS
@@ -38,6 +39,9 @@ OFFSET_BITS = 44
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 # Bytes read at once of a file whose records are read again: some hundred of them, of each of a hundred files.
 _BLOCK = 1 << 16
+
+
+_reader = lru_cache(decoder)
 
 
 class RecordFiles:
@@ -133,6 +137,11 @@ class RecordFiles:
             return texts[place]
         raise StoreError(f"{path}: no line begins at {position & _OFFSET_MASK}")
 
+    def written(self) -> None:
+        """Note that the files hold now what was read ``instead``."""
+        self._instead = NO_LINES
+        self._starts.clear()
+
     def _line_of_block(self, number: int, offset: int) -> bytes:
         """Records are mostly read in their order: a block is read once, and not opened for each."""
         start, block = self._blocks.get(number, (0, b""))
@@ -146,7 +155,8 @@ class RecordFiles:
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record ``key`` again."""
         try:
-            return decode(self.line(position), kind)
+            record: RecordT = _reader(kind)(self.line(position))
+            return record
         except Undecodable as error:
             path = self._paths[position >> OFFSET_BITS]
             raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error

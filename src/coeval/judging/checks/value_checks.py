@@ -47,6 +47,7 @@ _NUMBER = re.compile(
 # Thin blanks and apostrophes that part thousands, as in 1 234 and 1'234; plain blanks before a fraction.
 _PARTED = re.compile(r"[\u00a0\u202f'’](?<=\d.)(?=\d{3})")
 _BLANKS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?=[.,]\d)")
+_BLANK = re.compile(r"\d \d")
 _SWAPPED = str.maketrans(",.", ".,")
 
 
@@ -107,8 +108,10 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
         return max(Decimal(self.absolute), Decimal(self.relative) * abs(number))
 
     def _number(self, text: str, which: Literal["first", "last"]) -> Decimal | None:
-        text = _PARTED.sub("", text.replace("\u2212", "-"))
-        text = _BLANKS.sub(lambda parted: parted[0].replace(" ", ""), text)
+        if not text.isascii() or "'" in text:
+            text = _PARTED.sub("", text.replace("\u2212", "-"))
+        if _BLANK.search(text) is not None:
+            text = _BLANKS.sub(lambda parted: parted[0].replace(" ", ""), text)
         return _number_in(text.translate(_SWAPPED) if self.decimal == "," else text, which, self.decimal)
 
 
@@ -125,11 +128,13 @@ class _OtherDecimal(Exception):
 def _number_in(text: str, which: Literal["first", "last"], decimal: str = ".") -> Decimal | None:
     """Find a number with a decimal point and perhaps commas between thousands, in a text that had ``decimal``
     for the point; raises _OtherDecimal."""
-    numbers = _NUMBER.finditer(text)
-    found = next(numbers, None)
-    if which == "last":
-        for later in numbers:
-            found = later
+    found: re.Match[str] | None = None
+    words = text.split()  # no number holds a blank, so the last one is in the last word with any
+    for word in words if which == "first" else reversed(words):
+        numbers = list(_NUMBER.finditer(word))
+        if numbers:
+            found = numbers[0 if which == "first" else -1]
+            break
     if found is None:
         return None
     sign, other, whole, fraction, exponent = found.groups(default="")

@@ -6,8 +6,9 @@ there. So a row that is added, changed or taken away is noticed, and judgments t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.plan.recipes import answer_input
 from coeval.store.jsonl import store_error
-from coeval.store.record_index import NO_LINES, ItemPart, RecordFiles
+from coeval.store.record_index import NO_LINES, RecordFiles, RecordPart
 from coeval.store.rundir import RunDir
 from coeval.tables.harvest import Harvest
 from coeval.tables.item_map import ItemMap
@@ -49,11 +50,38 @@ def answer_source(table: AnswerTable) -> TableSource:
     return local_source(SourceChoice(name=table.path, encoding=table.encoding, delimiter=table.delimiter))
 
 
+class AskedItem(RecordPart, frozen=True, kw_only=True):
+    """What is read of an item to find its answers."""
+
+    task_id: str
+    teacher_model_id: str
+    prompt: str | None = None
+
+    @property
+    def value(self) -> str | None:
+        return self.prompt
+
+
 class ItemsOfTask(NamedTuple):
-    """A task with its items by id: those that are good, as they are to stand."""
+    """A task with its items by id: those that are good, as they are to stand. ``read`` reads those of all
+    tasks, where there is a table to hold against them."""
 
     task: TaskConfig
-    items: dict[str, ItemPart]
+    read: Callable[[], dict[str, dict[str, AskedItem]]]
+
+    @property
+    def items(self) -> dict[str, AskedItem]:
+        return self.read().get(self.task.name, {})
+
+
+def _items_by_task(
+    tasks: Set[str], items_in: Iterable[Path], instead: Mapping[Path, list[bytes]]
+) -> dict[str, dict[str, AskedItem]]:
+    found: dict[str, dict[str, AskedItem]] = {}
+    for _, item in RecordFiles().lines(items_in, AskedItem, instead=instead):
+        if item.task_id in tasks and is_good(item):
+            found.setdefault(item.task_id, {})[item.id] = item
+    return found
 
 
 @dataclass(slots=True)
@@ -72,7 +100,7 @@ class AnswerFile:
     flaws: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    def stand(self, answers: Iterable[tuple[ItemPart, str]]) -> None:
+    def stand(self, answers: Iterable[tuple[AskedItem, str]]) -> None:
         """Make the records, and compare them with those of the file."""
         self.lines = [_record(item, self.student, answer) for item, answer in answers]
         try:
@@ -96,7 +124,7 @@ class AnswerFile:
             self.flaws.append(f"answers of {self.student}: {error}")
 
 
-def _record(item: ItemPart, student: str, answer: str) -> bytes:
+def _record(item: AskedItem, student: str, answer: str) -> bytes:
     response = cut_to_bytes(answer, MAX_ANSWER_BYTES)
     record = Response(
         id=response_id(item.id, student),
@@ -128,12 +156,9 @@ def read_answer_files(
     instead: Mapping[Path, list[bytes]] = NO_LINES,
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items of these files; ``instead`` as `RecordFiles.lines` has it."""
-    tasks = {task.name: ItemsOfTask(task, {}) for task in config.tasks if config.answered_by(task)}
-    if not tasks:
-        return []
-    for _, part in RecordFiles().lines(items_in, ItemPart, instead=instead):
-        if part.task_id in tasks and is_good(part):
-            tasks[part.task_id].items[part.id] = part
+    answered = {task.name: task for task in config.tasks if config.answered_by(task)}
+    read = cache(partial(_items_by_task, answered.keys(), items_in, instead))
+    tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
         for task, of in tasks.items()
@@ -208,14 +233,14 @@ class _Given:
         given._problems = harvest.problem_lines()
         return given
 
-    def answers(self, of: ItemsOfTask) -> Iterator[tuple[ItemPart, str]]:
+    def answers(self, of: ItemsOfTask) -> Iterator[tuple[AskedItem, str]]:
         for item in of.items.values():
             key = self._key(item)
             if (row := self._rows.get(key)) is not None:
                 self._used.add(key)
                 yield item, row.answer
 
-    def _key(self, item: ItemPart) -> str:
+    def _key(self, item: AskedItem) -> str:
         if not self._by_id:
             return _single_blanks(item.prompt or "")
         return (
@@ -278,5 +303,5 @@ def _from_items(of: ItemsOfTask, files: Mapping[str, AnswerFile]) -> None:
         )
 
 
-def _own_id(item: ItemPart) -> str:
+def _own_id(item: AskedItem) -> str:
     return item.id.removeprefix(item_prefix(item.task_id, item.teacher_model_id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from coeval.core.errors import Gap, Pending, Unparsable
@@ -42,29 +41,42 @@ class PreparedItem:
     ``nuance`` is what the teacher was given, whether the item stores it or not.
     """
 
+    __slots__ = ("_content", "_nuance", "_requested", "_values", "item")
+
     def __init__(self, item: Datapoint, nuance: Mapping[str, str]) -> None:
         self.item = item
         self._nuance = nuance
+        self._values: Mapping[
+            str, str
+        ] = {}  # each is made when it is asked for: cached_property takes a lock
+        self._requested = self._content = ""
 
-    @cached_property
+    @property
     def values(self) -> Mapping[str, str]:
-        return {
-            "input": self.item.prompt or "",
-            "reference": self.item.reference_response or "",
-            "target_attributes": render_attributes(self.item.sampled_target_attributes),
-            "nuanced_attributes": render_attributes(self._nuance),
-        }
+        if not self._values:
+            self._values = {
+                "input": self.item.prompt or "",
+                "reference": self.item.reference_response or "",
+                "target_attributes": render_attributes(self.item.sampled_target_attributes),
+                "nuanced_attributes": render_attributes(self._nuance),
+            }
+        return self._values
 
-    @cached_property
+    @property
     def requested(self) -> str:
         """The ``input_hash`` of its responses."""
-        return answer_input(self.item.prompt or "")
+        if not self._requested:
+            self._requested = answer_input(self.item.prompt or "")
+        return self._requested
 
-    @cached_property
+    @property
     def content(self) -> str:
         """What goes into the ``input_hash`` of its evaluations."""
-        item = self.item
-        return item_content(item.prompt or "", item.reference_response or "", item.sampled_target_attributes)
+        if not self._content:
+            item = self.item
+            prompt, reference = item.prompt or "", item.reference_response or ""
+            self._content = item_content(prompt, reference, item.sampled_target_attributes)
+        return self._content
 
 
 # --- Phase 4: answers of students

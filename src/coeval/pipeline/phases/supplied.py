@@ -28,7 +28,7 @@ from coeval.pipeline.phases.item_file import (
     source_of,
 )
 from coeval.pipeline.plan.run_plan import Plan
-from coeval.store.jsonl import write_bytes_atomic
+from coeval.store.jsonl import replaced_whole
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.harvest import Harvest, Selection, sampled
@@ -178,16 +178,27 @@ class Supply:
             if answers.rewritten:
                 if answers.changed:
                     move_to_replaced(folder, [answers.path])
-                write_bytes_atomic(answers.path, b"".join(answers.lines))
+                with replaced_whole(answers.path) as target:
+                    target.writelines(answers.lines)
         for file in self.files:
             if file.rewritten:
                 task, teacher = file.source.task.name, file.source.teacher
-                place, data = folder.datapoints(task, teacher), b"".join(file.lines)
-                if file.origin is not None and place.exists() and not data.startswith(file_bytes(place)):
+                place = folder.datapoints(task, teacher)
+                taken = file.origin is not None and place.exists()
+                if taken and not b"".join(file.lines).startswith(file_bytes(place)):
                     move_to_replaced(folder, [place])
-                write_bytes_atomic(place, data)
+                with replaced_whole(place) as target:
+                    target.writelines(file.lines)
                 if file.origin is not None:
                     remember_origin(folder, (task, teacher), file.origin, more=False)
+
+    def forget(self) -> None:
+        """Drop lines and ids, once they are put: a million of them would stay as long as the run."""
+        for file in self.files:
+            file.ids.clear()
+            file.lines.clear()
+        for answers in self.answers:
+            answers.lines.clear()
 
 
 def _untold_labels(file: ItemFile) -> Iterator[str]:

@@ -237,7 +237,7 @@ class Walk:
             if not owed:
                 yield from self.below_response(key, names, anew, alike=alike)
                 continue
-            if alike is not None and not good:
+            if alike is not None and not good and self._any_follows:
                 self._spare(key, names, student)
             if alike is not None and self._gathers:
                 alike.fresh_answers += 1

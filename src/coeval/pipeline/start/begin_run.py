@@ -98,8 +98,10 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         supply.put(folder)
         meta = _put_in_place(config, options, folder, watcher)
         settled = with_found_labels(config, supply)
-        for file in supply.files:
-            file.ids.clear()  # a million ids would stay as long as the run
+        if preview.standing.path == folder.path:
+            for files in preview.plan.recorded.files:
+                files.written()
+        supply.forget()
         anchored = folder.anchored()
         blueprint = Blueprint(
             settled, anchored, follow_file=options.continue_run, inherited=source_folder(config)
