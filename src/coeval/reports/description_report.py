@@ -172,7 +172,7 @@ def phases_table(config: Config, preview: Preview, options: RunOptions) -> Repor
         ReportColumn("phase", "Phase"),
         ReportColumn("mode", "Mode", meaning="What it does with work that exists."),
         ReportColumn("records", "Records", "count"),
-        ReportColumn("owed", "Still to be made", "count"),
+        ReportColumn("owed", "Missing", "count"),
     )
     return ReportTable("phases", "The five phases", columns, tuple(rows))
 
@@ -232,9 +232,7 @@ def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage
     )
     if described.options.continue_run:
         owed = count.total().owed
-        yield Sentence(
-            f"Of these, {owed:,} records are still to be made; calls and cost are theirs.", "takes"
-        )
+        yield Sentence(f"Of these, {owed:,} records are missing; calls and cost are theirs.", "takes")
     for task in sorted(described.preview.unsettled):
         yield Sentence(f"{task}: teachers have yet to propose what is missing of its design.", "design")
     for sentence in summed_up(described.estimate):

@@ -72,7 +72,7 @@ def _show_phases(config: Config, options: RunOptions, foreseen: Forecast, result
         rows.append(NameRow(phase, (_mode(config, options, phase), *counts)))
     rows.append(NameRow("total", ("", str(foreseen.total_owed), str(foreseen.total)), "bold"))
     columns = (Column("mode", words=True), Column("records"), Column("calls"))
-    print_table(results, "Remaining", "phase", columns, rows)
+    print_table(results, "Missing", "phase", columns, rows)
 
 
 def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:

@@ -49,9 +49,8 @@ class Sampling(Section):
         return None if self.total == "all" else self.total
 
 
-class Items(Section):
-    """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
-    their values as `choices[0]`, several in a text as `{title}: {options.A}`."""
+class Table(Section):
+    """Files of the user's rows, and how they are read."""
 
     path: Annotated[
         PathText,
@@ -59,6 +58,16 @@ class Items(Section):
             description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
         ),
     ]
+    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
+    delimiter: Annotated[
+        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
+    ] = None
+
+
+class Items(Table):
+    """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
+    their values as `choices[0]`, several in a text as `{title}: {options.A}`."""
+
     prompt: Annotated[str, Field(min_length=1, description="Column of the prompt for students.")]
     reference: Annotated[
         str | None, Field(min_length=1, description="Column of what judges hold answers against.")
@@ -101,10 +110,6 @@ class Items(Section):
         dict[Name, Annotated[str, Field(min_length=1)]],
         Field(description="Student → column of its existing answers; no model is called for them."),
     ] = {}
-    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
-    delimiter: Annotated[
-        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
-    ] = None
     skip_bad: Annotated[
         bool, Field(description="Skip rows that make no item; else they are reported, and nothing starts.")
     ] = False
@@ -118,15 +123,9 @@ class Items(Section):
         return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
 
 
-class AnswerTable(Section):
+class AnswerTable(Table):
     """A table of answers that exist; a row belongs to the item of its id, or else of its prompt."""
 
-    path: Annotated[
-        PathText,
-        Field(
-            description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
-        ),
-    ]
     response: Annotated[
         str, Field(min_length=1, description="Column of the answer; an empty cell means no answer.")
     ]
@@ -135,10 +134,6 @@ class AnswerTable(Section):
     ] = None
     id: Annotated[
         str | None, Field(min_length=1, description="Column of the item's id, used instead of its prompt.")
-    ] = None
-    encoding: Annotated[str | None, Field(description="Of text that is not UTF-8, such as cp1252.")] = None
-    delimiter: Annotated[
-        str | None, Field(min_length=1, max_length=1, description="Of CSV, where it is an unusual one.")
     ] = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -69,6 +69,18 @@ app = typer.Typer(
 app.callback()(sweep)
 
 
+_Steps: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
+]
+_Tasks: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
+]
+_Pattern: TypeAlias = Annotated[
+    str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
+]
+
+
 @app.command("aggregate")
 def aggregate(
     out: Annotated[
@@ -80,13 +92,8 @@ def aggregate(
             help="The folder that holds the checkpoints' folders. Example: --out outputs/run_a",
         ),
     ],
-    steps: Annotated[
-        str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
-    ] = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
-    ] = None,
+    steps: _Steps = None,
+    tasks: _Tasks = None,
     n_samples: Annotated[
         str | None,
         typer.Option(
@@ -94,9 +101,7 @@ def aggregate(
             help="Number of samples expected: missing ones are reported, and runs beyond it do not count.",
         ),
     ] = None,
-    name_pattern: Annotated[
-        str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
-    ] = "step_{step}",
+    name_pattern: _Pattern = "step_{step}",
     base: Annotated[
         int | None,
         typer.Option(metavar="STEP", help="Hold checkpoints against this step; without it, the first one."),
@@ -148,11 +153,9 @@ def judges(
             help="A judge's folder: an output folder, or that of a whole sweep. Once for each judge.",
         ),
     ],
-    tasks: Annotated[str | None, typer.Option(metavar="healthbench,…", help="Of these tasks only.")] = None,
-    steps: Annotated[str | None, typer.Option(metavar="120,240", help="Of these steps only.")] = None,
-    name_pattern: Annotated[
-        str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
-    ] = "step_{step}",
+    tasks: _Tasks = None,
+    steps: _Steps = None,
+    name_pattern: _Pattern = "step_{step}",
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE.json", help="Write all of it as one JSON document too."),
@@ -210,13 +213,8 @@ def plot(
             show_default="step_{step}",
         ),
     ] = None,
-    steps: Annotated[
-        str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
-    ] = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
-    ] = None,
+    steps: _Steps = None,
+    tasks: _Tasks = None,
     show_errorbar: Annotated[
         Literal["ci95", "sem", "std", "none"],
         typer.Option(help="Interval over items, standard error or deviation over samples, or none."),
