@@ -49,7 +49,7 @@ class Sampling(Section):
         return None if self.total == "all" else self.total
 
 
-class Table(Section):
+class TableSection(Section):
     """Files of the user's rows, and how they are read."""
 
     path: Annotated[
@@ -64,7 +64,7 @@ class Table(Section):
     ] = None
 
 
-class Items(Table):
+class Items(TableSection):
     """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
     their values as `choices[0]`, several in a text as `{title}: {options.A}`."""
 
@@ -123,7 +123,7 @@ class Items(Table):
         return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
 
 
-class AnswerTable(Table):
+class AnswerTable(TableSection):
     """A table of answers that exist; a row belongs to the item of its id, or else of its prompt."""
 
     response: Annotated[
