@@ -30,7 +30,7 @@ from coeval.analysis.measures.measured import Measured, leaves
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from perf.planted import found_errors, found_shares, judge_missing, judging_themselves, ranked
+from perf.planted import judge_missing, judging_themselves, ranked
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "measure-coverage.md"
 REPEATS = 1000
@@ -156,8 +156,7 @@ def page(repeats: int) -> str:
             cells = " | ".join(shown_cell(of[measure], repeats) for of in found)
             lines.append(f"| {measure} | {cells} |")
         parts += [f"## {world.said[0].upper()}{world.said[1:]}", "\n".join(lines)]
-    parts += [RANKS, _ranks(repeats), PANELS, panels(repeats), SHARES, _shares(repeats)]
-    parts += [ERRORS, _errors(repeats)]
+    parts += [RANKS, _ranks(repeats), PANELS, panels(repeats)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -198,25 +197,6 @@ def panels(repeats: int) -> str:
     return "\n".join(lines)
 
 
-def _shares(repeats: int) -> str:
-    lines = ["| part | planted | found, mean | 95 in 100 runs | within 10 points | within a tenth of it |"]
-    lines.append("| --- | ---: | ---: | --- | ---: | ---: |")
-    for one in found_shares(repeats):
-        figures = f"{one.planted:.3f} | {one.mean:.3f} | {one.low:.3f} to {one.high:.3f}"
-        within = f"{100 * one.within_points:.1f} | {100 * one.within_tenth:.1f}"
-        lines.append(f"| {one.part.replace('_', ' × ')} | {figures} | {within} |")
-    return "\n".join(lines)
-
-
-def _errors(repeats: int) -> str:
-    lines = ["| scores | reported | of the pairs themselves | true | students × items below zero |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: |")
-    for one in found_errors(repeats):
-        errors = " | ".join(f"{100 * error:.2f}" for error in one[1:4])
-        lines.append(f"| {one.said} | {errors} | {100 * one.below:.0f} |")
-    return "\n".join(lines)
-
-
 INTRODUCTION = """\
 # How often the intervals of measures hold the truth
 
@@ -251,20 +231,6 @@ and 0.2 kinder, and are ranked without what they gave themselves. In how many of
 called different, which should be 5 at most, and each stands first, which should be as often as the others.
 Means over all the judges that there are would call some pair different in 14 to 25 of 100 runs of the first
 kind, and put the strictest judge first in nearly all of the last."""
-
-SHARES = """\
-## Shares of variance
-
-200 datapoints, five students, four judges; normal scores of planted variances. In each run the shares found
-are within 10 points of the planted ones, and on average within a hundredth of them."""
-
-ERRORS = """\
-## The standard error of a difference
-
-What a run reports as the standard error of a difference between two students (the first step of `next`, in
-points), beside that of the paired differences themselves and how far differences really scatter over the
-runs. 100 datapoints, five students, four judges. Where judges have views of an item of their own, whoever
-answered it, the variance of students × items is often estimated below zero, and taken as it is."""
 
 
 def main() -> None:

@@ -1,18 +1,16 @@
-"""What is planted is found: the true order of students, by whatever judges; the shares of variance.
+"""What is planted is found: the true order of students, by whatever judges.
 
 `perf.measure_coverage` runs it and shows the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import combinations
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
 from coeval.analysis.measures.ranking import Ranking, ranking
@@ -20,7 +18,6 @@ from coeval.analysis.measures.robust_set import RobustOptions, robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.panel_worth import Prices, purchases, task_errors, variance_parts
 from perf.leaning import Planted, simulate
 
 
@@ -104,110 +101,6 @@ def _equals(found: list[tuple[bool, str]], students: int) -> Equals:
     firsts = [first for _, first in found]
     shares = [firsts.count(f"s{n}") / len(found) for n in range(students)]
     return Equals(sum(sure for sure, _ in found) / len(found), shares)
-
-
-PARTS = {"items": 0.15, "students_items": 0.1, "judges": 0.08, "residual": 0.12}
-"""Standard deviations; that of judges is the one in their sample."""
-
-
-def planted_scores(
-    generator: np.random.Generator,
-    *,
-    items: int = 200,
-    students: int = 5,
-    judges: int = 4,
-    parts: Mapping[str, float] = PARTS,
-    views: float = 0.0,
-) -> Floats:
-    """(items, students, judges), normal: of the standard deviations ``parts``. ``views``: that of what a
-    judge thinks of an item, whoever answered it: it is in no difference between students."""
-    of_item, of_both, of_judge, of_rest = (parts[name] for name in PARTS)
-    judge = generator.normal(size=judges)
-    judge = (judge - judge.mean()) / judge.std(ddof=1) * of_judge
-    return np.asarray(
-        np.linspace(0.3, 0.7, students)[:, None]
-        + generator.normal(0, of_item, (items, 1, 1))
-        + generator.normal(0, of_both, (items, students, 1))
-        + judge
-        + (generator.normal(0, views, (items, 1, judges)) if views else 0.0)
-        + generator.normal(0, of_rest, (items, students, judges))
-    )
-
-
-class FoundShare(NamedTuple):
-    """Of one part: the planted share of the variance, the mean of those found, the middle 95% of them, and
-    in what share of the runs it is within 0.1 of the planted one, and within a tenth of it."""
-
-    part: str
-    planted: float
-    mean: float
-    low: float
-    high: float
-    within_points: float
-    within_tenth: float
-
-
-def found_shares(repeats: int, items: int = 200, seed: int = 1) -> Iterator[FoundShare]:
-    generator = np.random.default_rng(seed)
-    variances = np.array(list(PARTS.values())) ** 2
-    planted = variances / variances.sum()
-    found = np.empty((repeats, len(PARTS)))
-    for run in range(repeats):
-        parts = variance_parts(planted_scores(generator, items=items))
-        assert parts is not None
-        found[run] = [getattr(parts.shares, name) for name in PARTS]
-    for name, true, shares in zip(PARTS, planted.tolist(), found.T, strict=True):
-        off = np.abs(shares - true)
-        low, high = np.quantile(shares, [0.025, 0.975]).tolist()
-        yield FoundShare(
-            name,
-            true,
-            float(shares.mean()),
-            low,
-            high,
-            float((off <= 0.1).mean()),
-            float((off <= 0.1 * true).mean()),
-        )
-
-
-class FoundError(NamedTuple):
-    """The standard error of a difference between two students, means over runs: as reported, that of the
-    pairs' own paired differences, and how far differences really scatter over the runs; and in what share of
-    the runs the variance of students × items came out below zero."""
-
-    said: str
-    reported: float
-    pairs: float
-    true: float
-    below: float
-
-
-WORLDS = (
-    ("as above", PARTS, 0.0),
-    ("no students × items", {**PARTS, "students_items": 0.0}, 0.0),
-    ("judges' own views of items, 0.2", {**PARTS, "students_items": 0.02}, 0.2),
-)
-
-
-def found_errors(repeats: int, items: int = 100, seed: int = 1) -> Iterator[FoundError]:
-    for said, parts, views in WORLDS:
-        generator = np.random.default_rng(seed)
-        found = np.empty((repeats, 3))
-        differences = []
-        for run in range(repeats):
-            y = planted_scores(generator, items=items, parts=parts, views=views)
-            of_parts, means = variance_parts(y), y.mean(axis=2).T
-            assert of_parts is not None
-            errors = task_errors(means, np.arange(items), y.shape[2], of_parts)
-            assert errors is not None
-            [now, *_] = purchases([errors], Prices(None, None, None))
-            apart = np.array([one - other for one, other in combinations(means, 2)])
-            own = float((apart.std(axis=1, ddof=1) / np.sqrt(items)).mean())
-            found[run] = now.difference, own, of_parts.student_item < 0
-            differences.append(apart.mean(axis=1))
-        true = float(np.std(differences, axis=0).mean())
-        reported, pairs, below = found.mean(axis=0).tolist()
-        yield FoundError(said, reported, pairs, true, below)
 
 
 class RobustFalse(NamedTuple):

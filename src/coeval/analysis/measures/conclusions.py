@@ -20,7 +20,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.measures.teacher_leak import Gain
 from coeval.analysis.panel.length_contrasts import length_findings
-from coeval.analysis.panel.panel_findings import next_purchases, panel_findings
+from coeval.analysis.panel.panel_findings import next_purchases, panel_findings, reliability
 from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.text import listed, numbered, p_text
 
@@ -67,7 +67,8 @@ def conclusions(
         ("judges", _judges(measures.judges, _kappa(measures)) if ranks.order else iter(())),
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
-        ("cost", next_purchases(measures.next)),
+        ("judges", reliability(measures.g_study)),
+        ("cost", next_purchases(measures.next, measures.best)),
         ("cost", _missing(students)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)

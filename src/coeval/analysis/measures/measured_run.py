@@ -28,11 +28,12 @@ from coeval.analysis.measures.sample_measures import sample_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import check_measures, student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.d_study import d_study
+from coeval.analysis.panel.g_study import g_study
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_findings import family_judges, panel_findings
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
-from coeval.analysis.panel.panel_worth import panel_worth
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -74,7 +75,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     judged = grid.judged
     pairs = judge_pairs(judged, reweighting)
     agreement = judge_agreement(judged, pairs)
-    worth, benchmark = panel_worth(reader, grid), benchmark_measures(reader, grid)
+    bought, benchmark = d_study(reader, grid), benchmark_measures(reader, grid)
     students = student_measures(grid)
     robust = robust_set(grid, agreement, options)
     measures = RunMeasures(
@@ -90,8 +91,9 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
             consistency_of(reader, judged, reweighting),
         ),
         length=contrasts_of(reader, judged),
-        variance=worth.variance,
-        next=worth.next,
+        g_study=g_study(judged),
+        next=bought.designs,
+        best=bought.best,
         teachers=teacher_measures(grid, reweighting),
         students=students,
         ranking=ranking(grid, students),

@@ -30,9 +30,10 @@ from coeval.analysis.measures.sample_measures import FactorSamples
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
+from coeval.analysis.panel.d_study import Design
+from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.analysis.panel.own_judgments import OthersAlone
-from coeval.analysis.panel.panel_worth import Purchase, VarianceShares
 
 _ALL: tuple[Analysis, ...] = (
     "students",
@@ -73,8 +74,11 @@ class RunMeasures(Record, frozen=True):
             "What two judges differ by about long answers", ("judges",), "Length, judges pairwise", "judges"
         ),
     ]
-    variance: Annotated[VarianceShares | None, Part("Where scores scatter", ("judges",))]
-    next: Annotated[tuple[Purchase, ...], Part("What more items or judges are worth", ("judges",))]
+    g_study: Annotated[
+        GStudy | None, Part("Where scores scatter, and whether students would differ again", ("judges",))
+    ]
+    next: Annotated[tuple[Design, ...], Part("What more items or judges are worth", ("judges",))]
+    best: Annotated[Design | None, Part("The best use of as much money again", ("judges",))]
     teachers: Annotated[
         Mapping[str, TeacherMeasures],
         Part("Of each teacher", ("teachers",), "How far teachers' items tell students apart", "teacher"),

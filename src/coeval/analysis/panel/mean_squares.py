@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
 
 # Share of what the best covered judge (or student) has, below which one would cost the others too much.
 COVERED = 0.5
 # Judges of whom a variance can be told at all; of two it is a guess, on one degree of freedom.
 _FEWEST_JUDGES = 2
+# One item has no variance.
+_FEWEST_ITEMS = 2
 
 
 # --- Scores by item, student and judge
@@ -46,50 +48,92 @@ def judge_cells(grid: ScoreGrid, task: int) -> Floats:
     return cells
 
 
+def judged_share(design: TaskDesign) -> float:
+    """How much of an item's score judges give; checks give the rest."""
+    if not design.judged or not design.judges:
+        return 0.0
+    total = sum(design.weights.get(name, 0.0) for name in design.factors)
+    return sum(design.weights.get(name, 0.0) for name in design.judged) / total if total else 1.0
+
+
 class MeanSquares(NamedTuple):
-    """Of a full block of n items, S students and k judges: each sum of squares over its degrees of
-    freedom."""
+    """Of a full block of n items, S students and k judges: each sum of squares over its degrees of freedom,
+    (R,), of all items and then without each of R − 1 groups of them; NaN of a single item. ``means``
+    (R, S, k) are those of students and judges, ``n`` (R,) the items."""
 
-    items: float
-    students: float
-    judges: float
-    students_items: float
-    students_judges: float
-    items_judges: float
-    residual: float
+    items: Floats
+    students: Floats
+    judges: Floats
+    students_items: Floats
+    students_judges: Floats
+    items_judges: Floats
+    residual: Floats
     """Students × items × judges."""
-    n: int
-    s: int
-    k: int
+    means: Floats
+    n: Floats
+
+    @property
+    def components(self) -> dict[str, Floats]:
+        """Variances, (R,), by what scatters, unbiased, so that one may lie below 0; ``students``: that of
+        their true means, which are no sample."""
+        _, s, k = self.means.shape
+        rest, si, sj, ij = self.residual, self.students_items, self.students_judges, self.items_judges
+        return {
+            "students": (self.students - si - sj + rest) / (self.n * k),
+            "items": (self.items - si - ij + rest) / (s * k),
+            "judges": (self.judges - sj - ij + rest) / (self.n * s),
+            "students_items": (si - rest) / k,
+            "students_judges": (sj - rest) / self.n,
+            "items_judges": (ij - rest) / s,
+            "residual": rest,
+        }
 
 
-def mean_squares(cells: Floats) -> MeanSquares | None:
-    """Analyse the variance of a full block, (n, S, k), three ways; None with fewer than two of anything.
+_ALL_AT_ONCE: NDArray[np.intp] = np.empty(0, np.intp)
+
+
+def mean_squares(cells: Floats, group: NDArray[np.intp] = _ALL_AT_ONCE, groups: int = 0) -> MeanSquares:
+    """Analyse the variance of a full block, (n, S, k) with two of each, three ways; ``group`` (n,) says which
+    of so many ``groups`` each item is left out with.
 
     A block with holes has no such table: leave out what has any first, or take `judge_scatter`, which
     leaves out items by pair.
     """
-    n, s, k = cells.shape
-    if min(n, s, k) < 2:
-        return None
+    size, s, k = cells.shape
     y = cells - cells.mean()
-    i, j, m = y.mean(axis=(1, 2)), y.mean(axis=(0, 1)), y.mean(axis=(0, 2))
-    im = y.mean(axis=2) - i[:, None] - m
-    ij = y.mean(axis=1) - i[:, None] - j
-    mj = y.mean(axis=0) - m[:, None] - j
-    rest = y - (i[:, None] + m + im)[:, :, None] - (j + ij)[:, None, :] - mj
-    return MeanSquares(
-        items=s * k * _squares(i) / (n - 1),
-        students=n * k * _squares(m) / (s - 1),
-        judges=n * s * _squares(j) / (k - 1),
-        students_items=k * _squares(im) / ((n - 1) * (s - 1)),
-        students_judges=n * _squares(mj) / ((s - 1) * (k - 1)),
-        items_judges=s * _squares(ij) / ((n - 1) * (k - 1)),
-        residual=_squares(rest) / ((n - 1) * (s - 1) * (k - 1)),
-        n=n,
-        s=s,
-        k=k,
+    of_items = np.stack(
+        [
+            (y**2).sum(axis=(1, 2)),
+            k * (y.mean(axis=2) ** 2).sum(axis=1),
+            s * (y.mean(axis=1) ** 2).sum(axis=1),
+            s * k * y.mean(axis=(1, 2)) ** 2,
+        ],
+        axis=1,
     )
+    each = np.concatenate([of_items, y.reshape(size, s * k), np.ones((size, 1))], axis=1)
+    by_group = np.zeros((groups, each.shape[1]))
+    if groups:
+        np.add.at(by_group, group, each)
+    whole = each.sum(axis=0)[None]
+    total = np.concatenate([whole, whole - by_group])
+    cell, si, ij, i = total[:, :4].T
+    n = np.where(total[:, -1] < _FEWEST_ITEMS, np.nan, total[:, -1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = total[:, 4:-1].reshape(-1, s, k) / n[:, None, None]
+        sj, grand = n * (means**2).sum(axis=(1, 2)), n * s * k * means.mean(axis=(1, 2)) ** 2
+        m = n * k * (means.mean(axis=2) ** 2).sum(axis=1)
+        j = n * s * (means.mean(axis=1) ** 2).sum(axis=1)
+        return MeanSquares(
+            items=(i - grand) / (n - 1),
+            students=(m - grand) / (s - 1),
+            judges=(j - grand) / (k - 1),
+            students_items=(si - i - m + grand) / ((n - 1) * (s - 1)),
+            students_judges=(sj - m - j + grand) / ((s - 1) * (k - 1)),
+            items_judges=(ij - i - j + grand) / ((n - 1) * (k - 1)),
+            residual=(cell - si - ij - sj + i + m + j - grand) / ((n - 1) * (s - 1) * (k - 1)),
+            means=means + cells.mean(),
+            n=n,
+        )
 
 
 def _squares(values: Floats) -> float:

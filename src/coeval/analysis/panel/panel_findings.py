@@ -9,10 +9,11 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
+from coeval.analysis.panel.d_study import Design
+from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
-from coeval.analysis.panel.panel_worth import Purchase
 from coeval.core.records import model_of
-from coeval.core.text import dollars, listed
+from coeval.core.text import dollars, listed, numbered
 
 # What a judge may lean on, in words.
 _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
@@ -83,24 +84,52 @@ def _severities(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         yield f"Relative to the other judges, {listed(said)}."
 
 
-def next_purchases(purchases: Sequence[Purchase]) -> Iterator[str]:
-    """Twice as many items, and one judge more."""
-    if not purchases:
+def reliability(study: GStudy | None) -> Iterator[str]:
+    """How much of what students differ by would show again, and by whom it is spoilt."""
+    if study is None or (found := study.reliability).value is None:
         return
-    now = purchases[0]
-    doubled = next((one for one in purchases if one.items and one.items >= 2 * purchases[1].items), None)
-    judged = next((one for one in purchases if one.judges == 1), None)
-    if doubled is None or judged is None:
+    if found.value <= 0:
+        yield "By these judges students differ no more than chance makes them: Eρ² is not above 0."
         return
-    yield (
-        f"The standard error of a difference between two students, {now.difference:.3f}, would be "
-        f"{doubled.difference:.3f} with {doubled.items:,} more items in each task{_for(doubled)}, and "
-        f"{judged.difference:.3f} with one more judge{_for(judged)}."
-    )
+    within = ""
+    if found.low is not None and found.high is not None:
+        within = f" [{found.low:.2f}, {found.high:.2f} over items]"
+    yield f"Reliability of the students' scores for other items and judges: Eρ² = {found.value:.2f}{within}."
+    for judge, one in study.worth.items():
+        if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
+            yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
 
 
-def _for(purchase: Purchase) -> str:
-    return f" (about {dollars(purchase.cost_usd)})" if purchase.cost_usd else ""
+def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[str]:
+    """Twice as many items, one judge more, and the best use of as much money again."""
+    if not designs:
+        return
+    now = designs[0]
+    doubled = next((one for one in designs if one.items >= 2 * designs[1].items > 0 == one.judges), None)
+    judged = next((one for one in designs if one.judges == 1), None)
+    if doubled is not None and now.detectable < 1:
+        found = f"{_gap(doubled)} instead of {_gap(now)} points, add {doubled.items:,} items per task"
+        other = "" if judged is None else f"; one more judge{_for(judged)} makes it {_gap(judged)}"
+        whoever = "" if now.over_both is None else ", whoever judges"
+        yield f"To detect gaps of {found}{_for(doubled)}{other}{whoever}."
+    elif judged is not None and judged.detectable < 1:
+        yield (
+            "By these judges no gap would show whether others would see it; with one more judge"
+            f"{_for(judged)} one of {_gap(judged)} points would."
+        )
+    if best is not None and best.detectable < now.detectable:
+        more = [numbered(best.items, "item") + " per task"] * bool(best.items)
+        more += [numbered(best.judges, "judge")] * bool(best.judges)
+        bought = f"{' and '.join(more)} more, for gaps of {_gap(best)} points"
+        yield f"Best use of as much money again{_for(best)}: {bought}."
+
+
+def _gap(design: Design) -> str:
+    return f"{100 * design.detectable:.1f}"
+
+
+def _for(design: Design) -> str:
+    return f" (about {dollars(design.cost_usd)})" if design.cost_usd else ""
 
 
 # --- Judges of a leading student's family

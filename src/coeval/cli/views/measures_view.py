@@ -30,12 +30,13 @@ from coeval.analysis.measures.run_measures import (
 )
 from coeval.analysis.pair_strength import points_text
 from coeval.analysis.panel.bias_ledger import Favour, Leaning
+from coeval.analysis.panel.g_study import part_names
 from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.results_view import json_text
 from coeval.core.plain import plain
-from coeval.core.text import listed, probability
+from coeval.core.text import dollars, listed, probability
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -195,6 +196,8 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
     printed |= _print_declared(measures, shown, ("agreement", "judges", "length", "teachers"), console)
     if "agreement" in shown and measures.panel is not None and measures.panel.kappa_weights is not None:
         say(console, "kappa: Cohen's weighted κ, linear in the values of levels.", "dim")
+    if "g_study" in shown:
+        printed |= _print_studies(measures, console)
     if "robust" in shown and (measures.units or "students" not in shown):
         _print_robust(measures.robust, console)
         printed |= measures.robust.applicable
@@ -236,6 +239,28 @@ def _points_of(record: Record) -> dict[str, str]:
         elif isinstance(shown, ShownAs) and isinstance(figure, tuple):
             found = {"ranks": _rank(figure), **found}
     return found
+
+
+def _print_studies(measures: RunMeasures, console: Console) -> bool:
+    """Where scores scatter, what each judge is worth, and what other designs would detect."""
+    study, of_design = measures.g_study, ("over_items", "over_judges", "over_both", "detectable")
+    printed = False
+    if study is not None:
+        scatter = {
+            name: {"sd": points_text(*one.sd[:3]) or "", "n": _text(one.sd.n)}
+            for name, one in part_names(study.components).items()
+        }
+        printed = print_rows("Where scores scatter: sd in points", "part", scatter, console)
+        worth = {name: _cells(one) for name, one in study.worth.items()}
+        printed |= print_rows("What judges add to Eρ²", "judge", worth, console)
+    rows = {}
+    for one in measures.next:
+        found = [points_text(getattr(one, name), None, None) or "" for name in of_design]
+        cells = dict(zip(("items", "judges", "both", "detectable"), found, strict=True))
+        cost = "" if one.cost_usd is None else dollars(one.cost_usd)
+        rows[f"+{one.items:,} items, +{one.judges} judges"] = cells | {"cost": cost}
+    title = "What to buy next: standard error of a difference to other …, gap detected, in points"
+    return print_rows(title, "design", rows, console) or printed
 
 
 def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Console) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 
-from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.panel_worth import Purchase, VarianceShares
+from coeval.analysis.panel.d_study import Design
+from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import bill
 from coeval.core.text import dollars, numbered
@@ -23,7 +24,8 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.plots import purchase_plot, share_bars
+from coeval.reports.measure_table import Named, declared_columns, measure_table
+from coeval.reports.plots import purchase_plot
 
 # --- Failures by phase, model and reason
 
@@ -109,41 +111,23 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 """
 
 
-_PARTS = {
-    name: reported.meaning
-    for name, reported in declared(VarianceShares).items()
-    if isinstance(reported, ShownAs) and name != "datapoints"
-}
-
-
 def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     said = [*_money(evidence), *(c.text for c in evidence.measured.conclusions if c.topic == "cost")]
-    said += list(_most_for_the_money(measures.next))
     said += [as_sentence(reported) for reported in (*evidence.missing.sentences, *evidence.missing.notes)]
     failures = failure_table(evidence.reader)
     if evidence.missing.sentences or failures.rows:
         said.append(f"What is missing or failed is asked again by: {continue_command(evidence.reader.run)}")
-    variance, steps = _variance(measures.variance), _steps(measures.next, evidence.measured.grid)
+    variance, steps = _variance(measures.g_study), _steps(measures.next, evidence.measured.grid)
     pictures = []
-    if variance.rows:
-        pictures.append(
-            Picture(
-                "variance-bar",
-                "Where the variance of single scores comes from. More items make up for the first two, "
-                "more judges for the last two.",
-                variance.name,
-                share_bars(variance.name, ("name", "part"), ["variance"], list(_PARTS.values())),
-            )
-        )
     if steps.rows:
-        priced = all(row[5] is not None for row in steps.rows) and any(row[5] for row in steps.rows)
-        cost, title = ("cost", "US dollars more") if priced else ("judgments", "judgments more")
+        costs = [design.cost_usd for design in measures.next]
+        priced = None not in costs and any(costs)
+        cost, title = ("cost_usd", "US dollars more") if priced else ("judgments", "judgments more")
         pictures.append(
             Picture(
                 "purchases",
-                "What to buy next. What more items or judges would leave of the standard error of a "
-                "difference between two students.",
+                "What to buy next. The gap between two students that would be detected four times in five.",
                 steps.name,
                 purchase_plot(steps.name, cost, title),
             )
@@ -201,80 +185,52 @@ def _models(evidence: RunEvidence) -> ReportTable:
     )
 
 
-def _variance(variance: VarianceShares | None) -> ReportTable:
-    shares = {} if variance is None else {words: getattr(variance, name) for name, words in _PARTS.items()}
-    items = 0 if variance is None else variance.datapoints
-    rows: list[tuple[Cell, ...]] = [("variance", words, share, items) for words, share in shares.items()]
-    return ReportTable(
-        "variance",
-        "Where the variance comes from",
-        (
-            ReportColumn("name", "Of"),
-            ReportColumn("part", "Part"),
-            ReportColumn("share", "Share", "share"),
-            ReportColumn("count", "Items", "count", "That all students and judges of a task have"),
-        ),
-        tuple(rows),
-        note="A share below zero is an estimate too: of a part that is not there, or too small to be seen."
-        if any(share is not None and share < 0 for share in shares.values())
-        else "",
-    )
+def _variance(study: GStudy | None) -> ReportTable:
+    components = {} if study is None else part_names(study.components)
+    title = "Where the scores scatter, in points"
+    table = measure_table(Named("variance", title, ("Part",)), Component, components, "Items")
+    if study is None:
+        return table
+    left = f"; {numbered(study.left_out, 'item')} that lack some are left out" if study.left_out else ""
+    who = f"{numbered(len(study.students), 'student')} and {numbered(len(study.judges), 'judge')}"
+    note = f"Of the scores that all have: {who}{left}. Intervals are over items, by these judges."
+    return msgspec.structs.replace(table, note=note)
 
 
-def _steps(purchases: Sequence[Purchase], grid: ScoreGrid) -> ReportTable:
-    """The steps, each with the judgments that it takes; both kinds begin with what there is now."""
-    best = _cheapest(purchases)
+def _steps(designs: Sequence[Design], grid: ScoreGrid) -> ReportTable:
+    """The designs, each with the judgments that it takes."""
+    columns = declared_columns(Design)
     rows: list[tuple[Cell, ...]] = []
-    for place, each in enumerate(purchases):
-        kind = "more judges" if each.judges else "more items"
-        errors = (each.difference, each.headline)
-        rows.append((_step(each), kind, *errors, _judgments(each, grid), each.cost_usd, place == best))
-        if place == 0 and any(other.judges for other in purchases):  # where both lines begin
-            rows.append(("", "more judges", *errors, 0, each.cost_usd, False))
+    for each in designs:
+        figures = [getattr(each, name) for name in columns]
+        rows.append((_step(each), _kind(each), *figures, _judgments(each, grid)))
     return ReportTable(
         "next",
         "What to buy next",
         (
             ReportColumn("step", "Step"),
-            ReportColumn("kind", "Of"),
-            ReportColumn("difference", "Error of a difference", "number", "Standard error, two students"),
-            ReportColumn("headline", "Error of a score", "number", "Standard error of a student's score"),
+            ReportColumn("kind", "Judges"),
+            *columns.values(),
             ReportColumn("judgments", "Judgments more", "count"),
-            ReportColumn("cost", "Cost", "usd"),
-            ReportColumn("best", "Most for the money", "text"),
         ),
         tuple(rows),
+        note="Standard errors of the difference between two students, in points." if rows else "",
     )
 
 
-def _step(purchase: Purchase) -> str:
-    if purchase.judges:
-        return f"+{numbered(purchase.judges, 'judge')}"
-    return f"+{purchase.items:,} items a task" if purchase.items else "now"
+def _kind(design: Design) -> str:
+    return f"+{numbered(design.judges, 'judge')}" if design.judges else "these judges"
 
 
-def _judgments(purchase: Purchase, grid: ScoreGrid) -> int:
-    """Of new items by all judges, or of all items by new judges, in the tasks that are judged."""
-    judged = [task for task, design in enumerate(grid.designs) if design.factors and design.judges]
-    if purchase.judges:
-        items = int(np.isin(grid.items.task, judged).sum())
-        return purchase.judges * items * len(grid.students)
-    panels = sum(len(grid.designs[task].judges) for task in judged)
-    return purchase.items * panels * len(grid.students)
+def _step(design: Design) -> str:
+    items = [f"+{design.items:,} items a task"] * bool(design.items)
+    judges = [f"+{numbered(design.judges, 'judge')}"] * bool(design.judges)
+    return ", ".join([*items, *judges]) or "now"
 
 
-def _cheapest(purchases: Sequence[Purchase]) -> int | None:
-    """The step whose dollar takes most off the error of a difference; None where prices are not known."""
-    gains = [
-        ((purchases[0].difference - each.difference) / each.cost_usd, place)
-        for place, each in enumerate(purchases)
-        if each.cost_usd
-    ]
-    return max(gains)[1] if gains else None
-
-
-def _most_for_the_money(purchases: Sequence[Purchase]) -> Iterator[str]:
-    best = _cheapest(purchases)
-    if best is not None:
-        found = purchases[best]
-        yield f"Most for the money: {_step(found)}, for about {dollars(found.cost_usd or 0.0)}."
+def _judgments(design: Design, grid: ScoreGrid) -> int:
+    """Of new items by all judges, and of all items by new judges, in the tasks that are judged."""
+    judged = [task for task, tasks in enumerate(grid.designs) if tasks.factors and tasks.judges]
+    items = int(np.isin(grid.items.task, judged).sum())
+    panels = sum(len(grid.designs[task].judges) + design.judges for task in judged)
+    return (design.judges * items + design.items * panels) * len(grid.students)

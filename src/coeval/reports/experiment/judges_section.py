@@ -11,6 +11,7 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
+from coeval.analysis.panel.g_study import GStudy, JudgeWorth
 from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.core.text import listed
 from coeval.reports.content import (
@@ -121,6 +122,11 @@ def length_table(contrasts: Mapping[tuple[str, str], LengthContrast]) -> ReportT
     return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, contrasts, "Items")
 
 
+def worth_table(study: GStudy | None) -> ReportTable:
+    found = {} if study is None else study.worth
+    return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, found)
+
+
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -182,7 +188,8 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     itself = itself_table(measures.judges)
     length = length_table(measures.length)
-    tables = (judge_table(measures.judges), agreement, itself, biases, length, levels, _disputed(grid))
+    worth = worth_table(measures.g_study)
+    tables = (judge_table(measures.judges), worth, agreement, itself, biases, length, levels, _disputed(grid))
     return section_of(
         "judges",
         "Can the judges be trusted?",

@@ -1,0 +1,208 @@
+"""A generalizability study of a run: where its scores scatter, and how well its panel tells students apart.
+
+A score of student s, item i and judge j is taken to be ``μ_s + I_i + J_j + SI_si + SJ_sj + IJ_ij + e_sij``,
+students fixed, items and judges sampled. The variances are those of the mean squares of the scores that all
+students and judges of a task have (Cornfield and Tukey 1956; Brennan 2001, *Generalizability Theory*):
+nothing is filled in, and an estimate below zero is shown as it is. Intervals are a jackknife over items, so
+they are about these judges.
+
+Of several tasks, variances are their means, by items. Eρ² is that of the students' overall scores, in which
+tasks count alike: the share of their variance that fresh items and fresh judges would show again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from coeval.analysis.intervals import LEVEL, Bounds, Floats
+from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, with_bounds
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.panel.bias_ledger import NEARLY
+from coeval.analysis.panel.mean_squares import COVERED, MeanSquares, judge_cells, mean_squares
+
+# Groups of items, left out one after the other: more make the interval no narrower, and take longer.
+_MOST_BLOCKS = 50
+# Of items, students and judges: one has no variance.
+_FEWEST = 2
+
+
+class Component(Entity, frozen=True):
+    """Of single scores, from 0 to 1."""
+
+    variance: Annotated[Measured, ShownAs("Its variance; below 0: an estimate too", elsewhere=FILES)]
+    sd: Annotated[
+        Measured, ShownAs("The root of its variance, with the sign of that", "Scatter, sd", "sd", "points")
+    ]
+
+
+class JudgeWorth(Entity, frozen=True):
+    worth: Annotated[
+        Measured, ShownAs("Eρ² with it less Eρ² without it; None: it takes three judges", "Worth", "worth")
+    ]
+
+
+class GStudy(Entity, frozen=True):
+    """Over ``items`` that all ``students`` and ``judges`` of a task have scores of."""
+
+    reliability: Annotated[
+        Measured, ShownAs("Eρ²: the share of students' variance that would show again", elsewhere="variance")
+    ]
+    components: Annotated[Mapping[str, Component], ShownAs("By what scatters", elsewhere="variance")]
+    worth: Annotated[Mapping[str, JudgeWorth], ShownAs("What each judge adds to Eρ²", elsewhere="worth")]
+    items: Annotated[int, ShownAs("Items that count", elsewhere="variance")]
+    left_out: Annotated[int, ShownAs("Items that lack some score", elsewhere="variance")]
+    students: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]
+    judges: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]
+
+
+def part_names(components: Mapping[str, Component]) -> dict[str, Component]:
+    """By the names that people read: ``students × items``."""
+    return {name.replace("_", " × "): one for name, one in components.items()}
+
+
+# --- Full blocks
+
+
+class Block(NamedTuple):
+    """A task's scores by item, student and judge, (n, S, k), without holes; ``cluster`` (n,) is that of each
+    item; ``students`` and ``judges`` are places in the grid. ``left_out``: items that lack some score."""
+
+    cells: Floats
+    cluster: NDArray[np.int64]
+    students: NDArray[np.intp]
+    judges: NDArray[np.intp]
+    left_out: int
+
+
+def full_block(grid: ScoreGrid, task: int) -> Block:
+    """The items that all students and judges of a task have scores of; left out first: students and judges
+    with less than half as many scores as the best covered one."""
+    rows = np.unique(grid.item[(grid.task == task) & grid.valid.any(axis=1)])
+    cells = judge_cells(grid, task)
+    cells = cells[np.isfinite(cells).any(axis=(1, 2))]
+    there = np.isfinite(cells)
+    kept = []
+    for other in (2, 1):
+        counts = there.any(axis=other).sum(axis=0)
+        kept.append(np.flatnonzero((counts > 0) & (counts >= COVERED * counts.max(initial=0))))
+    students, judges = kept
+    cells = cells[:, students][:, :, judges]
+    whole = np.isfinite(cells).all(axis=(1, 2))
+    return Block(cells[whole], grid.items.cluster[rows][whole], students, judges, int((~whole).sum()))
+
+
+def full_blocks(grid: ScoreGrid) -> list[Block]:
+    """Of the tasks that have two students, judges and items with all scores."""
+    found = [full_block(grid, task) for task in range(len(grid.tasks))]
+    return [block for block in found if min(block.cells.shape) >= _FEWEST]
+
+
+# --- The study
+
+
+def g_study(grid: ScoreGrid) -> GStudy | None:
+    """None where no task has two students, judges and items with all scores."""
+    blocks = full_blocks(grid)
+    if not blocks:
+        return None
+    clusters = np.unique(np.concatenate([block.cluster for block in blocks]))
+    groups = min(len(clusters), _MOST_BLOCKS)
+    of_cluster = np.random.default_rng(0).permutation(np.arange(len(clusters)) % groups)
+    group = [of_cluster[np.searchsorted(clusters, block.cluster)] for block in blocks]
+    squares = [mean_squares(block.cells, of, groups) for block, of in zip(blocks, group, strict=True)]
+    items = sum(len(block.cells) for block in blocks)
+    reliability = reliability_of(blocks, squares)
+    # The share that would not show again is a quotient of variances: its logarithm is next to normal.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lost = _measured(np.log(1 - reliability), items)
+    judges = np.unique(np.concatenate([block.judges for block in blocks]))
+    return GStudy(
+        with_bounds(float(reliability[0]), _bounds_of(lost), items, 0),
+        {name: _component(_pooled(blocks, squares, name), items) for name in squares[0].components},
+        {
+            grid.judges[judge]: JudgeWorth(
+                _measured(reliability - _without(blocks, group, groups, judge), items)
+            )
+            for judge in judges
+        },
+        items,
+        sum(block.left_out for block in blocks),
+        tuple(grid.students[place] for place in np.unique(np.concatenate([b.students for b in blocks]))),
+        tuple(grid.judges[place] for place in judges),
+    )
+
+
+def reliability_of(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> Floats:
+    """(R,): Eρ² of the mean over tasks of those students whom all tasks have; NaN: fewer than two, or they do
+    not differ.
+
+    A judge keeps its view of a student from task to task, so what it adds is summed before it is squared.
+    """
+    common = [place for place in blocks[0].students if all(place in block.students for block in blocks)]
+    replicates, s = len(squares[0].n), len(common)
+    if s < _FEWEST:
+        return np.full(replicates, np.nan)
+    scores, v_items, chance = np.zeros((replicates, s)), np.zeros(replicates), np.zeros(replicates)
+    views = np.zeros((replicates, s, 1 + max(int(block.judges.max()) for block in blocks)))
+    share = 1 / len(blocks)
+    for block, one in zip(blocks, squares, strict=True):
+        means = one.means[:, np.searchsorted(block.students, common)]
+        k = means.shape[2]
+        scores += share * means.mean(axis=2)
+        v_items += share**2 * one.students_items / (k * one.n)
+        chance += share**2 * one.residual / (k * one.n)
+        means = means - means.mean(axis=1, keepdims=True)
+        means -= means.mean(axis=2, keepdims=True)
+        views[:, :, block.judges] += share * means / np.sqrt(k * (k - 1))
+    error = v_items + (views**2).sum(axis=(1, 2)) / (s - 1) - chance
+    seen = scores.var(axis=1, ddof=1)
+    found = np.full(replicates, np.nan)
+    np.divide(np.maximum(error, 0.0), seen, out=found, where=seen > NEARLY**2)
+    return 1 - found
+
+
+def _without(blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups: int, judge: int) -> Floats:
+    """(R,): Eρ² without a judge; NaN where a task has one other only."""
+    left = []
+    for block in blocks:
+        others = block.judges != judge
+        left.append(block._replace(cells=block.cells[:, :, others], judges=block.judges[others]))
+    if any(len(block.judges) < _FEWEST for block in left):
+        return np.full(groups + 1, np.nan)
+    squares = [mean_squares(block.cells, of, groups) for block, of in zip(left, group, strict=True)]
+    return reliability_of(left, squares)
+
+
+def _bounds_of(lost: Measured) -> Bounds | None:
+    """Of Eρ², by the logarithm of what it lacks to 1."""
+    if lost.low is None or lost.high is None:
+        return None
+    return Bounds(1 - float(np.exp(lost.high)), 1 - float(np.exp(lost.low)))
+
+
+def _pooled(blocks: Sequence[Block], squares: Sequence[MeanSquares], name: str) -> Floats:
+    """(R,): a component, the mean over tasks by their items."""
+    weights = [len(block.cells) for block in blocks]
+    return np.asarray(np.average([one.components[name] for one in squares], axis=0, weights=weights))
+
+
+def _component(values: Floats, items: int) -> Component:
+    found = _measured(values, items)
+    value, low, high = (None if one is None else float(np.sign(one) * abs(one) ** 0.5) for one in found[:3])
+    return Component(found, Measured(value, low, high, items, 0))
+
+
+def _measured(values: Floats, items: int) -> Measured:
+    """Of an estimate and those without one group of items after the other, by t."""
+    value, left = float(values[0]), values[1:]
+    groups = len(left)
+    if groups < _FEWEST or not np.isfinite(left).all():
+        return with_bounds(value, None, items, 0)
+    error = float(np.sqrt(((left - left.mean()) ** 2).sum() * (groups - 1) / groups))
+    half = float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * error
+    return with_bounds(value, Bounds(value - half, value + half), items, 0)

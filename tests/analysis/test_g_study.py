@@ -1,0 +1,268 @@
+"""Where scores scatter, and what more items and judges are worth: by others' code, and on planted scores."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
+from written_run import REFERENCE, WHY_SKIPPED
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.panel.d_study import Prices, best_design, designs, run_errors
+from coeval.analysis.panel.g_study import full_block, g_study
+from coeval.analysis.panel.panel_findings import next_purchases, reliability
+from coeval.analysis.readers.run_reader import RunReader
+from perf.g_study import DICE, PARTS, PERFECT, Design, components, drawn, foretold, grid_of, points, studied
+from perf.g_study import reliability as reliable
+
+FREE = Prices(None, None, None)
+PRICES = Prices(0.01, 0.002, 0.001)
+
+
+def scores(seed: int, *sizes: int) -> Floats:
+    return drawn(np.random.default_rng(seed), Design(*sizes))
+
+
+def by_statsmodels(frame: pd.DataFrame) -> dict[str, float]:
+    """Variances by the mean squares of a table of other people's making, solved for them by hand."""
+    table = anova_lm(ols("y ~ C(i) * C(s) * C(j) - C(i):C(s):C(j)", frame).fit())["mean_sq"]
+    n, s, k = (frame[name].nunique() for name in "isj")
+    rest, si, sj, ij = (table[name] for name in ("Residual", "C(i):C(s)", "C(s):C(j)", "C(i):C(j)"))
+    return {
+        "students": (table["C(s)"] - si - sj + rest) / (n * k),
+        "items": (table["C(i)"] - si - ij + rest) / (s * k),
+        "judges": (table["C(j)"] - sj - ij + rest) / (n * s),
+        "students_items": (si - rest) / k,
+        "students_judges": (sj - rest) / n,
+        "items_judges": (ij - rest) / s,
+        "residual": rest,
+    }
+
+
+def test_components_and_reliability_are_those_of_an_analysis_of_variance() -> None:
+    y = scores(1, 12, 3, 4)
+    item, student, judge = (place.ravel() for place in np.indices(y.shape))
+    frame = pd.DataFrame({"y": y.ravel(), "i": item, "s": student, "j": judge})
+    expected, found = by_statsmodels(frame), studied(y)
+    for name, variance in expected.items():
+        assert points(1.0) ** 2 * (found.components[name].variance.value or 0.0) == pytest.approx(
+            variance, abs=0.05
+        )
+    error = expected["students_items"] / 12 + expected["students_judges"] / 4 + expected["residual"] / 48
+    assert found.reliability.value == pytest.approx(
+        expected["students"] / (expected["students"] + error), abs=1e-3
+    )
+
+
+@pytest.mark.skipif(not REFERENCE.is_dir(), reason=WHY_SKIPPED)
+def test_those_of_a_real_run_are_within_two_points_of_an_analysis_done_apart() -> None:
+    """By pandas, item by item; what some student or judge lacks is left out."""
+    with RunReader(REFERENCE / "legacy_run") as reader:
+        grid = score_grid(reader)
+    found = g_study(grid.judged)
+    assert found is not None
+    means, weights = [], []
+    for task in range(len(grid.tasks)):
+        rows = [
+            (item, student, judge, grid.values[level])
+            for item, student, levels, of in zip(grid.item, grid.student, grid.levels, grid.task, strict=True)
+            for judge, level in enumerate(levels)
+            if level >= 0 and of == task
+        ]
+        frame = (
+            pd.DataFrame(rows, columns=["i", "s", "j", "y"])
+            .groupby(["i", "s", "j"])
+            .y.mean()
+            .unstack(["s", "j"])
+        )
+        whole = frame.dropna()
+        weights.append(len(whole))
+        means.append(by_statsmodels(whole.stack(["s", "j"], future_stack=True).rename("y").reset_index()))
+    assert found.items == sum(weights)
+    for name, one in found.components.items():
+        variance = np.average([of[name] for of in means], weights=weights)
+        apart = np.sign(variance) * np.sqrt(abs(variance))
+        assert one.sd.value == pytest.approx(apart, abs=0.02)
+        assert one.variance.value == pytest.approx(variance, abs=1e-9)
+
+
+@pytest.mark.process
+def test_planted_components_are_found() -> None:
+    """docs/evidence/g-study.md has those of a thousand runs."""
+    found = components(200)
+    assert len(found) == len(PARTS)
+    for one in found:
+        assert one.found == pytest.approx(one.planted, abs=2), one.part
+    held = {one.part: one.held for one in found}
+    assert all(
+        0.9 <= held[part] <= 0.99 for part in ("items", "students × items", "items × judges", "residual")
+    )
+
+
+@pytest.mark.process
+def test_dice_are_not_reliable_and_judges_of_one_mind_are() -> None:
+    assert reliable(DICE, 0.0, 100, Design(judges=3)).median < 0.1
+    assert reliable(PERFECT, 20.0, 20, Design(judges=3)).low > 0.95
+
+
+def test_an_estimate_below_zero_is_shown() -> None:
+    generator = np.random.default_rng(2)
+    parts = {**PARTS, "students_items": 0.0}
+    found = [
+        studied(drawn(generator, Design(20, 3, 3), parts)).components["students_items"] for _ in range(10)
+    ]
+    below = [one for one in found if (one.variance.value or 0.0) < 0]
+    assert below
+    for one in below:
+        assert one.sd.value == pytest.approx(-((-(one.variance.value or 0.0)) ** 0.5))
+
+
+def test_what_has_holes_is_left_out_and_counted() -> None:
+    """A judge with few scores first, then items that lack one; the rest is the study of the rest alone."""
+    y = scores(3, 30, 4, 4)
+    grid = grid_of(y)
+    grid.levels[(grid.item > 5), 3] = -1
+    grid.levels[(grid.item == 2) & (grid.student == 1), 0] = -1
+    found = g_study(grid)
+    assert found is not None
+    assert (found.items, found.left_out) == (29, 1)
+    assert found.judges == ("judge-0", "judge-1", "judge-2")
+    alone = studied(np.delete(y, 2, axis=0)[:, :, :3])
+    for name, one in alone.components.items():
+        assert found.components[name].variance.value == pytest.approx(one.variance.value, abs=1e-12)
+    assert found.reliability.value == pytest.approx(alone.reliability.value)
+    nobody = grid._replace(levels=np.full_like(grid.levels, -1))
+    assert g_study(nobody) is None
+
+
+def test_a_judge_is_worth_what_reliability_loses_without_it() -> None:
+    """One who sees it the other way round takes away from it, and is named; of two nobody can be left out."""
+    y = scores(4, 100, 5, 4)
+    y[:, :, 3] = 100 - y[:, :, 3]
+    found, without = studied(y), studied(y[:, :, :3])
+    worth = found.worth["judge-3"].worth
+    assert worth.value == pytest.approx((found.reliability.value or 0) - (without.reliability.value or 0))
+    assert (worth.high or 0.0) < 0
+    said = list(reliability(found))
+    assert said[0].startswith("Reliability of the students' scores for other items and judges: Eρ² = 0.")
+    assert said[1:] == [f"Without judge-3 it would be {without.reliability.value:.2f}."]
+    assert {one.worth.value for one in studied(y[:, :, :2]).worth.values()} == {None}
+
+
+def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> None:
+    """Views that are the same in both tasks do not average out; chance does."""
+    generator = np.random.default_rng(6)
+    views = generator.normal(0, 8, (1, 5, 3))
+    plain = {**DICE, "residual": 5.0}
+    y = drawn(generator, Design(80, 5, 3), plain) + views
+    one, two = g_study(grid_of(y)), g_study(grid_of(y, tasks=2))
+    assert one is not None
+    assert two is not None
+    assert two.reliability.value == pytest.approx(one.reliability.value, abs=0.01)
+    assert [*two.judges] == ["judge-0", "judge-1", "judge-2"]
+
+
+# Other designs
+
+
+@pytest.mark.process
+def test_errors_are_those_foretold() -> None:
+    for row in foretold(100):
+        assert row.foretold == pytest.approx(row.true, rel=0.1)
+
+
+def test_designs_start_from_the_pairs_of_the_run() -> None:
+    """With all scores there: the paired standard errors of students; and of two tasks half of their sum."""
+    y = scores(7, 40, 4, 3)
+    now, *more = designs(run_errors(grid_of(y)), FREE)
+    apart = [
+        (y.mean(axis=2)[:, a] - y.mean(axis=2)[:, b]).var(ddof=1) / 40 for a, b in combinations(range(4), 2)
+    ]
+    assert points(now.over_items) == pytest.approx(np.sqrt(np.mean(apart)), rel=1e-3)
+    squares = 40 * np.var(_interaction(y), ddof=0) * 12 / (3 * 2)
+    assert points(now.over_judges) == pytest.approx(np.sqrt(2 * squares / (40 * 3)), rel=1e-3)
+    assert [(one.items, one.judges) for one in more] == [
+        (items, judges) for judges in (0, 1, 2) for items in (0, 20, 40, 120)
+    ][1:]
+    doubled = more[1]
+    assert doubled.over_items == pytest.approx(now.over_items / np.sqrt(2))
+    both = [one.over_both or 0.0 for one in (now, *more)]
+    assert both[4] < both[0] > both[1]
+    two = designs(run_errors(grid_of(y, tasks=2)), FREE)[0]
+    assert two.over_items == pytest.approx(now.over_items, rel=0.1)
+    gappy = grid_of(y)
+    gappy.levels[gappy.item < 10, 0] = -1
+    assert designs(run_errors(gappy), FREE)[0].over_items == pytest.approx(now.over_items, rel=0.2)
+
+
+def _interaction(y: Floats) -> Floats:
+    means = y.mean(axis=0)
+    found: Floats = means - means.mean(axis=0) - means.mean(axis=1, keepdims=True) + means.mean()
+    return found
+
+
+def test_of_one_judge_only_items_are_foretold() -> None:
+    steps = designs(run_errors(grid_of(scores(8, 40, 4, 1))), FREE)
+    assert [(one.items, one.judges, one.over_both) for one in steps] == [
+        (items, 0, None) for items in (0, 20, 40, 120)
+    ]
+    [said] = next_purchases(steps, None)
+    assert said.startswith("To detect gaps of ")
+    assert "judge" not in said
+
+
+def test_a_design_costs_what_it_takes_and_the_best_one_is_the_best() -> None:
+    errors = run_errors(grid_of(scores(9, 40, 5, 3)))
+    found = {(one.items, one.judges): one for one in designs(errors, PRICES)}
+    assert found[40, 0].cost_usd == pytest.approx(40 * (0.01 + 5 * (0.002 + 3 * 0.001)))
+    assert found[0, 2].cost_usd == pytest.approx(40 * 5 * 2 * 0.001)
+    assert found[40, 1].cost_usd == pytest.approx(40 * (0.01 + 5 * (0.002 + 4 * 0.001)) + 40 * 5 * 0.001)
+    best = best_design(errors, PRICES, 2.0)
+    assert best is not None
+    assert best.cost_usd is not None
+    assert best.cost_usd <= 2.0
+    for one in found.values():
+        assert one.cost_usd is not None
+        if one.cost_usd <= 2.0:
+            assert best.detectable <= one.detectable
+    assert best_design(errors, PRICES, 1e-6) is None
+    assert best_design(errors, FREE, 2.0) is None
+    steps = designs(errors, Prices(0.01, None, 0.001))
+    assert [one.cost_usd for one in steps][1:4] == [None] * 3
+    assert steps[4].cost_usd is not None
+    assert designs(run_errors(grid_of(scores(9, 1, 5, 3))), PRICES) == []
+
+
+def test_what_to_buy_is_said_in_points_and_dollars() -> None:
+    errors = run_errors(grid_of(scores(9, 40, 5, 4)))
+    steps = designs(errors, PRICES)
+    said, best = next_purchases(steps, best_design(errors, PRICES, 2.0))
+    now, doubled, judged = steps[0], steps[2], steps[4]
+    assert said == (
+        f"To detect gaps of {100 * doubled.detectable:.1f} instead of {100 * now.detectable:.1f} points, add "
+        "40 items per task (about $1.60); one more judge (about $0.20) makes it "
+        f"{100 * judged.detectable:.1f}, whoever judges."
+    )
+    assert best.startswith("Best use of as much money again (about $")
+
+
+def test_two_judges_who_differ_show_no_gap_to_others() -> None:
+    generator = np.random.default_rng(1)
+    y = drawn(generator, Design(40, 2, 2), {**PARTS, "students_judges": 400.0})
+    steps = designs(run_errors(grid_of(y)), FREE)
+    assert steps[0].detectable == 1
+    assert all(not said.startswith("To detect") for said in next_purchases(steps, None))
+
+
+def test_students_and_judges_with_few_scores_leave_a_block() -> None:
+    grid = grid_of(scores(10, 20, 4, 3))
+    grid.levels[(grid.student == 2) & (grid.item > 3)] = -1
+    block = full_block(grid, 0)
+    assert block.cells.shape == (20, 3, 3)
+    assert block.students.tolist() == [0, 1, 3]
+    assert block.left_out == 0
