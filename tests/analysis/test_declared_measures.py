@@ -27,6 +27,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.reports.content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.reports.labelling.label_session import LabelRequest, LabelSession
 from coeval.store.rundir import RunDir
 
 
@@ -78,6 +79,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     made.lose(
         "response_collection", next(key for key in made.records("response_collection") if "story" in key)
     )
+    for name in ("anna", "ben"):
+        session = LabelSession(RunDir(made.path), LabelRequest(name, n=60))
+        session.keep([one.at(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)])
     return made
 
 
@@ -94,7 +98,12 @@ def test_what_declares_a_place_in_the_report_is_there(report: Report) -> None:
     names = {table.name for table in tables} | {section.anchor for section in report.sections}
     headings = {column.title for table in tables for column in table.columns}
     headings |= {str(cell) for row in report.table("biases").rows for cell in row}
-    unsaid = {"itself", "leak", "the first of two"}  # nothing was asked twice, none is tellable, no pairs
+    unsaid = {
+        "itself",
+        "leak",
+        "the first of two",
+        "For ± 3",
+    }  # nothing was asked twice, none is tellable, no pairs, too few answers
     for record in OF_RUN:
         for field, reported in declared(record).items():
             if isinstance(reported, ShownAs) and reported.column and reported.column not in unsaid:
@@ -107,9 +116,9 @@ def test_what_declares_a_place_in_the_report_is_there(report: Report) -> None:
 def test_what_declares_a_heading_in_the_terminal_has_one_there(lab: Lab, coeval: Command) -> None:
     shown = "".join(
         coeval("analyze", name, "--run", lab.path, "--partial-ok").out
-        for name in ("all", "items", "coverage")
+        for name in ("all", "calibration", "items", "coverage")
     )
-    unsaid = {"rar", "position"}  # where nothing is rare, and of pairs alone
+    unsaid = {"rar", "position", "for ± 3"}  # where nothing is rare, of pairs alone, of more answers
     for record in OF_RUN:
         for field, reported in declared(record).items():
             if isinstance(reported, ShownAs) and reported.terminal and reported.terminal not in unsaid:

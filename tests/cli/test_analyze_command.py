@@ -20,7 +20,7 @@ from pipeline.experiments import Lab, listen, model, quiz, task
 from rich.cells import cell_len
 
 import coeval as api
-from coeval.cli.commands.analysis_names import AnalysisName
+from coeval.cli.commands.analyze.analysis_names import AnalysisName
 
 
 @pytest.fixture

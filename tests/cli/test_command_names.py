@@ -59,7 +59,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def of_one_folder() -> list[str]:
     """Every command that has ``--run``. `ingest` has it for one of three places of what it is about, and
-    `view` goes on until it is ended."""
+    `view` and `label` go on until they are ended."""
     group = typer.main.get_command(app)
     with_run = [
         name
@@ -67,7 +67,7 @@ def of_one_folder() -> list[str]:
         if any("--run" in parameter.opts for parameter in command.params)
     ]
     assert {"status", "results", "show", "repair", "analyze", "compare", "view"} <= {*with_run}
-    return [name for name in with_run if name not in ("ingest", "view")]
+    return [name for name in with_run if name not in ("ingest", "label", "view")]
 
 
 @pytest.mark.process

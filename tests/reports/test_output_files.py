@@ -78,8 +78,8 @@ def book(outputs: Path) -> Workbook:
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
     from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.cli.commands.analysis_names import AnalysisName, ReportFormat
-    from coeval.cli.commands.analyze_files import tell_files
+    from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
+    from coeval.cli.commands.analyze.analyze_files import tell_files
 
     out = outputs / "report"
     for folder, name in (("mine", AnalysisName.COMPLETE_REPORT), ("twice", AnalysisName.ALL)):

@@ -18,8 +18,8 @@ import coeval as api
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.cli.commands.analysis_names import AnalysisName, ReportFormat
-from coeval.cli.commands.analyze_files import tell_files
+from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
+from coeval.cli.commands.analyze.analyze_files import tell_files
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.workbook.report_workbook import write_workbook

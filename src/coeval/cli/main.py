@@ -9,13 +9,14 @@ import typer
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets
-from coeval.cli.commands.analyze_command import analyze
+from coeval.cli.commands.analyze.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
 from coeval.cli.commands.gate_command import GateCommand, gate
 from coeval.cli.commands.generate_command import generate
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.init_command import init
+from coeval.cli.commands.label_command import label
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.plan_command import plan
 from coeval.cli.commands.probe_command import probe
@@ -56,6 +57,7 @@ app.command()(results)
 app.command()(analyze)
 app.command()(show)
 app.command()(view)
+app.command()(label)
 app.command()(compare)
 app.command(cls=GateCommand)(gate)
 app.command()(repair)

@@ -52,7 +52,16 @@ FigureKind: TypeAlias = Literal[
 """How a figure is written: ``score``, ``share`` and ``points`` (shown as 0 to 100) lie between 0 and 1."""
 
 Analysis: TypeAlias = Literal[
-    "all", "students", "teachers", "judges", "agreement", "robust", "labels", "coverage", "items"
+    "all",
+    "students",
+    "teachers",
+    "judges",
+    "agreement",
+    "robust",
+    "labels",
+    "calibration",
+    "coverage",
+    "items",
 ]
 """What `coeval analyze` shows by name."""
 

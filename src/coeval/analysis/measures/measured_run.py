@@ -34,6 +34,7 @@ from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_findings import family_judges, panel_findings
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
+from coeval.analysis.people.people_measures import people_measures, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -106,6 +107,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         checks=check_measures(grid, students),
         samples=sample_measures(reader),
         pairs=measured_pairs(read_comparisons(reader)),
+        people=people_measures(reader, grid, reweighting),
     )
     found = tuple(_concluded(reader, grid, measures))
     texts = tuple(conclusion.text for conclusion in found)
@@ -117,6 +119,8 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     related = family_judges(grid, measures.judges, ranks, families_of(reader, grid))
     notes = (*label_task_notes(reader), *unscored_notes(reader))
     yield from conclusions(measures, notes, related, task_leaders(grid, ranks))
+    for text in people_sentences(measures.people) if measures.people is not None else ():
+        yield Conclusion("leads", text)
     place = {name: at for at, name in enumerate(ranks.order)}
     scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
     for text in answer_findings(scores):

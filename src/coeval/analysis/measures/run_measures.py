@@ -34,6 +34,7 @@ from coeval.analysis.panel.d_study import Design
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.analysis.panel.own_judgments import OthersAlone
+from coeval.analysis.people.people_measures import PeopleMeasures
 
 _ALL: tuple[Analysis, ...] = (
     "students",
@@ -42,6 +43,7 @@ _ALL: tuple[Analysis, ...] = (
     "agreement",
     "robust",
     "labels",
+    "calibration",
     "coverage",
     "items",
 )
@@ -101,6 +103,7 @@ class RunMeasures(Record, frozen=True):
         Part("Of several answers to an item", ("students",), "Several answers to an item", "answers of"),
     ] = None
     pairs: Annotated[PairMeasures | None, Part("Comparisons of answers", ("students", "judges"))] = None
+    people: Annotated[PeopleMeasures | None, Part("Judges against people", ("calibration",))] = None
 
 
 class SampleSpread(Record, frozen=True):

@@ -31,6 +31,7 @@ from coeval.analysis.measures.run_measures import (
 from coeval.analysis.pair_strength import points_text
 from coeval.analysis.panel.bias_ledger import Favour, Leaning
 from coeval.analysis.panel.g_study import part_names
+from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -173,8 +174,13 @@ def print_measures(measures: Measures, analysis: Analysis, console: Console) -> 
     if printed:
         say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")
     elif not findings:
-        bare = "labels" in shown and "students" not in shown
-        say(console, "No task of this run has labels." if bare else "There is nothing to show yet.")
+        bare = "students" not in shown
+        nothing = "No task of this run has labels." if bare and "labels" in shown else _NOT_YET
+        say(console, _UNLABELLED if analysis == "calibration" else nothing)
+
+
+_NOT_YET = "There is nothing to show yet."
+_UNLABELLED = "Nobody has labelled an answer of this run yet: coeval label RUN"
 
 
 def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) -> bool:
@@ -213,7 +219,45 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
         print_rows(title, "student", gains, console)
     if "items" in shown:
         printed |= _print_items(measures, console)
+    if "people" in shown and measures.people is not None:
+        _print_people(measures.people, console, alone="students" not in shown)
+        printed = True
     return printed
+
+
+def _print_people(found: PeopleMeasures, console: Console, *, alone: bool) -> None:
+    """Students on both scales and judges against people, in points; ``alone``: with the sentences, and what
+    judges take for what."""
+    for sentence in people_sentences(found) if alone else ():
+        say(console, sentence)
+    for name, scale in found.scales.items():
+        students = {one: _cells(record) for one, record in scale.students.items()}
+        print_rows(f"Students by judges and by people, {name}", "student", students, console)
+        if scale is found.whole:
+            pairs = {_name(pair): _cells(record) for pair, record in scale.pairs.items()}
+            print_rows(f"Differences by judges and by people, {name}", "students", pairs, console)
+    judges = {one: _cells(record) for one, record in found.judges.items()}
+    print_rows("Judges against people", "judge", judges, console)
+    for name, judge in found.judges.items() if alone else ():
+        levels = {
+            level: {
+                **{other: f"{count:,}" for other, count in row.items()},
+                "bias": _points(judge.bias_by_level.get(level)),
+            }
+            for level, row in judge.confusion.items()
+        }
+        print_rows(f"{name}: people's levels below, its own beside", "people", levels, console)
+    agreed = {_name(pair): _cells(record) for pair, record in found.agreement.items()}
+    print_rows("People pairwise", "people", agreed, console)
+    say(
+        console,
+        "Scores and bias in points of 100; λ: how far judged scores are used (PPI++). docs/people.md",
+        "dim",
+    )
+
+
+def _points(found: Measured | None) -> str:
+    return "" if found is None else points_text(found.value, found.low, found.high) or ""
 
 
 def _print_pairs(found: PairMeasures, console: Console) -> None:
@@ -225,20 +269,15 @@ def _print_pairs(found: PairMeasures, console: Console) -> None:
     )
     for title, heading, records in tables:
         of: Mapping[Any, Record] = records
-        print_rows(title, heading, {_name(key): _points_of(record) for key, record in of.items()}, console)
+        print_rows(title, heading, {_name(key): _ranked(record) for key, record in of.items()}, console)
     say(console, "Points of 100: a tie is half a win. docs/pairs.md", "dim")
 
 
-def _points_of(record: Record) -> dict[str, str]:
-    """Its cells with shares as points."""
-    found = _cells(record)
-    for name, shown in declared(type(record)).items():
-        figure = getattr(record, name)
-        if isinstance(shown, ShownAs) and shown.terminal and isinstance(figure, Measured):
-            found[shown.terminal] = points_text(figure.value, figure.low, figure.high) or ""
-        elif isinstance(shown, ShownAs) and isinstance(figure, tuple):
-            found = {"ranks": _rank(figure), **found}
-    return found
+def _ranked(record: Record) -> dict[str, str]:
+    """Its cells, with the ranks that it may have."""
+    figures = (getattr(record, name) for name in declared(type(record)))
+    ranks = next((figure for figure in figures if isinstance(figure, tuple)), None)
+    return ({} if ranks is None else {"ranks": _rank(ranks)}) | _cells(record)
 
 
 def _print_studies(measures: RunMeasures, console: Console) -> bool:
@@ -326,6 +365,9 @@ def _cells(record: Record) -> dict[str, str]:
 
 
 def _shown(figure: Any, kind: FigureKind) -> str:
+    """As it is declared: points, a p-value, or a number."""
+    if kind == "points" and isinstance(figure, Measured):
+        return _points(figure)
     if kind == "probability" and isinstance(figure, float):
         return probability(figure)
     return _text(figure, digits=".3g" if kind == "number" else ".2f")

@@ -14,6 +14,7 @@ from coeval.reports.experiment.cost_section import as_sentence, cost_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import leading_section
 from coeval.reports.experiment.pairs_section import pairs_section
+from coeval.reports.experiment.people_section import people_section
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.store.rundir import Meta, RunDir
@@ -33,7 +34,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
             *(Sentence(plain(found.text), found.topic) for found in measured.conclusions),
             *(Sentence(plain(as_sentence(note)), "cost") for note in evidence.missing.notes),
         ),
-        sections=(*_compared(evidence), *(section(evidence) for section in _SECTIONS)),
+        sections=(*_compared(evidence), *_labelled(evidence), *(section(evidence) for section in _SECTIONS)),
         banner=SIMULATED if reader.simulated else "",
         labels=evidence.labels,
     )
@@ -43,6 +44,12 @@ def _compared(evidence: RunEvidence) -> Iterator[ReportSection]:
     """First what comparisons say, where there are any."""
     if (found := evidence.measured.measures.pairs) is not None:
         yield pairs_section(found)
+
+
+def _labelled(evidence: RunEvidence) -> Iterator[ReportSection]:
+    """Then what people say, where somebody labelled."""
+    if (found := evidence.measured.measures.people) is not None:
+        yield people_section(found)
 
 
 def _meta(run: RunDir) -> Meta | None:

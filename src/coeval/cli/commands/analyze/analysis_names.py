@@ -17,6 +17,7 @@ class AnalysisName(StrEnum):
     AGREEMENT = "agreement"
     ROBUST = "robust"
     LABELS = "labels"
+    CALIBRATION = "calibration"
     COVERAGE = "coverage"
     ITEMS = "items"
     EXPORT_BENCHMARK = "export-benchmark"
@@ -46,6 +47,7 @@ SECTIONS: dict[Analysis, str] = {
     "students": "leads",
     "robust": "leads",
     "labels": "leads",
+    "calibration": "leads",
     "judges": "judges",
     "agreement": "judges",
     "teachers": "benchmark",

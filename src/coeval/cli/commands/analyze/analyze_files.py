@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.cli.commands.analysis_names import SECTIONS, AnalysisName, ReportFormat, analysis_of
+from coeval.cli.commands.analyze.analysis_names import SECTIONS, AnalysisName, ReportFormat, analysis_of
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.robust_set import RobustOptions

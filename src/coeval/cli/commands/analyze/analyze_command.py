@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
-from coeval.cli.commands.analysis_names import (
+from coeval.cli.commands.analyze.analysis_names import (
     OF_OUTPUTS,
     AnalysisName,
     ReportFormat,
@@ -114,7 +114,7 @@ def analyze(
     name, word = _named(what, word)
     folder = existing_results(the_folder(word, run, "analyze"))
     if name is AnalysisName.EXPORT_BENCHMARK:
-        from coeval.cli.commands.analyze_files import export_items
+        from coeval.cli.commands.analyze.analyze_files import export_items
 
         export_items(folder, out, report_format)
         return
@@ -168,7 +168,7 @@ def _show(
     """Show an analysis, or write it; ``places`` are those of reports and of pictures."""
     from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
-    from coeval.cli.commands.analyze_files import tell_files, tell_page
+    from coeval.cli.commands.analyze.analyze_files import tell_files, tell_page
     from coeval.cli.streams import warn
     from coeval.pipeline.plan.run_reading import opened
 
@@ -200,7 +200,7 @@ def _report(measures: Measures, name: AnalysisName, needed: ReportFormat | None,
 
 def _write(measures: Measures, out: Path, name: AnalysisName, needed: ReportFormat) -> None:
     from coeval.cli import streams
-    from coeval.cli.commands.analyze_files import refuse_file
+    from coeval.cli.commands.analyze.analyze_files import refuse_file
     from coeval.cli.streams import say
     from coeval.cli.views.measures_view import as_json
     from coeval.store.jsonl import store_error, write_bytes_atomic

@@ -1,0 +1,117 @@
+"""What a person is asked: one factor of one answer, without its student and its judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.people.label_draw import DrawnAnswer
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.records import Response
+from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
+from coeval.core.text import digest
+from coeval.store.human_labels import HumanLabel, Labels
+
+
+class LabelQuestion(NamedTuple):
+    """``id`` tells nothing of the student; ``label`` is what is kept once a level is given."""
+
+    id: str
+    prompt: str
+    answer: str
+    factor: str
+    criterion: str
+    scale: RubricScale
+    label: HumanLabel
+
+    def at(self, level: str | None) -> HumanLabel:
+        """Make the label of a level, one of the scale's; None takes it back."""
+        value = None if level is None else self.scale.value(level)
+        return msgspec.structs.replace(self.label, level=level, value=value)
+
+
+def question_id(answer: str, factor: str) -> str:
+    """Name a question; it begins with a letter, so that no spreadsheet takes it for a number."""
+    return f"q{digest('question', answer, factor)}"
+
+
+class ShownTexts:
+    """Prompts, answers and criteria of a run, as people are shown them.
+
+    Raises StoreError: a file cannot be read.
+    """
+
+    def __init__(self, reader: RunReader, answers: Iterable[str]) -> None:
+        found = {record.id: record for record in reader.records(Response, frozenset(answers))}
+        items = reader.texts({record.datapoint_id for record in found.values()})
+        self._answers = {key: record.response or "" for key, record in found.items()}
+        self._prompts = {
+            key: items[record.datapoint_id].prompt or ""
+            for key, record in found.items()
+            if record.datapoint_id in items
+        }
+        self._criteria = reader.rubrics()
+
+    def of(self, answer: str) -> tuple[str, str] | None:
+        """Return prompt and answer; None where one of them is gone."""
+        if answer not in self._prompts:
+            return None
+        return self._prompts[answer], self._answers[answer]
+
+    def criterion(self, task: str, factor: str) -> str:
+        return self._criteria.get(task, {}).get(factor, "")
+
+    def hashes(self, answer: str, task: str, factor: str) -> tuple[str, str]:
+        """Hash what is shown: prompt with answer, and the criterion; empty where a text is gone."""
+        shown = self.of(answer)
+        return ("" if shown is None else digest(*shown)), digest(self.criterion(task, factor))
+
+    def shows(self, label: HumanLabel) -> bool:
+        """Whether a label is about what is there now."""
+        hashes = self.hashes(label.response_id, label.task_id, label.factor)
+        return hashes == (label.input_hash, label.criterion)
+
+
+def to_label(
+    texts: ShownTexts, drawn: Sequence[DrawnAnswer], factors: Mapping[str, Sequence[str]], judge: str
+) -> Iterator[HumanLabel]:
+    """Make the labels, still without a level, that a draw asks of a person."""
+    for key, how in drawn:
+        for factor in factors[key.task]:
+            shown, criterion = texts.hashes(key.answer, key.task, factor)
+            if shown:
+                yield HumanLabel(
+                    judge_model_id=judge,
+                    task_id=key.task,
+                    datapoint_id=key.item,
+                    response_id=key.answer,
+                    factor=factor,
+                    drawn=how,
+                    input_hash=shown,
+                    criterion=criterion,
+                )
+
+
+def questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) -> Iterator[LabelQuestion]:
+    """Ask for these labels; those about texts, criteria or factors that have changed are left out."""
+    designs = dict(zip(grid.tasks, grid.designs, strict=True))
+    for label in labels:
+        shown, design = texts.of(label.response_id), designs.get(label.task_id)
+        if shown is None or design is None or label.factor not in design.judged or not texts.shows(label):
+            continue
+        yield LabelQuestion(
+            question_id(label.response_id, label.factor),
+            *shown,
+            label.factor,
+            texts.criterion(label.task_id, label.factor),
+            design.scales.get(label.factor, HIGH_MEDIUM_LOW),
+            label,
+        )
+
+
+def of_person(labels: Labels, judge: str) -> list[HumanLabel]:
+    """Choose a person's labels and what is asked of that person, in the order of the draw."""
+    return [label for label in labels.values() if label.response_id and label.judge_model_id == judge]

@@ -1,0 +1,211 @@
+"""Human labels as rows of the grid of scores, beside what judges gave there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats, Scale, clustered_mean
+from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.judge_measures import PairAgreement, judge_pairs, measures_of_pair
+from coeval.analysis.measures.measured import Entity, Measured, ShownAs, of_interval
+from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, level_names
+from coeval.core.records import SAMPLE
+from coeval.core.scale import HIGH_MEDIUM_LOW
+from coeval.store.human_labels import HumanLabel
+
+PANEL = "all judges"
+PEOPLE = "human labels"
+"""No model has a name with a blank."""
+
+_SIGNED = Scale(-1.0, 1.0)
+
+
+class LabelledRows(NamedTuple):
+    """Beside the rows of a grid, (C,): the mean of people's labels (NaN: none) and that of judges' scores.
+    ``by_person``: each person's labels alone."""
+
+    people: Floats
+    judged: Floats
+    by_person: Mapping[str, Floats]
+
+
+class AgainstPeople(Entity, frozen=True):
+    """A judge, or the mean of all, beside people, over answers' factors that both scored."""
+
+    bias: Annotated[Measured, ShownAs("Judge less people, mean", "Bias", "bias", "points")]
+    spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "equal")]
+    kappa: Annotated[
+        Measured,
+        ShownAs("Agreement beyond chance; of other scales weighted (Cohen 1960, 1968)", "κ", "kappa"),
+    ]
+    count: Annotated[int, ShownAs("Labels that it has a score beside", "Labels", kind="count")]
+    bias_by_level: Annotated[
+        Mapping[str, Measured], ShownAs("Judge less people, by people's level", elsewhere="people-levels")
+    ]
+    confusion: Annotated[
+        Mapping[str, Mapping[str, int]],
+        ShownAs("Labels by people's level, then by the judge's", elsewhere="people-levels"),
+    ]
+
+
+def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows:
+    """Find each label's row; several people's labels of one row are averaged. What the grid has no row for,
+    or no level, is left out."""
+    keys = _keys(grid, grid.item, grid.student, grid.factor, grid.sample)
+    order = np.argsort(keys)
+    given: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    items = {name: at for at, name in enumerate(grid.items.ids)}
+    students = {name: at for at, name in enumerate(grid.students)}
+    factors = {name: at for at, name in enumerate(grid.factors)}
+    for label in labels:
+        answer = label.response_id.removeprefix(f"{label.datapoint_id}__")
+        student, _, number = answer.partition(SAMPLE)
+        place = items.get(label.datapoint_id), students.get(student), factors.get(label.factor)
+        if None in place or not (number or "1").isdecimal():
+            continue
+        item, who, factor = (np.array([at]) for at in place)
+        sample = np.array([int(number or 1) - 1]) if grid.sample is not None else None
+        key = int(_keys(grid, item, who, factor, sample)[0])
+        at = int(np.searchsorted(keys, key, sorter=order))
+        if at == len(order) or keys[order[at]] != key:
+            continue
+        row = int(order[at])
+        scale = grid.designs[int(grid.task[row])].scales.get(label.factor, HIGH_MEDIUM_LOW)
+        if (level := scale.level(label.level)) is not None:
+            given[label.judge_model_id][row] = scale.value(level)
+    by_person = {}
+    for person, values in sorted(given.items()):
+        column = np.full(len(grid.item), np.nan)
+        column[list(values)] = list(values.values())
+        by_person[person] = column
+    return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
+
+
+def _keys(
+    grid: ScoreGrid,
+    item: NDArray[np.integer],
+    student: NDArray[np.integer],
+    factor: NDArray[np.integer],
+    sample: NDArray[np.integer] | None,
+) -> NDArray[np.int64]:
+    answer = grid._replace(item=item, student=student, sample=sample).answer
+    return np.asarray(answer * max(len(grid.factors), 1) + factor, np.int64)
+
+
+def _means(columns: Sequence[Floats], rows: int) -> Floats:
+    """Over those that are there, NaN where none is."""
+    total, count = np.zeros(rows), np.zeros(rows)
+    for column in columns:
+        there = np.isfinite(column)
+        total[there] += column[there]
+        count += there
+    with np.errstate(invalid="ignore"):
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _judged(grid: ScoreGrid) -> Floats:
+    values = grid.values
+    return _means([np.where(column >= 0, values[column], np.nan) for column in grid.levels.T], len(grid.item))
+
+
+def judges_against_people(
+    grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
+) -> dict[str, AgainstPeople]:
+    """By judge, and of the mean over all of them."""
+    known = np.isfinite(rows.people) & np.isfinite(rows.judged)
+    some, people, values = _of(grid, known), rows.people[known], grid.values
+    columns = {name: some.levels[:, at] for at, name in enumerate(grid.judges)}
+    human = _nearest(some, people)
+    scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
+        PANEL: rows.judged[known]
+    }
+    columns[PANEL] = _nearest(some, rows.judged[known])
+    found = {}
+    for name, column in columns.items():
+        there = column >= 0
+        if there.any():
+            agreed = _agreed(some, (name, column), (PEOPLE, human), reweighting)
+            distances = scored[name][there] - people[there]
+            found[name] = _against(some.of_rows(there), agreed, distances, (human[there], column[there]))
+    return found
+
+
+def _against(
+    grid: ScoreGrid,
+    agreed: PairAgreement,
+    distances: Floats,
+    levels: tuple[NDArray[np.int8], NDArray[np.int8]],
+) -> AgainstPeople:
+    names = level_names(grid)
+    human, own = (names.place[grid.task, grid.factor, column] for column in levels)
+    used = [at for at in range(len(names.names)) if (human == at).any() or (own == at).any()]
+    return AgainstPeople(
+        bias=of_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
+        spa=agreed.spa,
+        kappa=agreed.kappa,
+        count=agreed.count,
+        bias_by_level={
+            names.names[at]: of_interval(
+                clustered_mean(distances[human == at], grid.cluster[human == at], _SIGNED), None
+            )
+            for at in used
+            if (human == at).any()
+        },
+        confusion={
+            names.names[at]: {names.names[to]: int(((human == at) & (own == to)).sum()) for to in used}
+            for at in used
+        },
+    )
+
+
+def people_agreement(
+    grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
+) -> dict[tuple[str, str], PairAgreement]:
+    """Of every two people, over what both labelled."""
+    found = {}
+    names = list(rows.by_person)
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
+            both = np.isfinite(rows.by_person[one]) & np.isfinite(rows.by_person[other])
+            if both.any():
+                some = _of(grid, both)
+                columns = [(name, _nearest(some, rows.by_person[name][both])) for name in (one, other)]
+                found[one, other] = _agreed(some, columns[0], columns[1], reweighting)
+    return found
+
+
+def _agreed(
+    grid: ScoreGrid,
+    one: tuple[str, NDArray[np.int8]],
+    other: tuple[str, NDArray[np.int8]],
+    reweighting: Reweighting,
+) -> PairAgreement:
+    names = (one[0], other[0])
+    designs = tuple(design._replace(judges=frozenset(names)) for design in grid.designs)
+    both = grid._replace(levels=np.c_[one[1], other[1]], judges=names, designs=designs)
+    [pair] = judge_pairs(both, reweighting)
+    return measures_of_pair(pair)
+
+
+def _nearest(grid: ScoreGrid, values: Floats) -> NDArray[np.int8]:
+    """The place of the nearest level of each row's scale among all levels."""
+    found = np.full(len(values), UNSCORED, grid.levels.dtype)
+    for task, design in enumerate(grid.designs):
+        for factor, name in enumerate(grid.factors):
+            rows = (grid.task == task) & (grid.factor == factor)
+            if rows.any():
+                scale = design.scales.get(name, HIGH_MEDIUM_LOW)
+                own = np.array(scale.values)
+                level = own[np.abs(values[rows][:, None] - own).argmin(axis=1)]
+                found[rows] = np.abs(level[:, None] - grid.scale).argmin(axis=1)
+    return found
+
+
+def _of(grid: ScoreGrid, rows: NDArray[np.bool_]) -> ScoreGrid:
+    """These rows by judges alone."""
+    return grid.of_rows(rows)._replace(checked=None)

@@ -1,0 +1,146 @@
+"""What a run's human labels come to: one part of its measures, and the sentences about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from coeval.analysis.intervals import ALPHA
+from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.judge_measures import PairAgreement
+from coeval.analysis.measures.measured import Measured, Record, ShownAs
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, human_scales, leaders
+from coeval.analysis.people.label_questions import ShownTexts
+from coeval.analysis.people.labelled_rows import (
+    PANEL,
+    AgainstPeople,
+    judges_against_people,
+    labelled_rows,
+    people_agreement,
+)
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.text import listed, numbered
+from coeval.store.human_labels import read_labels
+
+
+class PeopleMeasures(Record, frozen=True):
+    """Counts are of (answer, factor, person). Only ``labels`` enter estimates: those drawn by chance, about
+    what is there now."""
+
+    labels: Annotated[int, ShownAs("Labels drawn by chance", elsewhere="people")]
+    asked: Annotated[int, ShownAs("ByChance by chance, labelled or not", elsewhere="people")]
+    hand_picked: Annotated[int, ShownAs("Labels picked by hand, in no estimate", elsewhere="people")]
+    stale: Annotated[int, ShownAs("Labels of what has changed since, in no estimate", elsewhere="people")]
+    people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
+    scales: Annotated[Mapping[str, HumanScale], ShownAs("By all factors, and by each", elsewhere="people")]
+    judges: Annotated[
+        Mapping[str, AgainstPeople], ShownAs("Judges against people", elsewhere="people-judges")
+    ]
+    agreement: Annotated[
+        Mapping[tuple[str, str], PairAgreement], ShownAs("People pairwise", elsewhere="people-agreement")
+    ]
+
+    @property
+    def whole(self) -> HumanScale | None:
+        """By all factors, else by the one that people labelled."""
+        return next(iter(self.scales.values()), None)
+
+    @property
+    def of(self) -> str:
+        """Which scale that is."""
+        return next(iter(self.scales), ALL_FACTORS)
+
+
+def people_measures(
+    reader: RunReader, grid: ScoreGrid, reweighting: Reweighting | None = None
+) -> PeopleMeasures | None:
+    """None where nobody has labelled anything.
+
+    Raises StoreError: labels or answers cannot be read.
+    """
+    every = [label for label in read_labels(reader.run.path).values() if label.response_id]
+    given = [label for label in every if label.given]
+    if not given:
+        return None
+    texts = ShownTexts(reader, {label.response_id for label in given})
+    current = [label for label in given if texts.shows(label)]
+    drawn = [label for label in current if label.drawn is not None]
+    rows = labelled_rows(grid, drawn)
+    reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
+    return PeopleMeasures(
+        labels=len(drawn),
+        asked=sum(label.drawn is not None for label in every),
+        hand_picked=len(current) - len(drawn),
+        stale=len(given) - len(current),
+        people=tuple(sorted({label.person for label in given})),
+        scales=human_scales(grid, rows),
+        judges=judges_against_people(grid, rows, reweighting),
+        agreement=people_agreement(grid, rows, reweighting),
+    )
+
+
+def people_sentences(found: PeopleMeasures) -> Iterator[str]:
+    """Who leads on the human scale, how far judges lean from it, and what is left to label."""
+    scale = found.whole
+    if scale is None:
+        yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
+        return
+    by = "" if found.of == ALL_FACTORS else f" ({found.of})"
+    first = list(leaders(scale))
+    if first:
+        yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student."
+    elif scale.pairs:
+        tied = "the two students" if len(scale.pairs) == 1 else "the best students"
+        yield f"By people's labels{by}, no student leads: {tied} are statistically tied."
+    if (panel := found.judges.get(PANEL)) is not None and panel.bias.value is not None:
+        more = "more" if panel.bias.value > 0 else "less"
+        yield (
+            f"Judges give {_points(abs(panel.bias.value))} points {more} than people "
+            f"({_signed(panel.bias)}; {numbered(panel.count, 'label')}, κ {_kappa(panel)})."
+        )
+    yield from _limits(found, scale)
+
+
+def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+    needed = {name: one.needed for name, one in scale.students.items() if one.people.low is not None}
+    known = [count for count in needed.values() if count is not None]
+    if known and len(known) == len(needed):
+        there = sum(scale.students[name].labels for name in needed)
+        yield f"± 3 points for each student takes about {sum(known):,} labelled answers; there are {there:,}."
+    elif needed:
+        yield "± 3 points for each student takes more labels than the run has answers: add items."
+    borrowed = [name for name, one in scale.students.items() if one.transport_p is not None]
+    if borrowed:
+        p = min(scale.students[name].transport_p or 0.0 for name in borrowed)
+        differ = "differ from student to student" if p < ALPHA else "show no difference between students"
+        yield (
+            f"{listed(borrowed)}: fewer than two labels in a task or five in all, so corrected by other "
+            f"students' labels, which may not carry over; the corrections {differ} (p = {p:.2f})."
+        )
+    unknown = [name for name, one in scale.students.items() if one.people.value is None]
+    if unknown:
+        yield f"{listed(unknown)}: too few labels for a score on the human scale."
+    if found.labels < found.asked:
+        yield (
+            f"{found.labels:,} of {found.asked:,} labels that were drawn are given; whoever leaves out hard "
+            "answers on purpose biases the estimate."
+        )
+    if found.stale:
+        yield f"{numbered(found.stale, 'label')} of texts that have changed since: in no estimate."
+    if found.hand_picked:
+        yield f"{numbered(found.hand_picked, 'label')} picked by hand: in no estimate."
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _signed(found: Measured) -> str:
+    if found.low is None or found.high is None:
+        return "no interval"
+    return f"95% interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+
+
+def _kappa(found: AgainstPeople) -> str:
+    return "–" if found.kappa.value is None else f"{found.kappa.value:.2f}"

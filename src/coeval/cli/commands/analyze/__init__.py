@@ -1,0 +1,1 @@
+"""`coeval analyze`: its names, its tables, its files."""

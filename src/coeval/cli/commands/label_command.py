@@ -1,0 +1,103 @@
+"""`coeval label`: people label answers that were drawn by chance, in a browser or in a sheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from coeval.reports.labelling.label_session import LabelSession
+
+
+def label(
+    word: RunWord = None,
+    run: RunFolder = None,
+    n: Annotated[
+        int | None,
+        typer.Option("--n", min=1, help="Answers to draw.", show_default="those drawn before, else 200"),
+    ] = None,
+    factor: Annotated[
+        list[str] | None, typer.Option("--factor", help="Only this factor; may be repeated.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", help="Who labels.")] = "me",
+    among: Annotated[
+        str, typer.Option("--among", help="All who share the draw. Example: --among anna,ben --by ben")
+    ] = "",
+    overlap: Annotated[
+        float, typer.Option("--overlap", min=0, max=1, help="Share of the draw that all of them label.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option("--seed", help="Another one draws other answers.")] = 0,
+    sheet: Annotated[
+        Path | None, typer.Option("--sheet", help="Write a sheet to fill in. Example: --sheet labels.xlsx")
+    ] = None,
+    read: Annotated[Path | None, typer.Option("--read", help="Read a sheet back, .csv or .xlsx.")] = None,
+) -> None:
+    """Draw answers at random and label them, blind to student and judges; labels go to labels.jsonl.
+
+    The same command continues where you stopped. coeval analyze calibration then shows how far the judges
+    can be trusted, and scores on your scale.
+
+    \b
+    Examples:
+      coeval label ./runs/quickstart --n 60 --by anna --sheet labels.xlsx
+      coeval label ./runs/quickstart --by anna --read labels.xlsx
+      coeval label ./runs/quickstart --n 200 --among anna,ben --by ben --sheet ben.csv
+    """
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
+
+    if sheet is not None and read is not None:
+        raise UsageError("--sheet and --read exclude each other; give one of them")
+    folder = existing_run(the_folder(word, run, "label"))
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.reports.labelling.label_session import LabelRequest, LabelSession
+
+    people = tuple(filter(None, (name.strip() for name in among.split(","))))
+    session = LabelSession(folder, LabelRequest(by, n, tuple(factor or ()), seed, people, overlap))
+    if sheet is not None:
+        _write(session, sheet)
+    elif read is not None:
+        _read(session, read)
+    else:
+        raise UsageError("give --sheet FILE to write a sheet, or --read FILE to read one back")
+
+
+def _write(session: LabelSession, path: Path) -> None:
+    from coeval.cli import streams
+    from coeval.cli.streams import say
+    from coeval.reports.labelling.label_sheet import write_sheet
+
+    write_sheet(path, session.questions, session.given)
+    say(streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level")
+    say(streams.messages(), f"then: coeval label {session.path} --by {session.by} --read {path}")
+
+
+def _read(session: LabelSession, path: Path) -> None:
+    from coeval.cli import streams
+    from coeval.cli.streams import say, warn
+    from coeval.core.text import numbered
+    from coeval.reports.labelling.label_sheet import read_sheet
+
+    found = read_sheet(path, session.questions)
+    session.keep(found.labels)
+    for problem in found.problems[:_MOST_SHOWN]:
+        warn(streams.messages(), problem)
+    if len(found.problems) > _MOST_SHOWN:
+        warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
+    say(
+        streams.messages(),
+        f"kept {numbered(len(found.labels), 'label')} of {session.by}; {found.empty:,} rows without a level; "
+        f"{len(session.given):,} of {len(session.questions):,} are labelled",
+    )
+    if found.problems:
+        raise typer.Exit(1)
+
+
+# A screen of sentences.
+_MOST_SHOWN = 20

@@ -1,0 +1,120 @@
+"""One person's labelling of a run: what is drawn, what is asked, what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.people.label_draw import draw, judged_factors, share_out
+from coeval.analysis.people.label_questions import LabelQuestion, ShownTexts, of_person, questions, to_label
+from coeval.core.errors import UsageError
+from coeval.pipeline.plan.run_reading import reading
+from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
+from coeval.store.rundir import RunDir
+
+USUAL_N = 200
+"""Answers of a first draw: ± 6 points for a student's own third of them at the usual scatter."""
+
+
+class LabelRequest(NamedTuple):
+    """What a person asks for: ``n`` answers (None: those drawn before, else `USUAL_N`), some ``factors``
+    (empty: all), and who else labels them (``among``) with which ``overlap``."""
+
+    by: str
+    n: int | None = None
+    factors: tuple[str, ...] = ()
+    seed: int = 0
+    among: tuple[str, ...] = ()
+    overlap: float = 0.2
+
+
+class LabelSession:
+    """The questions of one person, in the order of the draw, and the levels given so far.
+
+    Raises UsageError: nothing can be labelled, or what is asked for is unknown; StoreError: the run cannot
+    be read, or its labels not be written.
+    """
+
+    def __init__(self, folder: RunDir, request: LabelRequest) -> None:
+        self.path: Path = folder.path
+        self.by = request.by
+        judge = human(request.by)
+        with reading(folder) as (reader, _):
+            grid = score_grid(reader)
+            factors = judged_factors(grid, request.factors)
+            known = of_person(read_labels(self.path), judge)
+            drawn = [label for label in known if label.drawn is not None and _asks(label, factors)]
+            n = request.n if request.n is not None else (None if drawn else USUAL_N)
+            part = draw(grid, factors, n, request.seed) if n is not None else []
+            part = share_out(part, request.among, request.by, request.overlap)
+            texts = ShownTexts(reader, {key.answer for key, _ in part} | {one.response_id for one in drawn})
+            asked = {label.key: label for label in known}
+            new = []
+            for label in to_label(texts, part, factors, judge):
+                before = asked.get(label.key)
+                if before is None or not texts.shows(before):
+                    new.append(label)
+                elif before.drawn is None:  # picked by hand before: the level stays
+                    new.append(msgspec.structs.replace(before, drawn=label.drawn))
+            if new:
+                add_labels(self.path, new)
+            every = of_person(read_labels(self.path), judge)
+            asked_for = [label for label in every if label.drawn is not None and _asks(label, factors)]
+            self.questions = tuple(questions(grid, texts, asked_for))
+        if not self.questions:
+            raise UsageError(f"{self.path}: no answer to label; judge some first")
+        self._by_id = {one.id: one for one in self.questions}
+        self._lock = Lock()
+        self._given = {one.id: one.label.level for one in self.questions if one.label.level is not None}
+        self._order = list(self._given)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """Level by question."""
+        return dict(self._given)
+
+    @property
+    def next(self) -> LabelQuestion | None:
+        """The first question without a level."""
+        return next((one for one in self.questions if one.id not in self._given), None)
+
+    def give(self, name: str, level: str) -> None:
+        """Keep a level.
+
+        Raises UsageError: there is no such question, or level of its scale.
+        """
+        question = self._by_id.get(name)
+        found = question.scale.level(level) if question is not None else None
+        if question is None or found is None:
+            raise UsageError("there is no such question, or its scale has no such level")
+        self.keep([question.at(found)])
+
+    def keep(self, labels: Iterable[HumanLabel]) -> None:
+        """Append labels of the session's questions, such as those of a sheet."""
+        ids = {one.label.key: one.id for one in self.questions}
+        with self._lock:
+            for label in add_labels(self.path, labels):
+                name = ids[label.key]
+                self._given.pop(name, None)
+                if name in self._order:
+                    self._order.remove(name)
+                if label.level is not None:
+                    self._given[name] = label.level
+                    self._order.append(name)
+
+    def undo(self) -> LabelQuestion | None:
+        """Take the last label back and return its question; None: there is none."""
+        if not self._order:
+            return None
+        question = self._by_id[self._order[-1]]
+        self.keep([question.at(None)])
+        return question
+
+
+def _asks(label: HumanLabel, factors: dict[str, tuple[str, ...]]) -> bool:
+    return label.factor in factors.get(label.task_id, ())

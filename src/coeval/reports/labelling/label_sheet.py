@@ -1,0 +1,142 @@
+"""Labels as a sheet: written for people to fill in, CSV or Excel, and read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import xlsxwriter
+
+from coeval.analysis.people.label_questions import LabelQuestion
+from coeval.core.errors import UsageError
+from coeval.core.plain import file_bytes, plain
+from coeval.core.scale import RubricScale
+from coeval.core.text import listed
+from coeval.reports.labelling.sheet_cells import SheetRow, workbook_cells
+from coeval.reports.workbook.workbook_file import looks_like_formula, sheet_text
+from coeval.store.human_labels import HumanLabel
+from coeval.store.jsonl import replaced_whole, store_error
+
+_HEADINGS = ("id", "prompt", "answer", "factor", "criterion", "levels", "level")
+_WIDTHS = (18, 50, 70, 16, 40, 24, 14)
+# Excel's list of a drop-down has at most so many characters.
+_LONGEST_LIST = 255
+# A sheet is texts of some hundred answers; more is no sheet of ours.
+_LARGEST = 64 << 20
+
+
+class ReadSheet(NamedTuple):
+    """Labels of a sheet, and what is wrong with other rows: a sentence each; ``empty`` rows have no level."""
+
+    labels: list[HumanLabel]
+    problems: list[str]
+    empty: int
+
+
+def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> None:
+    """Write a row for each question, with the levels that are ``given`` already by its id.
+
+    Raises UsageError: the name ends neither in .csv nor in .xlsx; StoreError: it cannot be written.
+    """
+    rows = [_row(one, given.get(one.id, "")) for one in questions]
+    if path.suffix.lower() == ".xlsx":
+        _write_workbook(path, rows, [one.scale for one in questions])
+    elif path.suffix.lower() == ".csv":
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerows([_HEADINGS, *([_no_formula(cell) for cell in row] for row in rows)])
+        with replaced_whole(path) as file:
+            file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
+    else:
+        raise UsageError(f"{path}: a sheet of labels ends in .csv or .xlsx")
+
+
+def _row(one: LabelQuestion, level: str) -> list[str]:
+    shown = (one.id, one.prompt, one.answer, one.factor, one.criterion, one.scale.spelled(), level)
+    return [sheet_text(cell) for cell in shown]
+
+
+def _no_formula(cell: str) -> str:
+    return f"'{cell}" if looks_like_formula(cell) else cell
+
+
+def _write_workbook(path: Path, rows: Sequence[Sequence[str]], scales: Sequence[RubricScale]) -> None:
+    plainly = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
+    with replaced_whole(path) as file, xlsxwriter.Workbook(file, plainly) as book:
+        sheet = book.add_worksheet("labels")
+        text = book.add_format({"text_wrap": True, "valign": "top", "num_format": "@"})
+        head = book.add_format({"bold": True})
+        for column, (name, width) in enumerate(zip(_HEADINGS, _WIDTHS, strict=True)):
+            sheet.write_string(0, column, name, head)
+            sheet.set_column(column, column, width, text)
+        for number, (row, scale) in enumerate(zip(rows, scales, strict=True), 1):
+            for column, cell in enumerate(row):
+                sheet.write_string(number, column, cell, text)
+            if len(",".join(scale.levels)) <= _LONGEST_LIST:
+                choice = {"validate": "list", "source": list(scale.levels)}
+                sheet.data_validation(number, len(_HEADINGS) - 1, number, len(_HEADINGS) - 1, choice)
+        sheet.freeze_panes(1, 0)
+
+
+def read_sheet(path: Path, questions: Sequence[LabelQuestion]) -> ReadSheet:
+    """Read the levels of a sheet: each row is one of the ``questions``, by its id, and has one of its levels.
+
+    Unknown and repeated ids, other levels and formulas are told by row, and give no label.
+
+    Raises UsageError: there is no such file, it is no sheet, or lacks the columns ``id`` and ``level``.
+    """
+    known = {one.id: one for one in questions}
+    labels: dict[str, HumanLabel] = {}
+    problems: list[str] = []
+    empty = 0
+    for number, name, level in _cells(path):
+        if not (name or level):
+            continue
+        if (question := known.get(name)) is None:
+            problems.append(f"row {number}: id {plain(name)[:40]!r} is none of the labels asked for")
+        elif name in labels:
+            problems.append(f"row {number}: id {name} has a row above; the first one counts")
+        elif level.startswith("="):
+            problems.append(f"row {number}: the level is a formula; write the level itself")
+        elif not level:
+            empty += 1
+        elif (found := question.scale.level(level)) is None:
+            said = f"row {number}: {plain(level)[:40]!r} is no level of {question.factor}"
+            problems.append(f"{said}; write one of {listed(question.scale.levels)}")
+        else:
+            labels[name] = question.at(found)
+    return ReadSheet(list(labels.values()), problems, empty)
+
+
+def _cells(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Row number, id and level of each row below the headings; a formula keeps its sign."""
+    try:
+        data = file_bytes(path)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    if len(data) > _LARGEST:
+        raise UsageError(f"{path} has more than {_LARGEST >> 20} MiB: it is no sheet of labels")
+    try:
+        rows = workbook_cells(data, _LARGEST) if data[:2] == b"PK" else _csv_rows(data)
+    except (BadZipFile, ValueError, csv.Error) as error:
+        raise UsageError(f"{path} is no sheet that can be read: {plain(str(error))[:200]}") from error
+    headings = {cell.strip().lower(): column for column, cell in rows[0][1].items()} if rows else {}
+    if not {"id", "level"} <= headings.keys():
+        raise UsageError(f"{path} lacks the columns id and level; write one with --sheet")
+    for number, row in rows[1:]:
+        name, level = (row.get(headings[of], "").strip().removeprefix("'") for of in ("id", "level"))
+        yield number, name, level
+
+
+def _csv_rows(data: bytes) -> list[SheetRow]:
+    text = data.decode("utf-8-sig")  # UnicodeError is a ValueError
+    first = text.partition("\n")[0]
+    mark = max(",;\t", key=first.count)  # Excel saves with semicolons in many countries
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+    return [(number, dict(enumerate(row))) for number, row in enumerate(rows, 1)]

@@ -1,0 +1,315 @@
+"""Human labels: the draw, PPI++ beside its reference, and what labels say of judges and students."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from numpy.typing import NDArray
+from written_run import Run
+
+from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.people.calibration import ALL_FACTORS
+from coeval.analysis.people.label_draw import draw, judged_factors, share_out
+from coeval.analysis.people.label_questions import ShownTexts, to_label
+from coeval.analysis.people.labelled_rows import PANEL
+from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
+from coeval.analysis.people.prediction_powered import (
+    LabelledStratum,
+    best_weight,
+    labels_needed,
+    parts_of,
+    powered_difference,
+    powered_mean,
+    transported_mean,
+)
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.errors import UsageError
+from coeval.core.scale import HIGH_MEDIUM_LOW
+from coeval.store.human_labels import add_labels, human, read_labels
+
+STUDENTS = ("ann", "bob", "cem")
+ITEMS = 60
+
+
+# --- PPI++ beside ppi-python
+
+
+def sample(seed: int, n: int, others: int, lean: float, noise: float) -> tuple[NDArray[np.float64], ...]:
+    """Labels, judged scores of the same answers, and those of the others."""
+    rng = np.random.default_rng(seed)
+    truth = rng.beta(2, 2, n + others)
+    people = np.round(truth * 2) / 2
+    judged = np.clip(truth + lean + noise * rng.normal(size=n + others), 0, 1)
+    return people[:n], judged[:n], judged[n:]
+
+
+def stratum(
+    people: NDArray[np.float64], own: NDArray[np.float64], rest: NDArray[np.float64]
+) -> LabelledStratum:
+    judged = np.concatenate([own, rest])
+    padded = np.concatenate([people, np.full(len(rest), np.nan)])
+    return LabelledStratum(padded, judged, np.arange(len(judged)))
+
+
+@pytest.mark.parametrize(
+    ("data", "value", "weight", "error"),
+    [
+        ((1, 60, 340, 0.2, 0.2), 0.5219149399570336, 0.5153351849157675, 0.029348008470514438),
+        ((2, 30, 370, 0.0, 0.9), 0.5166666666666667, 0.0, 0.04990732151439044),
+        ((3, 120, 280, -0.3, 0.05), 0.4986248708457617, 0.7640253330589588, 0.02001916024216124),
+        ((4, 12, 40, 0.1, 0.3), 0.4188178961686706, 0.6309283290504778, 0.09308304729347255),
+    ],
+)
+def test_the_plain_case_is_that_of_ppi_python(
+    data: tuple[int, int, int, float, float], value: float, weight: float, error: float
+) -> None:
+    """The figures are those of ppi-python 0.2.3: ``ppi_mean_pointestimate`` and ``ppi_mean_ci``."""
+    one = stratum(*sample(*data))
+    assert best_weight([one]) == pytest.approx(weight, abs=1e-9)
+    parts = parts_of([one], len(one.judged), plain=True)
+    assert parts.at(weight) == pytest.approx(value, abs=1e-9)
+    assert np.sqrt(parts.variance(weight)) == pytest.approx(error, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_judges_never_widen_what_labels_say_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lean, noise = rng.uniform(-0.4, 0.4), rng.uniform(0, 1)
+    people, own, rest = sample(seed, int(rng.integers(5, 80)), 200, lean, noise)
+    found = powered_mean([stratum(people, own, rest)], 280)
+    assert found.error <= found.alone_error
+    assert 0 <= found.bounds.low <= found.value <= found.bounds.high <= 1
+    assert 0 <= found.weight <= 1
+
+
+def test_perfect_judges_make_labels_go_further_and_dice_do_not() -> None:
+    people, _, rest = sample(5, 40, 360, 0.0, 0.0)
+    honest = powered_mean([stratum(people, people, np.round(rest * 2) / 2)], 400)
+    assert honest.weight > 0.8
+    assert honest.error < 0.5 * honest.alone_error
+    dice = np.random.default_rng(0).random(400)
+    thrown = powered_mean([stratum(people, dice[:40], dice[40:])], 400)
+    assert thrown.weight < 0.3
+    assert thrown.value == pytest.approx(people.mean(), abs=0.03)
+
+
+def test_all_labels_alike_still_have_a_width() -> None:
+    ones = np.ones(30)
+    found = powered_mean([stratum(ones, ones, np.ones(100))], 130)
+    assert (found.value, found.bounds.high) == (1.0, 1.0)
+    assert 0.8 < found.bounds.low < 0.99
+    parts = parts_of([stratum(ones, ones, np.ones(100))], 130)
+    same = powered_difference(parts, parts)
+    assert same.value == 0
+    assert same.bounds.low < 0 < same.bounds.high
+    assert same.p == pytest.approx(1.0)
+
+
+def test_students_labelled_on_the_same_items_are_compared_on_them() -> None:
+    """A hard item is hard for both, so their difference is surer than two independent ones."""
+    rng = np.random.default_rng(3)
+    item, few = rng.normal(size=400), np.arange(400) < 60
+    both = []
+    for gain in (0.0, 0.1):
+        true = np.clip(0.5 + gain + 0.25 * item + 0.05 * rng.normal(size=400), 0, 1)
+        judged = np.clip(true + 0.1 * rng.normal(size=400), 0, 1)
+        both.append(LabelledStratum(np.where(few, true, np.nan), judged, np.arange(400)))
+    first, second = (parts_of([one], 400) for one in both)
+    paired = powered_difference(second, first)
+    assert paired.p < 0.001
+    apart = sum(powered_mean([one], 400).error ** 2 for one in both) ** 0.5
+    assert (paired.bounds.high - paired.bounds.low) / 4 < apart / 2
+
+
+def test_how_many_labels_are_needed_shrinks_with_better_judges() -> None:
+    people, own, rest = sample(1, 60, 940, 0.0, 0.05)
+    good = labels_needed([stratum(people, own, rest)], 0.03)
+    poor = labels_needed([stratum(people, *np.split(np.random.default_rng(0).random(1000), [60]))], 0.03)
+    assert good is not None
+    assert poor is not None
+    assert 60 < good < poor / 2
+    assert labels_needed([stratum(people, own, rest[:40])], 0.001) is None
+
+
+def test_a_student_without_labels_takes_over_what_others_lacked_only_roughly() -> None:
+    def world(lean: float, seed: int, n: int) -> LabelledStratum:
+        return stratum(*sample(seed, n, 200, lean, 0.05))
+
+    alike = [[world(0.2, seed, 60)] for seed in range(4)]
+    own = [LabelledStratum(np.full(200, np.nan), sample(9, 200, 1, 0.2, 0.05)[1], np.arange(200))]
+    found = transported_mean(own, alike, 260)
+    assert found is not None
+    assert found.bounds.low < 0.5 < found.bounds.high
+    assert found.p > 0.01
+    unlike = [[world(lean, seed, 60)] for seed, lean in enumerate((-0.3, 0.0, 0.3, 0.1))]
+    differing = transported_mean(own, unlike, 260)
+    assert differing is not None
+    assert differing.p < 0.001
+    assert differing.bounds.high - differing.bounds.low > 2 * (found.bounds.high - found.bounds.low)
+    assert transported_mean(own, alike[:2], 260) is None
+
+
+# --- A run and its draw
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three students whose second judge is generous."""
+    folder = tmp_path_factory.mktemp("people") / "run"
+    written = Run(folder)
+    rng = np.random.default_rng(1)
+    levels = ("Low", "Medium", "High")
+    for n in range(1, ITEMS + 1):
+        for place, student in enumerate(STUDENTS):
+            true = int(np.clip(rng.integers(0, 3) + (place == 2), 0, 2))
+            written.datapoint(n, prompt=f"{rng.random()} of {rng.random()}")
+            written.response(n, student, response=f"quality {true}")
+            for judge, more in (("j1", 0), ("j2", 1)):
+                scores = {factor: levels[min(true + more, 2)] for factor in ("plot", "form")}
+                written.evaluation(n, student, judge, scores)
+    return folder
+
+
+def grid_of(reader: RunReader) -> ScoreGrid:
+    return score_grid(reader)
+
+
+def test_a_larger_draw_begins_with_the_smaller_one_and_strata_are_even(run: Path) -> None:
+    with RunReader(run) as reader:
+        grid = grid_of(reader)
+    factors = judged_factors(grid)
+    assert factors == {"haiku": ("form", "plot")}
+    small, large = draw(grid, factors, 30, 0), draw(grid, factors, 60, 0)
+    assert [key for key, _ in small] == [key for key, _ in large[:30]]
+    assert {key.student for key, _ in small[:3]} == set(STUDENTS)
+    assert {how.probability for _, how in small} == {10 / ITEMS}
+    assert {how.stratum for _, how in small} == {f"haiku × {student}" for student in STUDENTS}
+    assert [key for key, _ in draw(grid, factors, 30, 1)] != [key for key, _ in small]
+    assert len(draw(grid, factors, 10_000, 0)) == 3 * ITEMS
+    with pytest.raises(UsageError, match="--factor rhyme: judges score form, plot"):
+        judged_factors(grid, ["rhyme"])
+
+
+def test_every_answer_is_as_likely_to_be_drawn(run: Path) -> None:
+    """Over many seeds an item is drawn as often as its probability says."""
+    with RunReader(run) as reader:
+        grid = grid_of(reader)
+    factors = judged_factors(grid)
+    counts = dict.fromkeys(grid.items.ids, 0)
+    for seed in range(200):
+        for item in {key.item for key, _ in draw(grid, factors, 60, seed)}:
+            counts[item] += 1
+    expected = 200 * 20 / ITEMS
+    squares = sum((count - expected) ** 2 / (expected * (1 - 20 / ITEMS)) for count in counts.values())
+    assert 30 < squares < 100  # χ² of 59 degrees of freedom: 0.1% to 99.9%
+
+
+def test_two_people_share_the_overlap_and_split_the_rest(run: Path) -> None:
+    with RunReader(run) as reader:
+        grid = grid_of(reader)
+    drawn = draw(grid, judged_factors(grid), 50, 0)
+    anna, ben = (share_out(drawn, ("ben", "anna"), name, 0.2) for name in ("anna", "ben"))
+    assert anna[:10] == ben[:10] == drawn[:10]
+    assert {key.answer for key, _ in anna} & {key.answer for key, _ in ben} == {
+        key.answer for key, _ in drawn[:10]
+    }
+    assert {key.answer for key, _ in (*anna, *ben)} == {key.answer for key, _ in drawn}
+    with pytest.raises(UsageError, match="--by cem is not among anna, ben"):
+        share_out(drawn, ("ben", "anna"), "cem", 0.2)
+
+
+def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: int = 90) -> Path:
+    """A copy of the run, whose people give each answer its true quality."""
+    shutil.copytree(run, folder)
+    with RunReader(folder) as reader:
+        grid = grid_of(reader)
+        factors = judged_factors(grid)
+        drawn = draw(grid, factors, n, 0)
+        texts = ShownTexts(reader, {key.answer for key, _ in drawn})
+        for name in people:
+            labels = []
+            for label in to_label(texts, drawn, factors, human(name)):
+                shown = texts.of(label.response_id)
+                assert shown is not None
+                level = HIGH_MEDIUM_LOW.levels[int(shown[1][-1])]
+                labels.append(replace(label, level=level, value=HIGH_MEDIUM_LOW.value(level)))
+            add_labels(folder, labels)
+    return folder
+
+
+def people_of(folder: Path) -> PeopleMeasures:
+    with RunReader(folder) as reader:
+        found = measure_run(reader).measures.people
+    assert found is not None
+    return found
+
+
+def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> None:
+    found = people_of(label_all(run, tmp_path / "run"))
+    assert (found.labels, found.asked, found.people) == (180, 180, ("anna",))
+    assert found.judges["j1"].kappa.value == pytest.approx(1.0)
+    assert found.judges["j1"].bias.value == pytest.approx(0.0)
+    generous = found.judges["j2"]
+    assert generous.bias.value is not None
+    assert generous.bias.value > 0.2
+    assert generous.bias_by_level["High"].value == pytest.approx(0.0)
+    assert generous.bias_by_level["Low"].value == pytest.approx(0.5)
+    assert generous.confusion["Low"]["Medium"] > 0 == generous.confusion["Low"]["Low"]
+    scale = found.scales[ALL_FACTORS]
+    assert list(found.scales) == [ALL_FACTORS, "form", "plot"]
+    for student in scale.students.values():
+        assert student.people.value is not None
+        assert student.judged.value is not None
+        assert student.people.value < student.judged.value - 0.05
+        assert student.labels == 30
+    assert any("cem leads" in sentence for sentence in people_sentences(found))
+    assert any(f"{PANEL}" for _ in [found.judges[PANEL]])
+
+
+def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tmp_path: Path) -> None:
+    """People enter neither judges' agreement nor panels."""
+    labelled = label_all(run, tmp_path / "run", ("anna", "ben"))
+    with RunReader(run) as before, RunReader(labelled) as after:
+        one, other = measure_run(before).measures, measure_run(after).measures
+    assert one.agreement == other.agreement
+    assert one.panel == other.panel
+    assert one.students == other.students
+    assert one.people is None
+    assert other.people is not None
+    agreed = other.people.agreement["human:anna", "human:ben"]
+    assert (agreed.count, agreed.spa.value) == (180, 1.0)
+    assert other.people.labels == 360
+
+
+def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(run: Path, tmp_path: Path) -> None:
+    folder = label_all(run, tmp_path / "run")
+    before = people_of(folder)
+    some = [label for label in read_labels(folder).values() if label.given]
+    by_hand = replace(some[0], judge_model_id=human("ben"), drawn=None)
+    changed = replace(some[1], judge_model_id=human("ben"), input_hash="0")
+    elsewhere = replace(some[2], judge_model_id=human("ben"), level="Superb")
+    gone = replace(some[3], judge_model_id=human("ben"), response_id="x__y__z__#9")
+    add_labels(folder, [by_hand, changed, elsewhere, gone])
+    with (folder / "labels.jsonl").open("a") as file:
+        file.write('{"judge_model_id": "human:eve", "torn')
+    after = people_of(folder)
+    assert (after.hand_picked, after.stale) == (1, 2)
+    assert after.scales == before.scales
+    assert after.judges == before.judges
+
+
+def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
+    folder = label_all(run, tmp_path / "run")
+    kept = [label for label in read_labels(folder).values() if not label.response_id.endswith("__ann")]
+    (folder / "labels.jsonl").unlink()
+    add_labels(folder, kept)
+    found = people_of(folder)
+    scale = found.scales[ALL_FACTORS]
+    assert scale.students["ann"].people.value is None  # two others are too few
+    assert set(scale.pairs) == {("bob", "cem")}
+    assert any("ann: too few labels" in sentence for sentence in people_sentences(found))

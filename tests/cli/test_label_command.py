@@ -1,0 +1,191 @@
+"""`coeval label` with sheets: written, filled in, read back; what a hostile sheet holds is told by row."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import openpyxl
+import pytest
+from cli.invoked import Command
+from written_run import Run, append
+
+HOSTILE = '=HYPERLINK("http://evil.example")'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two students, twelve items; the first answer looks like a formula."""
+    folder = tmp_path / "run"
+    written = Run(folder)
+    for n in range(1, 13):
+        written.datapoint(n, prompt=f"{n * 7919 % 101} and {n * 104729 % 97}")
+        for place, student in enumerate(("ann", "bob")):
+            written.response(n, student, response=HOSTILE if n == 1 else f"answer {n} {place}")
+            for judge in ("j1", "j2"):
+                written.evaluation(n, student, judge, {"plot": ("High", "Medium", "Low")[(n + place) % 3]})
+    rubric = folder / "phase2_rubric" / "haiku.rubric.json"
+    rubric.parent.mkdir()
+    rubric.write_text(json.dumps({"plot": "Something happens."}))
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(path: Path, rows: list[dict[str, str]], delimiter: str = ",") -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_a_sheet_is_blind_and_comes_back(run: Path, tmp_path: Path, coeval: Command) -> None:
+    sheet = tmp_path / "labels.csv"
+    assert coeval("label", run, "--n", "24", "--by", "anna", "--sheet", sheet).code == 0
+    rows = rows_of(sheet)
+    assert len(rows) == 24
+    text = sheet.read_text(encoding="utf-8-sig")
+    assert not {name for name in ("ann,", "bob", "j1", "j2", "haiku__") if name in text}
+    assert "Something happens." in text
+    assert {row["answer"] for row in rows} >= {f"'{HOSTILE}"}
+    assert {row["levels"] for row in rows} == {"Low, Medium, High"}
+    for row in rows[:20]:
+        row["level"] = "medium"
+    write_rows(sheet, rows, ";")
+    said = coeval("label", run, "--by", "anna", "--read", sheet)
+    assert (said.code, "kept 20 labels of anna; 4 rows without a level; 20 of 24" in said.err) == (0, True)
+    records = [json.loads(line) for line in (run / "labels.jsonl").read_text().splitlines()]
+    given = [record for record in records if "level" in record]
+    assert len(given) == 20
+    assert {record["judge_model_id"] for record in given} == {"human:anna"}
+    assert {(record["level"], record["value"]) for record in given} == {("Medium", 0.5)}
+    assert {record["drawn"]["probability"] for record in given} == {1.0}
+    again = tmp_path / "again.csv"
+    assert coeval("label", run, "--by", "anna", "--sheet", again).code == 0
+    assert [row["level"] for row in rows_of(again)] == ["Medium"] * 20 + [""] * 4, "the same draw goes on"
+    shown = coeval("analyze", "calibration", "--run", run)
+    assert "20 of 24 labels that were drawn are given" in shown.out
+    assert "human scale" in shown.out
+    measures = json.loads(coeval("analyze", "calibration", "--run", run, "--format", "json").out)
+    assert measures["people"]["scales"]["all factors"]["students"]["ann"]["labels"] == 10
+
+
+def test_a_workbook_has_choices_and_comes_back(run: Path, tmp_path: Path, coeval: Command) -> None:
+    sheet = tmp_path / "labels.xlsx"
+    assert coeval("label", run, "--n", "10", "--sheet", sheet).code == 0
+    book = openpyxl.load_workbook(sheet)
+    page = book["labels"]
+    choices = {rule.formula1 for rule in page.data_validations.dataValidation}
+    assert choices == {'"Low,Medium,High"'}
+    answers = [page.cell(row, 3) for row in range(2, 12)]
+    assert all(cell.data_type == "s" for cell in answers)
+    for row in range(2, 9):
+        page.cell(row, 7).value = "High"
+    page.cell(9, 7).value = "=1+1"
+    page.cell(10, 7).value = "Superb"
+    book.save(sheet)
+    said = coeval("label", run, "--read", sheet)
+    assert said.code == 1
+    assert "row 9: the level is a formula; write the level itself" in said.err
+    assert "row 10: 'Superb' is no level of plot; write one of Low, Medium, High" in said.err
+    assert "kept 7 labels of me; 1 rows without a level; 7 of 10 are labelled" in said.err
+
+
+def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Command) -> None:
+    sheet = tmp_path / "labels.csv"
+    coeval("label", run, "--n", "6", "--sheet", sheet)
+    rows = rows_of(sheet)
+    rows[0]["level"] = "High"
+    twice = [*rows, dict(rows[0], level="Low"), dict(rows[1], id="haiku__t.1__00001__ann", level="Low")]
+    write_rows(sheet, twice)
+    said = coeval("label", run, "--read", sheet)
+    assert said.code == 1
+    assert f"row 8: id {rows[0]['id']} has a row above; the first one counts" in said.err
+    assert "row 9: id 'haiku__t.1__00001__ann' is none of the labels asked for" in said.err
+    labels = [json.loads(line) for line in (run / "labels.jsonl").read_text().splitlines()]
+    assert [label["level"] for label in labels if "level" in label] == ["High"]
+    nobody = coeval("label", run, "--by", "ben", "--n", "1", "--read", sheet)
+    assert "is none of the labels asked for" in nobody.err, "a sheet of somebody else's draw"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("no.csv", b"prompt,answer\na,b\n", "lacks the columns id and level"),
+        ("no.csv", b"id,level\n\xff\xfe,High\n", "is no sheet that can be read"),
+        ("no.xlsx", b"PK\x03\x04damaged", "is no sheet that can be read"),
+        ("gone.csv", None, "there is no such file"),
+    ],
+)
+def test_what_is_no_sheet_is_refused(
+    name: str, data: bytes | None, said: str, run: Path, tmp_path: Path, coeval: Command
+) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    found = coeval("label", run, "--read", tmp_path / name)
+    assert found.code == 1
+    assert said in found.err
+
+
+def test_entities_in_a_workbook_are_refused(run: Path, tmp_path: Path, coeval: Command) -> None:
+    from zipfile import ZipFile
+
+    bomb = (
+        '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><worksheet><c r="A1"><v>&b;</v></c></worksheet>'
+    )
+    with ZipFile(tmp_path / "bomb.xlsx", "w") as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", bomb)
+    found = coeval("label", run, "--read", tmp_path / "bomb.xlsx")
+    assert found.code == 1
+    assert "it declares entities, as no workbook does" in found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--factor", "rhyme"], "--factor rhyme: judges score plot"),
+        (["--by", "an/na"], "--by 'an/na': write a name of letters"),
+        (["--by", "cem", "--among", "anna,ben"], "--by cem is not among anna, ben"),
+        (["--sheet", "x.txt"], "x.txt: a sheet of labels ends in .csv or .xlsx"),
+        (["--sheet", "x.csv", "--read", "y.csv"], "--sheet and --read exclude each other"),
+    ],
+)
+def test_wrong_requests_say_what_is_right(words: list[str], said: str, run: Path, coeval: Command) -> None:
+    found = coeval("label", run, *words)
+    assert found.code == 1
+    assert said in found.err
+
+
+def test_a_run_of_custom_scales_asks_for_its_levels(tmp_path: Path, coeval: Command) -> None:
+    folder = tmp_path / "run"
+    written = Run(folder)
+    for n in range(1, 9):
+        written.datapoint(n, prompt=f"{n * 7919 % 101} and {n * 104729 % 97}")
+        for student in ("ann", "bob"):
+            written.response(n, student, response=f"{student[0]} {n}")
+            written.evaluation(n, student, "j1", {}, values={"length": (n % 5) / 4})
+    sheet = tmp_path / "labels.csv"
+    assert coeval("label", folder, "--sheet", sheet).code == 0
+    rows = rows_of(sheet)
+    assert {row["levels"] for row in rows} == {"0, 0.25, 0.5, 0.75, 1"}
+    for row in rows:
+        row["level"] = "0.75"
+    write_rows(sheet, rows)
+    assert coeval("label", folder, "--read", sheet).code == 0
+    assert "all judges" in coeval("analyze", "calibration", folder).out
+
+
+def test_nothing_to_label_is_said(tmp_path: Path, coeval: Command) -> None:
+    written = Run(tmp_path / "run")
+    written.datapoint(1)
+    written.response(1, "ann")
+    append(tmp_path / "run" / "labels.jsonl", "torn")
+    found = coeval("label", tmp_path / "run", "--sheet", tmp_path / "x.csv")
+    assert found.code == 1
+    assert "no judge scores a factor of this run" in found.err
+    shown = coeval("analyze", "calibration", tmp_path / "run")
+    assert "Nobody has labelled an answer of this run yet" in shown.out
