@@ -213,6 +213,23 @@ def test_by_id(lab: Lab) -> None:
     }
 
 
+def test_tables_list_who_is_to_do_some_tasks_last_and_without_ranks(lab: Lab, coeval: Command) -> None:
+    rubric = {"right": {"check": "contains", "attribute": "mood"}}
+    lab.tasks = [sentiment(rubric=rubric), {**sentiment(rubric=rubric), "name": "again"}]
+    table(lab.folder / "all.csv", ("q", "a"), [(text, "good") for _, text, _ in ROWS])
+    both = {**prod(path="all.csv"), "name": "both"}
+    lab.students = [{**prod(), "tasks": ["sentiment"]}, both]
+    lab.run()
+    shown = coeval("analyze", "students", "--run", lab.path).out.splitlines()
+    places = {
+        line.split()[0]: (at, line.split()[1])
+        for at, line in enumerate(shown)
+        if line[:4] in ("both", "prod")
+    }
+    assert places["both"] < places["prod-v7"]
+    assert (places["both"][1], places["prod-v7"][1]) == ("1", "–")
+
+
 @pytest.mark.parametrize("numbered", [False, True])
 def test_the_table_of_the_items_holds_answers_too(lab: Lab, numbered: bool) -> None:
     rows = [(*row, row[2], "good" if row[0] != "1" else "") for row in ROWS]

@@ -395,10 +395,10 @@ def _rank(found: Sequence[int] | None) -> str:
     return "–".join(str(rank) for rank in dict.fromkeys(found or ()))
 
 
-def _best_first(students: Mapping[str, WithHeadline]) -> dict[str, Measured]:
-    scores = {name: found.headline for name, found in students.items()}
-    order = sorted(scores, key=lambda name: (scores[name].value is None, -(scores[name].value or 0.0), name))
-    return {name: scores[name] for name in order}
+def _best_first(students: Mapping[str, WithHeadline], ranking: Ranking) -> dict[str, Measured]:
+    """Their scores in the order of the ranking; those without a score last, by name."""
+    order = [*ranking.order, *sorted(students.keys() - set(ranking.order))]
+    return {name: {**students, **ranking.scores}[name].headline for name in order}
 
 
 def _print_students(measures: RunMeasures, console: Console) -> bool:
@@ -415,7 +415,7 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
             "missing": _text(students[name].overall.missing),
             "bounds": bounds_text(*(students[name].bounds.headline or (None, None))) or "",
         }
-        for name, score in _best_first({**students, **ranking.scores}).items()
+        for name, score in _best_first(students, ranking).items()
     }
     print_rows("Students", "student", rows, console)
     if any(row["bounds"] for row in rows.values()):
@@ -427,7 +427,7 @@ def _print_standing(
     title: str, students: Mapping[str, WithHeadline], ranking: Ranking, console: Console
 ) -> None:
     """Scores by some of the judgments, and ranks where there are any."""
-    scores = _best_first({**students, **ranking.scores})
+    scores = _best_first(students, ranking)
     rows = {
         name: {"rank": _rank(ranking.ranges.get(name)), "score": _text(score), "n": _text(score.n)}
         for name, score in scores.items()
