@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from random import Random
+from typing import Any, Literal
 
 import pytest
 
 from coeval.core.errors import CheckFailed, ConfigError
+from coeval.judging.checks import value_checks
 from coeval.judging.checks.check_options import KINDS, check_problems, read_check
 from coeval.judging.checks.rubric_check import CheckedAnswer, written_options
 
@@ -228,6 +230,26 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "python": {"function": "g.py:f"},
     "command": {"argv": ["true"]},
 }
+
+
+def found_in(text: str, which: Literal["first", "last"]) -> object:
+    """A number, or the sentence that it has the other decimal sign."""
+    try:
+        return value_checks._number_in(text, which)
+    except value_checks._OtherDecimal as other:
+        return str(other)
+
+
+def test_a_number_is_found_word_by_word_as_it_is_in_the_whole_text() -> None:
+    drawn = Random(1)
+    found = 0
+    for _ in range(5_000):
+        text = "".join(drawn.choices("0123456789   ..,-+$\u20ace'x\u00a0\t\n", k=drawn.randint(0, 18)))
+        numbers = [each[0] for each in value_checks._NUMBER.finditer(text)]
+        found += len(numbers)
+        assert found_in(text, "last") == (found_in(numbers[-1], "last") if numbers else None), text
+        assert found_in(text, "first") == (found_in(numbers[0], "last") if numbers else None), text
+    assert found > 5_000
 
 
 @pytest.mark.parametrize("kind", KINDS)

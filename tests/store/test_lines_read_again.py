@@ -46,3 +46,14 @@ def test_lines_in_the_place_of_a_file_are_not_searched_for(tmp_path: Path) -> No
     began = time.process_time()
     assert all(files.line(position) == line for position, line in zip(places, lines, strict=True))
     assert time.process_time() - began < 5.0, "it took 30 s, when each was looked for from the first on"
+
+
+def test_lines_are_read_from_their_file_once_it_holds_them(tmp_path: Path) -> None:
+    path, lines = tmp_path / "items.jsonl", [item(n, n) for n in range(50)]
+    files = RecordFiles()
+    places = positions(files, path, {path: list(lines)})
+    assert files.line(places[7]) == lines[7]
+    written = [line.replace(b"x", b"y") for line in lines]
+    path.write_bytes(b"".join(written))
+    files.written()
+    assert [files.line(position) for position in places] == written
