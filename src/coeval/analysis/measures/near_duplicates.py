@@ -190,10 +190,15 @@ def _signatures(kept: Hashes, left_out: NDArray[np.bool_], begins: NDArray[np.in
     """(rows, prompts), band by band: of each hash function the least value over a prompt's shingles, those of
     the template left out."""
 
+    counts = np.add.reduceat(~left_out, begins, dtype=np.int64)
+    own, some = kept[~left_out], counts > 0
+    starts = (np.cumsum(counts) - counts)[some]
+
     def least(row: int) -> Hashes:
-        values = _mixed(kept ^ _SEEDS[row])
-        values[left_out] = _LAST
-        return np.minimum.reduceat(values, begins)
+        found = np.full(len(begins), _LAST)
+        if len(own):
+            found[some] = np.minimum.reduceat(_mixed(own ^ _SEEDS[row]), starts)
+        return found
 
     for band in range(_BANDS):
         yield np.stack([least(band * _ROWS + row) for row in range(_ROWS)])
