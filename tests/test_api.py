@@ -456,6 +456,7 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "sampled",
             "pairs",
             "checks_alone",
+            "leads",
         )
     }
     assert data["students"][0].keys() == set(StudentScore.__struct_fields__)

@@ -16,7 +16,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.conclusions import leader_sentences, place_sentences
+from coeval.analysis.measures.leaders import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import Headline, item_scores, student_measures
@@ -126,9 +126,13 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     run = Run(tmp_path / "run")
     write(run, {"best": 0.95, "mid": 0.5, "also-mid": 0.5})
     ended = coeval("analyze", "--run", run.folder)
-    assert "best leads with 0." in ended.out
-    assert "p < 0.001" in ended.out
-    assert "2 of 3 pairwise differences between students are significant." in ended.out
+    out = " ".join(ended.out.split())
+    assert "best leads with 9" in out
+    assert "over items and judges, a guess from two judges (60 shared items, p < 0.001)." in out
+    significant = (
+        "2 of 3 pairwise differences between students are significant over items, 2 over items and judges."
+    )
+    assert significant in out
     assert "The judges agree very well" in ended.out
     assert "Missing" not in ended.out
     measures = api.open_run(run.folder).measures()
@@ -161,7 +165,7 @@ def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(t
     assert all(one["p_adjusted"] < 0.05 for one in found), "what could have been found is sure where seen"
     sure = {name for name, one in pairs.items() if one["p_adjusted"] < 0.05}
     said = " ".join(api.open_run(run.folder).measures()["findings"])
-    assert f"{len(sure)} of 45 pairwise differences between students are significant." in said
+    assert f"{len(sure)} of 45 pairwise differences between students are significant over items, " in said
     leader, *others = ranking["order"]
     near = [n for n, name in enumerate(others, 2) if "|".join(sorted((leader, name))) not in sure]
     reported = said.partition(f"Not significantly behind {leader}: places ")[2].partition(".")[0]
@@ -211,7 +215,8 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
     assert (
-        f"on the scores that both have, b is ahead, though not significantly: by {reported.by:.3f} " in said
+        f"on the scores that both have, b is ahead, though not significantly: by {100 * reported.by:.1f} "
+        in said
     )
     assert "better than b" not in said
 
@@ -268,7 +273,7 @@ def test_a_single_judge_and_nobody_scored(tmp_path: Path, coeval: Command) -> No
     assert "Only one judge was used" in out
     run.response(1, "lost", status="failed", error={"kind": "server", "message": "down"})
     first = api.open_run(run.folder).measures()["findings"][0]
-    assert first.startswith("only is the only student with a score, 1.00")
+    assert first.startswith("only is the only student with a score, 100.0")
     assert first.endswith("none yet: lost.")
     empty = Run(tmp_path / "none")
     empty.datapoint(1)

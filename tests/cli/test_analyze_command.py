@@ -265,12 +265,12 @@ RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
     "all failed": (all_failed, NOBODY, "no item has a score on both sides"),
     "one of all": (
         with_scores(1, ("ann",), ("j",)),
-        "ann is the only student, with 1.00",
+        "ann is the only student, with 100.0",
         "name a second folder",
     ),
     "one student": (with_scores(8, ("ann",), ("j", "k")), "ann is the only student", "name a second folder"),
     "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "Only one judge was used", ""),
-    "one item": (with_scores(1, ("ann", "ben"), ("j", "k")), "ann has the highest score, 1.00", ""),
+    "one item": (with_scores(1, ("ann", "ben"), ("j", "k")), "ann has the highest score, 100.0", ""),
     "labels alone": (labels_alone, "ann has the highest label accuracy in haiku (kind), 1.00", ""),
 }
 

@@ -14,7 +14,7 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval
-from coeval.analysis.measures.conclusions import leader_sentences
+from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_measures
@@ -481,5 +481,5 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     order = ranking(grid, measured)
     assert (order.order, order.partial) == (("both", "prod-v7"), ("prod-v7",))
     [said, *_] = leader_sentences(measured, order)
-    assert said.startswith("both has the highest score, 0.50")
+    assert said.startswith("both has the highest score, 50.0")
     reader.close()

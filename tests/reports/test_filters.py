@@ -15,8 +15,8 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened, until
 
-from coeval.analysis.measures.conclusions import leader_sentences, partial_sentences, place_sentences
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.leaders import leader_sentences, partial_sentences, place_sentences
+from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -64,14 +64,15 @@ CHECKED: dict[str, Any] = {
 }
 
 
-def run_of(folder: Path, own: dict[str, Any]) -> Lab:
+def run_of(folder: Path, own: dict[str, Any], judges: tuple[dict[str, Any], ...] = ()) -> Lab:
     """Students near the end of the scale, in the middle and alike, with gaps; a task of other factors; some
-    items nearly repeat others."""
+    items nearly repeat others; ``judges`` beside the two who are students too."""
     models = [
         model("ann", skill=0.97),
         model("ben", skill=0.95, failure_rate=0.2),
         model("cem", "student", skill=0.4),
         model("dot", "student", skill=0.38),
+        *judges,
     ]
     tasks = [
         task(name, total=total, **own.get(name, {}))
@@ -226,7 +227,11 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         wrong.append(f"order {ranks.order}")
     for row in tables["students"]:
         scores = ranks.scores.get(row["student"], students[row["student"]])
-        for column, one in (("score", scores.headline), ("units", students[row["student"]].overall)):
+        for column, one in (
+            ("score", scores.headline),
+            ("over_judges", scores.over_judges or NOT_MEASURED),
+            ("units", students[row["student"]].overall),
+        ):
             wrong += unlike_measure(row, column, one)
         low, high = ranks.ranges.get(row["student"], (None, None))
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
@@ -245,7 +250,14 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         sign = 1 if row["better"] == second else -1
         ends = sorted(sign * end for end in gap.bounds)
         wrong += unlike(row, "difference", sign * gap.by, ends)
-        for name, p in (("p", gap.p_adjusted), ("could_be_seen", gap.minimum_detectable)):
+        of_judges = (gap if sign == 1 else gap.turned).over_judges
+        wrong += unlike_measure(row, "over_judges", of_judges or NOT_MEASURED)
+        for name, p in (
+            ("p", gap.p_adjusted),
+            ("could_be_seen", gap.minimum_detectable),
+            ("p_over_judges", gap.p_over_judges_adjusted),
+            ("agreeing", gap.agreeing),
+        ):
             if (row[name] is None) != (p is None) or abs((row[name] or 0) - (p or 0)) > NEAR:
                 wrong.append(f"{row} {name}: {p} expected")
     for table, measure in (
@@ -310,6 +322,14 @@ def test_checks_weights_and_other_scales_are_filtered_as_python_does(
     assert "level-shares" not in (made.path / "report.html").read_text(encoding="utf-8")
     seen = opened(browser, made.path / "report.html")
     hold_under_filters(seen.page, measured)
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+def test_three_judges_are_a_sample_as_in_python(browser: Browser, tmp_path: Path) -> None:
+    made = run_of(tmp_path, DEFAULT, (model("eve", "judge", noise=0.3),))
+    seen = opened(browser, made.path / "report.html")
+    hold_under_filters(seen.page, measured_of(made))
     assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
 

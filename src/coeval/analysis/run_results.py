@@ -309,6 +309,7 @@ class Results(msgspec.Struct, frozen=True):
     ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
     ``pairs``: students by comparisons of their answers, the strongest first.
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
+    ``leads``: who leads, over items and over items and judges, in sentences.
     ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
     ``checks_alone``: whether all scores are those of checks.
     """
@@ -325,6 +326,7 @@ class Results(msgspec.Struct, frozen=True):
     sampled: tuple[SampledScore, ...] = ()
     pairs: tuple[PairStrength, ...] = ()
     checks_alone: bool = False
+    leads: tuple[str, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:
@@ -404,7 +406,7 @@ def label_columns(results: Results) -> list[LabelColumn]:
 
 def _html(results: Results) -> str:
     """Scores, label accuracies and notes. Names and notes are escaped."""
-    parts = [html_lines([SIMULATED] if results.simulated else [])]
+    parts = [html_lines([*[SIMULATED] * results.simulated, *results.leads])]
     if results.students:
         parts.append(_scores(results))
     if results.labels:

@@ -33,8 +33,9 @@ from coeval.analysis.intervals import (
     mean_over_strata,
     wilson,
 )
+from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_strengths, read_comparisons
-from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_headlines
 from coeval.analysis.planned_names import Planned, Removed, removed_names
@@ -71,8 +72,13 @@ def _scored(reader: Reader) -> Results:
 
 @_scored.register
 def _(reader: RunReader) -> Results:
+    scores = student_scores(reader)
+    grid = score_grid(reader)
+    students = student_headlines(grid)
+    ranks = ranking(grid, students)
     return Results(
-        students=_by_shared_scores(reader, student_scores(reader)),
+        students=_by_shared_scores(scores, ranks),
+        leads=tuple(leader_sentences(students, ranks)) if len(ranks.order) > 1 else (),
         labels=label_accuracies(reader),
         sampled=sampled_scores(reader),
         simulated=reader.simulated,
@@ -186,15 +192,8 @@ def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) ->
     return msgspec.structs.replace(found, n=len(right))
 
 
-def _by_shared_scores(reader: RunReader, scores: tuple[StudentScore, ...]) -> tuple[StudentScore, ...]:
+def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple[StudentScore, ...]:
     """The same where all students have the same scores; else adjusted, and ordered by that."""
-    units = {(task, student): kept for task, student, kept in reader.rows(_WHICH)}
-    tasks = {task for task, _ in units}
-    students = {student for _, student in units}
-    if all(len({units.get((task, student)) for student in students}) == 1 for task in tasks):
-        return scores
-    grid = score_grid(reader)
-    ranks = ranking(grid, student_headlines(grid))
     if not ranks.adjusted:
         return scores
 
@@ -307,13 +306,6 @@ SELECT task, (each * items)::DOUBLE FROM (
     GROUP BY task
 ) JOIN (SELECT task, count(*) AS items FROM items WHERE NOT failed GROUP BY task) USING (task)
 """
-# Which scores each student has in each task: the same number for the same ones. The outer hash is needed:
-# ``hash(a, b)`` is ``f(a) ^ hash(b)``, so that of two metrics of an item the item would fall out.
-_WHICH = """
-SELECT task, model, bit_xor(hash(hash(item, judge, metric)))
-FROM (SELECT DISTINCT task, model, item, judge, metric FROM scores WHERE value IS NOT NULL) GROUP BY ALL
-"""
-
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
        sum(empty)::BIGINT, sum(empty_truncated)::BIGINT

@@ -64,6 +64,8 @@ class Comparison(msgspec.Struct, frozen=True):
         return f"{place}: {self.metric}" if self.family == "part" else place
 
 
+# Decimals of a sum of points that do not depend on its order.
+_SUMMED = 9
 # Of what is shown: an interval whose two sides differ by less is told as one number.
 _NEARLY = 0.06
 
@@ -131,12 +133,24 @@ def difference_text(middle: float, low: float, high: float, digits: int) -> str:
     return f"{_shown(middle, digits)} [{_shown(low, digits)}, {_shown(high, digits)}]"
 
 
+def half_text(middle: float, low: float, high: float, unit: float = 0.01, digits: int = 1) -> str:
+    """The interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided."""
+    text = difference_text(middle / unit, low / unit, high / unit, digits)
+    return text[text.index("±" if "±" in text else "[") :]
+
+
+def points(share: float) -> str:
+    """``90.2``"""
+    return _shown(100 * share, 1)
+
+
 def shown_points(one: Comparison, difference: float) -> str:
     return _shown(difference / _unit(one), _digits(one))
 
 
 def _shown(number: float, digits: int) -> str:
-    text = f"{number:.{digits}f}"
+    """Rounded alike however it was summed."""
+    text = f"{round(number, _SUMMED):.{digits}f}"
     return text.replace("-", "−") if float(text) else text.removeprefix("-")
 
 

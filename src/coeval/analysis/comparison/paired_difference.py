@@ -97,7 +97,8 @@ class Difference(msgspec.Struct, frozen=True):
     ``minimum_detectable`` is the true difference that is found four times in five by a test at 5 %,
     two-sided, shared out evenly among all comparisons of its family, as Holm's adjustment does for the first
     of them; a smaller one may be found too, less often.
-    ``p`` and ``minimum_detectable`` are None where a single item is all there is.
+    ``p`` and ``minimum_detectable`` are None where a single item is all there is. ``error`` is the standard
+    error over items, with its ``degrees`` of freedom.
     """
 
     mean_a: float
@@ -105,6 +106,8 @@ class Difference(msgspec.Struct, frozen=True):
     difference: float
     low: float
     high: float
+    error: float
+    degrees: float
     p: float | None
     n: int
     minimum_detectable: float | None
@@ -175,6 +178,8 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         difference=difference,
         low=low,
         high=high,
+        error=spread.error,
+        degrees=spread.degrees,
         p=_p_value(test, strata, difference, spread) if n > 1 else None,
         n=sum(len(pairs.a) for pairs in strata),
         minimum_detectable=min(detectable, 1.0) if n > 1 else None,

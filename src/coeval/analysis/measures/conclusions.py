@@ -4,17 +4,23 @@ sure that is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.comparison.paired_difference import paired_difference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeMeasures
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
+from coeval.analysis.measures.leaders import (
+    gap_text,
+    is_behind,
+    leader_sentences,
+    partial_sentences,
+    place_sentences,
+)
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import pair_sentences
-from coeval.analysis.measures.ranking import SAME, Ranking, SharedScores, StudentGap
+from coeval.analysis.measures.ranking import Ranking, SharedScores
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentMeasures
@@ -22,7 +28,7 @@ from coeval.analysis.measures.teacher_leak import Gain
 from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.panel_findings import next_purchases, panel_findings, reliability
 from coeval.analysis.run_results import Bounded, missing_label_sentences
-from coeval.core.text import listed, numbered, p_text
+from coeval.core.text import listed, numbered
 
 # --- Conclusions of a run in a few sentences
 
@@ -74,107 +80,6 @@ def conclusions(
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
-def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]:
-    """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores."""
-    if not ranks.order:
-        yield "Nobody has a score yet."
-        return
-    first, *others = ranks.order
-    score = _bracketed(ranks.scores[first].headline)
-    partial = ranks.partial
-    if first in partial and others:
-        yield "No student leads over all tasks: none is to do all of them. Compare students in each task."
-        return
-    if not others:
-        unscored = sorted({*students} - {first})
-        if unscored:
-            yield f"{first} is the only student with a score, {score}; none yet: {listed(unscored)}."
-        else:
-            yield f"{first} is the only student, with {score}."
-        return
-    if ranks.range_of(first)[0] > 1:
-        yield "No student leads: pairs of students, on the scores that both have, contradict each other."
-        return
-    second = others[0]
-    reported = ranks.between(first, second)
-    if reported is None:
-        yield f"{first} has the highest score, {score}; {second}, the next, shares no scored items with it."
-        return
-    gap = _apart(reported)
-    paired = numbered(reported.n, "shared item")
-    if reported.sure and reported.p_adjusted is not None:
-        by = f"{gap} ({paired}, {p_text(reported.p_adjusted)})"
-        yield f"{first} leads with {score}: significantly better than {second}, the next, by {by}."
-    else:
-        chance = _though_apart(reported, len(ranks.differences))
-        but = f"is not significantly better than {second}: by"
-        if _is_behind(first, second, reported):
-            but = f"on the scores that both have, {second} is ahead, though not significantly: by"
-        yield f"{first} has the highest score, {score}, but {but} {gap} ({paired}{chance})."
-        if (least := reported.minimum_detectable) is not None:
-            gap = f"a true gap of {100 * least:.1f} points"
-            yield f"With {numbered(reported.n, 'item')}, {gap} would be detected four times in five."
-
-
-def partial_sentences(ranks: Ranking) -> Iterator[str]:
-    """Name those whose means are over some of the tasks only, and who therefore do not lead; ``leader.js``
-    says the same."""
-    partial = ranks.partial
-    if partial and len(partial) < len(ranks.order):
-        verb = "is" if len(partial) == 1 else "are"
-        yield (
-            f"{listed(partial)} {verb} to do some of the tasks only, so nobody is compared with "
-            f"{'it' if len(partial) == 1 else 'them'} over all tasks."
-        )
-
-
-def _though_apart(reported: StudentGap, pairs: int) -> str:
-    """Say why an interval without zero is not enough: it does not allow for the other pairs."""
-    low, high = reported.bounds
-    if reported.p_adjusted is None or low <= 0 <= high:
-        return ""
-    adjusted = f" after adjusting for {numbered(pairs, 'pair')}" if pairs > 1 else ""
-    return f"; the interval excludes zero, but {p_text(reported.p_adjusted)}{adjusted}"
-
-
-def place_sentences(ranks: Ranking) -> Iterator[str]:
-    """Count significant pairwise differences, and name who may lead as well; ``leader.js`` says the same."""
-    order = ranks.order
-    pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
-    if len(order) < 3 or not ranks.differences:
-        return
-    sure = sum(reported.sure for reported in ranks.differences.values())
-    if sure in (0, pairs):
-        which = "All" if sure else "None of the"
-        yield f"{which} {pairs:,} pairwise differences between students are significant."
-        return
-    verb = "is" if sure == 1 else "are"
-    yield f"{sure:,} of {pairs:,} pairwise differences between students {verb} significant."
-    near = [
-        place
-        for place, name in enumerate(order, start=1)
-        if place > 1 and name in ranks.ranges and not _is_ahead(ranks, order[0], name)
-    ]
-    if len(near) > 1:
-        yield f"Not significantly behind {order[0]}: {_places(near)}."
-
-
-def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
-    reported = ranks.between(leader, other)
-    return reported is not None and reported.sure
-
-
-def _places(places: Sequence[int]) -> str:
-    """``places 2 to 4, 6``"""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
-
-
 def _labels(labels: Labels) -> Iterator[str]:
     """Of the first few labels, who is right most often."""
     places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
@@ -195,9 +100,9 @@ def _labels(labels: Labels) -> Iterator[str]:
         if reported is None:
             yield f"{said}; {order[1]}, the next, shares no scored items with it."
             continue
-        by = f"by {_apart(reported)} ({numbered(reported.n, 'shared item')})"
+        by = f"by {gap_text(reported)} ({numbered(reported.n, 'shared item')})"
         than = f"better than {order[1]}, the next"
-        if _is_behind(order[0], order[1], reported):
+        if is_behind(order[0], order[1], reported):
             than = f"behind {order[1]}, the next, where both have answers"
         yield f"{said}: {'' if reported.sure else 'not significantly '}{than}, {by}."
     for task, name, found in places:
@@ -266,20 +171,6 @@ def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
             "Students have different items or judges, so their scores are adjusted for those that they lack; "
             f"on the scores that all of them have: {shown}."
         )
-
-
-def _apart(reported: StudentGap) -> str:
-    """How much better the better one is: the sign of the difference is left to the order of the names."""
-    difference, (low, high) = reported.by, reported.bounds
-    if difference < 0:
-        difference, low, high = -difference, -high, -low
-    return difference_text(difference, low, high, 3)
-
-
-def _is_behind(first: str, second: str, reported: StudentGap) -> bool:
-    """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
-    name that comes later in the alphabet."""
-    return (reported.by if first > second else -reported.by) < -SAME
 
 
 def _is_below_another(name: str, students: Mapping[str, LabelStudent]) -> bool:

@@ -8,6 +8,7 @@ its mean is adjusted for that before it is held against others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -15,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.over_judges import OverJudges, over_judges, spread_over_judges
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
@@ -24,15 +26,23 @@ from coeval.analysis.comparison.paired_difference import (
 from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
-from coeval.analysis.measures.student_measures import Headline, WithHeadline, headlines, item_scores
+from coeval.analysis.measures.student_measures import (
+    Headline,
+    WithHeadline,
+    headline_scatters,
+    headlines,
+    item_scores,
+)
+from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_share
 
 # Differences by less are rounding: the same sums in another order.
 SAME = 1e-9
 
-Paired: TypeAlias = Callable[[str, str], Mapping[str, PairedScores]]
-"""What two students have in common, by task; tasks count alike."""
+LeftOut: TypeAlias = Callable[[str, str], Collection[str]]
+"""The judges whose scores of two students are left out."""
 
 
+_OVER_JUDGES = "The same with judges as a sample too; without an interval: not known"
 _DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
 
 
@@ -46,10 +56,32 @@ class StudentGap(Entity, frozen=True):
         float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
     ]
     minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
+    over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges")] = None
+    p_over_judges: Annotated[float | None, ShownAs("Of this pair alone", elsewhere=FILES)] = None
+    p_over_judges_adjusted: Annotated[
+        float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", kind="probability")
+    ] = None
+    judges: Annotated[int | None, ShownAs("Judges who scored both", elsewhere="leads")] = None
+    agreeing: Annotated[
+        int | None,
+        ShownAs("Judges who by themselves put the same one ahead", "Judges see it so", kind="count"),
+    ] = None
 
     @property
     def sure(self) -> bool:
+        """Over items, by these judges."""
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+    @property
+    def sure_over_judges(self) -> bool:
+        """Over items and judges."""
+        return self.p_over_judges_adjusted is not None and self.p_over_judges_adjusted < ALPHA
+
+    @property
+    def turned(self) -> StudentGap:
+        """How the first differs from the second."""
+        over = None if self.over_judges is None else _negative(self.over_judges)
+        return msgspec.structs.replace(self, difference=_negative(self.difference), over_judges=over)
 
     @property
     def by(self) -> float:
@@ -64,6 +96,12 @@ class StudentGap(Entity, frozen=True):
     def n(self) -> int:
         """Datapoints that both have."""
         return self.difference.n or 0
+
+
+def _negative(one: Measured) -> Measured:
+    if one.value is None or one.low is None or one.high is None:
+        return one
+    return one._replace(value=-one.value, low=-one.high, high=-one.low)
 
 
 class Level(NamedTuple):
@@ -139,19 +177,26 @@ def rank_range(
     return 1 + better, len(order) - worse
 
 
-def ranking(grid: ScoreGrid, students: Mapping[str, WithHeadline], paired: Paired | None = None) -> Ranking:
-    """Of ``students`` as `student_measures` of the grid has them.
+def _nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
+    return ()
 
-    ``paired`` says what two have in common; if it is not given, all scores that both have.
-    """
-    paired = paired or SharedScores(grid).paired
+
+def ranking(
+    grid: ScoreGrid, students: Mapping[str, WithHeadline], left_out: LeftOut | None = None
+) -> Ranking:
+    """Of ``students`` as `student_measures` of the grid has them; two are compared on all scores that both
+    have, but those of the judges ``left_out``."""
+    shared, left_out = SharedScores(grid), left_out or _nobody
     found = item_scores(grid)
     place = {name: at for at, name in enumerate(grid.students)}
     means = {name: one.headline.value for name, one in students.items() if one.headline.value is not None}
     known = sorted(means)
-    common = {pair: paired(*pair) for pair in combinations(known, 2)}
+    common = {pair: shared.paired(*pair, left_out(*pair)) for pair in combinations(known, 2)}
+    judged = {
+        pair: shared.by_judge(*pair, strata, left_out(*pair)) for pair, strata in common.items() if strata
+    }
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
-    whole = ranked(levels, common, {name for name in known if _skips_tasks(students[name])})
+    whole = ranked(levels, common, {name for name in known if _skips_tasks(students[name])}, judged)
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
@@ -163,12 +208,12 @@ def ranking(grid: ScoreGrid, students: Mapping[str, WithHeadline], paired: Paire
         gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
         for name, shift in shifts(levels, gaps).items():
             moves[name][task] = shift
-    scores = {}
+    scores, scatters = {}, headline_scatters(grid, found.mean) if left_out is _nobody else {}
     for name in known:
         own = students[name]
         missing = {task: one.missing for task, one in own.headline_by_task.items()}
         missing[""] = own.headline.missing
-        scores[name] = headlines(grid, found.mean[place[name]], missing, moves[name])
+        scores[name] = headlines(grid, found.mean[place[name]], missing, moves[name], scatters.get(name))
     return msgspec.structs.replace(whole, scores=scores)
 
 
@@ -179,27 +224,24 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference |
     return paired_difference(list(strata.values())) if strata else None
 
 
+_NO_JUDGES: Mapping[tuple[str, str], Sequence[ByJudge]] = {}
+
+
 def ranked(
     levels: Mapping[str, Level],
     common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
     partial: Collection[str] = (),
+    judged: Mapping[tuple[str, str], Sequence[ByJudge]] = _NO_JUDGES,
 ) -> Ranking:
     """``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
-    who is to do some of the tasks only: listed after all others, and without a rank."""
+    who is to do some of the tasks only: listed after all others, and without a rank; ``judged``: what each
+    judge gave the second of two more than the first, task by task."""
     strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
     family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
     found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
-    tested = [pair for pair, difference in found.items() if difference.p is not None]
-    adjusted = dict(zip(tested, holm([found[pair].p or 0.0 for pair in tested]), strict=True))
-    gaps = {
-        pair: StudentGap(
-            Measured(one.difference, one.low, one.high, one.n, 0),
-            one.p,
-            adjusted.get(pair),
-            one.minimum_detectable,
-        )
-        for pair, one in found.items()
-    }
+    scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
+    others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
+    gaps = _gaps(found, others)
     moves = _moves(levels, gaps)
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
@@ -208,6 +250,35 @@ def ranked(
     among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
     ranges = {name: rank_range(name, whole, among) for name in whole}
     return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
+
+
+def _gaps(
+    found: Mapping[tuple[str, str], Difference], others: Mapping[tuple[str, str], OverJudges | None]
+) -> dict[tuple[str, str], StudentGap]:
+    """With Holm's p-values, over all pairs of which there is one."""
+    adjusted = _holm({pair: one.p for pair, one in found.items()})
+    of_judges = _holm({pair: one.p for pair, one in others.items() if one is not None})
+    gaps = {}
+    for pair, one in found.items():
+        measured = Measured(one.difference, one.low, one.high, one.n, 0)
+        gap = StudentGap(measured, one.p, adjusted.get(pair), one.minimum_detectable)
+        if (other := others.get(pair)) is not None:
+            value = None if other.low is None else one.difference
+            gap = msgspec.structs.replace(
+                gap,
+                over_judges=Measured(value, other.low, other.high, one.n, 0),
+                p_over_judges=other.p,
+                p_over_judges_adjusted=of_judges.get(pair),
+                judges=other.judges,
+                agreeing=other.agreeing,
+            )
+        gaps[pair] = gap
+    return gaps
+
+
+def _holm(p_values: Mapping[tuple[str, str], float | None]) -> dict[tuple[str, str], float]:
+    known = {pair: p for pair, p in p_values.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], StudentGap]) -> dict[str, float]:
@@ -272,6 +343,26 @@ class SharedScores:
                 once = np.ones(int(mine.sum()))
                 found[task] = PairedScores(a[mine], b[mine], once, self._grid.items.alike_of(mine))
         return found
+
+    def by_judge(
+        self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
+    ) -> list[ByJudge]:
+        """Of each of the ``tasks``, what each judge gave the second more than the first, by item."""
+        a, b = self._place[first], self._place[second]
+        judges = [place for place, name in enumerate(self._grid.judges) if name not in without]
+        return [
+            ByJudge(self._cells[place][:, b][:, judges] - self._cells[place][:, a][:, judges], share)
+            for place, (task, share) in enumerate(zip(self._grid.tasks, self._shares, strict=True))
+            if task in tasks
+        ]
+
+    @cached_property
+    def _cells(self) -> list[Floats]:
+        return [judge_cells(self._grid, task) for task in range(len(self._grid.tasks))]
+
+    @cached_property
+    def _shares(self) -> list[float]:
+        return [judged_share(design) for design in self._grid.designs]
 
     def _item_means(self, first: int, second: int, without: Collection[str]) -> tuple[Floats, Floats]:
         """(I,) of each, NaN where they share no score."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.over_judges import mean_over_judges
 from coeval.analysis.intervals import (
+    Bounds,
     Clusters,
     Floats,
     Interval,
@@ -39,10 +41,19 @@ from coeval.analysis.measures.score_grid import (
     ScoreGrid,
     levels_by_student,
 )
+from coeval.analysis.panel.mean_squares import (
+    ByJudge,
+    JudgeScatter,
+    judge_cells,
+    judge_scatter,
+    judged_share,
+    pooled_scatter,
+)
 
 Named: TypeAlias = Mapping[str, Measured]
 LeastAndMost: TypeAlias = tuple[float, float]
 
+_OVER_JUDGES = "The score with judges as a sample too; without an interval: not known"
 _HEADLINE = "Mean over tasks, of the mean over items, of the mean over judges and factors"
 
 
@@ -51,6 +62,7 @@ class Headline(Entity, frozen=True):
 
     headline: Annotated[Measured, ShownAs(_HEADLINE, "Score", "score")]
     headline_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
+    over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges")] = None
 
 
 class ScoreBounds(Record, frozen=True):
@@ -81,6 +93,9 @@ class StudentMeasures(Entity, frozen=True):
     headline_common: Annotated[
         Measured | None,
         ShownAs("Over the units that all have, where some lack any", elsewhere="cost"),
+    ] = None
+    over_judges: Annotated[
+        Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", "over items, judges")
     ] = None
 
 
@@ -207,10 +222,12 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
     by_value = _by_value(grid, scores, possible, every.units)
     common, bounds, levels = common_units(grid), _bounds(grid, every), levels_by_student(grid)
     of_common = None if common is None else item_scores(common).mean
+    scatters = headline_scatters(grid, scores.mean)
     found = {}
     for place, student in enumerate(grid.students):
         whole = overall[place].get("all", NOT_MEASURED)
-        own = headlines(grid, scores.mean[place], {"": whole.missing, **_missing(by_task[place])})
+        missing = {"": whole.missing, **_missing(by_task[place])}
+        own = headlines(grid, scores.mean[place], missing, scatter=scatters.get(student))
         found[student] = StudentMeasures(
             overall=whole,
             headline=own.headline,
@@ -225,6 +242,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             levels=levels[place],
             bounds=bounds[place] if scores.units[place].any() else _NO_BOUNDS,
             headline_common=None if of_common is None else of_interval(_headline(grid, of_common[place]), 0),
+            over_judges=own.over_judges,
         )
     return found
 
@@ -450,6 +468,12 @@ def student_headlines(grid: ScoreGrid) -> dict[str, Headline]:
     return found
 
 
+class HeadlineScatter(NamedTuple):
+    """``found`` is None where nothing can be told, as of one judge."""
+
+    found: JudgeScatter | None
+
+
 _UNMOVED: Mapping[str, float] = {}
 
 
@@ -458,16 +482,46 @@ def headlines(
     means: Floats,
     missing: Mapping[str, int | None],
     shifts: Mapping[str, float] = _UNMOVED,
+    scatter: HeadlineScatter | None = None,
 ) -> Headline:
     """Of the ``means`` of one student's datapoints, (I,), with NaN where there is none; ``missing`` goes by
-    task, and is that of all under "", and so do ``shifts``, by which means are moved with their intervals."""
+    task, and is that of all under "", and so do ``shifts``, by which means are moved with their intervals;
+    ``scatter``: what judges add to the error of the headline, None where nobody judges or asks."""
     by_task = {}
     for place, task in enumerate(grid.tasks):
         if task in missing:
             mine = np.where(grid.items.task == place, means, np.nan)
             by_task[task] = of_interval(_headline(grid, mine, shifts.get(task, 0.0)), missing[task])
     headline = _headline(grid, means, shifts.get("", 0.0))
-    return Headline(of_interval(headline, missing[""]), by_task)
+    over = None if scatter is None or headline.mean is None else _over_judges(headline, scatter)
+    return Headline(of_interval(headline, missing[""]), by_task, over)
+
+
+def headline_scatters(grid: ScoreGrid, means: Floats) -> dict[str, HeadlineScatter]:
+    """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
+    for all students. ``means`` (S, I) are those of items, NaN where there is none."""
+    cells = [judge_cells(grid, task) for task in range(len(grid.tasks))]
+    shares = [judged_share(design) for design in grid.designs]
+    own: dict[str, JudgeScatter | None] = {}
+    for place, name in enumerate(grid.students):
+        mine = [ByJudge(values[:, place], share) for values, share in zip(cells, shares, strict=True)]
+        scored = np.unique(grid.items.task[np.isfinite(means[place])])
+        tasks = [mine[task] for task in scored]
+        if any(task.share > 0 for task in tasks):
+            own[name] = judge_scatter(tasks)
+    pooled = pooled_scatter(list(own.values()), 1)
+    return {
+        name: HeadlineScatter(None if one is None or pooled is None else pooled._replace(judges=one.judges))
+        for name, one in own.items()
+    }
+
+
+def _over_judges(headline: Interval, scatter: HeadlineScatter) -> Measured:
+    if scatter.found is None or headline.mean is None or headline.low is None or headline.high is None:
+        return Measured(None, None, None, headline.n, None)
+    bounds = Bounds(headline.low, headline.high)
+    found = mean_over_judges(headline.mean, bounds, headline.n, scatter.found)
+    return Measured(headline.mean, *found, headline.n, None)
 
 
 def _missing(found: Named) -> dict[str, int | None]:

@@ -219,6 +219,20 @@ def _block(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
     return values[there[:, kept].all(axis=1)][:, kept], np.flatnonzero(kept)
 
 
+def own_means(tasks: Sequence[ByJudge]) -> Floats:
+    """(J,): what each judge by itself gave, the mean over the tasks in which it scored anything; NaN:
+    nothing."""
+    judged = [task.values for task in tasks if task.share > 0]
+    if not judged:
+        return np.empty(0)
+    sums = np.array([np.nansum(values, axis=0) for values in judged])
+    counts = np.array([np.isfinite(values).sum(axis=0) for values in judged])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = sums / counts
+        found: Floats = np.nansum(means, axis=0) / (counts > 0).sum(axis=0)
+    return found
+
+
 def pooled_scatter(scatters: Sequence[JudgeScatter | None], things: int) -> JudgeScatter | None:
     """The mean of several, each of ``things`` sharing their judges: of all pairs of S students ``S − 1``, so
     that ``between`` follows from MS_SJ over all of them; of S students' own means, which share each judge's

@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from coeval.analysis.measures.measured import Record, ShownAs
-from coeval.analysis.measures.ranking import NOBODY, Ranking, SharedScores, ranking
+from coeval.analysis.measures.ranking import NOBODY, Ranking, ranking
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import Headline, student_headlines
 from coeval.core.records import model_of
@@ -54,12 +54,7 @@ def without_own_measures(grid: ScoreGrid) -> OthersAlone:
         return nothing
     others = without_own(grid)
     students = student_headlines(others)
-    shared = SharedScores(grid)
-    ranks = ranking(
-        others,
-        students,
-        lambda first, second: shared.paired(first, second, (model_of(first), model_of(second))),
-    )
+    ranks = ranking(others, students, lambda first, second: (model_of(first), model_of(second)))
     if not ranks.differences:
         return nothing
     return OthersAlone(True, themselves, {**students, **ranks.scores}, ranks)

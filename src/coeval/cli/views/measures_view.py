@@ -56,6 +56,10 @@ MOST_VALUES = 12
 _MOST_MISTAKES = 20
 # As many as `_MOST_MISTAKES`.
 _MOST_ITEMS = 20
+_OVER_JUDGES = (
+    "score: by these judges, over items, a sample of what these teachers write; over items, judges: judges "
+    "are a sample too."
+)
 _NOTHING = "–"
 _OF = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
@@ -410,6 +414,7 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
         name: {
             "rank": _rank(ranking.ranges.get(name)),
             "score": _text(score),
+            "over items, judges": _text(ranking.scores.get(name, students[name]).over_judges),
             "over units": _text(students[name].overall),
             "n": _text(score.n),
             "missing": _text(students[name].overall.missing),
@@ -418,6 +423,8 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
         for name, score in _best_first(students, ranking).items()
     }
     print_rows("Students", "student", rows, console)
+    if any(row["over items, judges"] for row in rows.values()):
+        say(console, _OVER_JUDGES, "dim")
     if any(row["bounds"] for row in rows.values()):
         say(console, "bounds: the score with all that is missing counted as 0, and as 1.", "dim")
     return True

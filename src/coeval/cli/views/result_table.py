@@ -198,6 +198,8 @@ def render(results: Results, console: Console) -> None:
     if results.pairs:
         _print(_pair_table(results.pairs, console.width), console)
         say(console, "Strength: expected wins in 100 comparisons with the others. docs/pairs.md", "dim")
+    for said in results.leads:
+        say(console, said)
     scored = any(score.mean is not None or score.failed for score in results.students)
     if scored:
         for table in _score_tables(results, console.width):

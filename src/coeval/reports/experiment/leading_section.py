@@ -360,9 +360,9 @@ def _students(evidence: RunEvidence) -> ReportTable:
         headline = measures.ranking.scores.get(name, found).headline
         counts = (headline.n, found.valid_evals, failed.get(name, 0), found.overall.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
-        rows.append(
-            (name, ranks, headline, *beside, found.overall, kept, *counts, *_apart(found.bounds.headline))
-        )
+        over = measures.ranking.scores.get(name, found).over_judges
+        means = (headline, over, *beside, found.overall, kept)
+        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.headline)))
     return ReportTable(
         "students",
         "Students",
@@ -370,6 +370,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
             ReportColumn("score", "Score", "score", _SCORE),
+            declared_column(StudentMeasures, "over_judges"),
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "share", _ACCURACY)
                 for at, column in enumerate(labelled)
@@ -413,9 +414,11 @@ def _robust_meaning(robust: RobustMeasures) -> str:
 def _differences(ranking: Ranking) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for better, worse, gap, found in _ordered(ranking):
+    for better, worse, found in _ordered(ranking):
+        gap, over = found.difference, found.over_judges
         links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-        rows.append((better, worse, gap, found.p_adjusted, found.sure, gap.n, found.minimum_detectable))
+        sure = (found.p_adjusted, found.sure, over, found.p_over_judges_adjusted, found.agreeing)
+        rows.append((better, worse, gap, *sure, gap.n, found.minimum_detectable))
     return ReportTable(
         "differences",
         "Pairwise differences on shared items",
@@ -425,24 +428,27 @@ def _differences(ranking: Ranking) -> ReportTable:
             declared_column(StudentGap, "difference"),
             declared_column(StudentGap, "p_adjusted", "p"),
             ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
+            declared_column(StudentGap, "over_judges"),
+            declared_column(StudentGap, "p_over_judges_adjusted", "p_over_judges"),
+            declared_column(StudentGap, "agreeing"),
             ReportColumn("n", "Items", "count"),
             declared_column(StudentGap, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
         note="Intervals are each pair's own. p and Sure allow for all pairs, so an interval may leave zero "
-        "out where Sure is no. A link leads to the items that the first of the two lost.",
+        "out where Sure is no. Items are a sample of what these teachers write; over items and judges, "
+        "judges are a sample too. A link leads to the items that the first of the two lost.",
         links=links,
     )
 
 
-def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, Measured, StudentGap]]:
+def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, StudentGap]]:
     """Each pair with the one who stands first before the other, and by how much it is ahead."""
     place = {name: at for at, name in enumerate(ranking.order)}
     pairs = []
     for (first, second), found in ranking.differences.items():
-        one, (low, high) = found.difference, found.bounds
         if place[first] < place[second]:
-            pairs.append((first, second, Measured(-found.by, -high, -low, one.n, one.missing), found))
+            pairs.append((first, second, found.turned))
         else:
-            pairs.append((second, first, one, found))
+            pairs.append((second, first, found))
     yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))

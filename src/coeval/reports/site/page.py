@@ -97,6 +97,7 @@ _SCRIPTS = (
     (_FILTERING, "distributions.js"),
     (_FILTERING, "intervals.js"),
     (_FILTERING, "paired.js"),
+    (_FILTERING, "over_judges.js"),
     (_FILTERING, "standings.js"),
     (_FILTERING, "leader.js"),
     (_FILTERING, "filtered.js"),

@@ -136,7 +136,7 @@ async function filteredTables(chosen) {
 
 function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
   const ways = standingsOf(design, sums);
-  const { names, scores, pairs, partial } = ways[0];
+  const { names, scores, overJudges, pairs, partial } = ways[0];
   const robust = ways.find((way) => way.name === ROBUST)?.scores;
   const order = [...names, ...design.students.map((_, at) => at).filter((at) => !names.includes(at))];
   const label = (at) => design.students[at];
@@ -144,6 +144,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
     student: label(at),
     ranks: ways[0].rank(at),
     ...measured("score", scores[at]),
+    ...measured("over_judges", overJudges[at] ?? NO_MEAN),
     ...measured("units", found[at].overall.mean()),
     ...measured("robust", robust?.[at] ?? NO_MEAN),
     n: scores[at].n,
@@ -158,6 +159,9 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
     ...measured("difference", { value: pair.difference, low: pair.low, high: pair.high, n: pair.n }),
     p: pair.adjusted,
     sure: pair.sure,
+    ...measured("over_judges", { ...(pair.over ?? NO_MEAN), n: pair.n }),
+    p_over_judges: pair.over?.adjusted ?? null,
+    agreeing: pair.over?.agreeing ?? null,
     n: pair.n,
     could_be_seen: pair.detectable,
   }));

@@ -1,14 +1,39 @@
-// Who leads, in the sentences of coeval.analysis.measures.conclusions.
+// Who leads, in the sentences of coeval.analysis.measures.leaders.
 
 const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 const chance = (p) => (p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);
 const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` and ${texts.length - 8} more` : "");
-const bracketed = ({ value, low, high }) => `${fixed(value, 2)} [${fixed(low, 2)}, ${fixed(high, 2)}]`;
+const points = (share) => fixed(summedPoints(100 * share), 1);
+const summedPoints = (number) => Math.round(number * 1e9) / 1e9; // however it was summed
+const bracketed = ({ value, low, high }) => `${points(value)} [${points(low)}, ${points(high)}]`;
 
-// Both bounds where the interval is lopsided.
-function differenceText(middle, low, high) {
-  const lopsided = Math.abs(high - middle - (middle - low)) >= 0.0006;
-  return `${fixed(middle, 3)} ${lopsided ? `[${fixed(low, 3)}, ${fixed(high, 3)}]` : `± ${fixed((high - low) / 2, 3)}`}`;
+// In points; both bounds where the interval is lopsided.
+const differenceText = (middle, low, high) => `${points(middle)} ${intervalText(middle, low, high)}`;
+
+function intervalText(middle, low, high) {
+  const lopsided = Math.abs(100 * high - 100 * middle - (100 * middle - 100 * low)) >= 0.06;
+  return lopsided ? `[${points(low)}, ${points(high)}]` : `± ${fixed(summedPoints((100 * high - 100 * low) / 2), 1)}`;
+}
+
+// Of a pair whose first is ahead: for whom its lead holds, as `coeval.analysis.comparison.over_judges` says it.
+function leadSentence({ over, n, adjusted, difference, low, high }, name, score, next) {
+  const gap = `${differenceText(difference, low, high)} points`;
+  const paired = many(n, "shared item");
+  const interval = over && over.value !== null ? intervalText(over.value, over.low, over.high) : "";
+  if (over && !over.sure) {
+    const panel = over.judges === 1 ? "by this judge" : "by this panel";
+    return `${name} leads ${panel} with ${score}: ahead of ${next}, the next, by ${gap} (${paired}, ${chance(adjusted)}); ${doubt(over, interval)}.`;
+  }
+  const guess = over?.judges === 2 ? ", a guess from two judges" : "";
+  const both = over ? ` over items, ${interval} over items and judges${guess}` : "";
+  return `${name} leads with ${score}: ahead of ${next}, the next, by ${gap}${both} (${paired}, ${chance(over ? over.adjusted : adjusted)}).`;
+}
+
+function doubt({ judges, agreeing }, interval) {
+  const others = "whether other judges would agree";
+  if (!interval) return `${others} is not known${judges === 1 ? " with one judge" : ": no items have scores of two judges of both"}`;
+  const seen = `(${interval}; ${agreeing} of ${judges} judges see it so)`;
+  return `${others} ${judges === 2 ? "can only be guessed from two" : "is open"} ${seen}`;
 }
 
 // Of a `Standing`.
@@ -34,14 +59,12 @@ function leaderSentences(standing) {
     const pair = between(first, second);
     if (!pair) return [`${name} has the highest score, ${score}; ${next}, the next, shares no scored items with it.`];
     const turned = pair.difference < 0;
-    const gap = turned ? differenceText(-pair.difference, -pair.high, -pair.low) : differenceText(pair.difference, pair.low, pair.high);
+    if (pair.sure) return [leadSentence(pair, name, score, next)];
+    const gap = `${turned ? differenceText(-pair.difference, -pair.high, -pair.low) : differenceText(pair.difference, pair.low, pair.high)} points`;
     const paired = many(pair.n, "shared item");
-    if (pair.sure) {
-      return [`${name} leads with ${score}: significantly better than ${next}, the next, by ${gap} (${paired}, ${chance(pair.adjusted)}).`];
-    }
     const but = pair.difference < -SAME ? `on the scores that both have, ${next} is ahead, though not significantly: by` : `is not significantly better than ${next}: by`;
     const said = [`${name} has the highest score, ${score}, but ${but} ${gap} (${paired}${thoughApart(pair)}).`];
-    if (pair.detectable !== null) said.push(`With ${many(pair.n, "item")}, a true gap of ${fixed(100 * pair.detectable, 1)} points would be detected four times in five.`);
+    if (pair.detectable !== null) said.push(`With ${many(pair.n, "item")}, a true gap of ${points(pair.detectable)} points would be detected four times in five.`);
     return said;
   }
 
@@ -57,8 +80,9 @@ function leaderSentences(standing) {
     const sure = pairs.filter((pair) => pair.sure).length;
     const all = (names.length * (names.length - 1)) / 2; // those that share no score too: nothing is sure of them
     const [found, among] = [sure, all].map((count) => count.toLocaleString("en-US"));
-    if (!sure || sure === all) return [`${sure ? "All" : "None of the"} ${among} pairwise differences between students are significant.`];
-    const said = [`${found} of ${among} pairwise differences between students ${sure === 1 ? "is" : "are"} significant.`];
+    const over = overJudges(sure, all);
+    if (!sure || sure === all) return [`${sure ? "All" : "None of the"} ${among} pairwise differences between students are significant${over}.`];
+    const said = [`${found} of ${among} pairwise differences between students ${sure === 1 ? "is" : "are"} significant${over}.`];
     const near = names.map((_, at) => at + 1).filter((place) => place > 1 && !partial.has(names[place - 1]) && !between(names[0], names[place - 1])?.sure);
     if (near.length > 1) said.push(`Not significantly behind ${students[names[0]]}: ${runsOf(near)}.`);
     return said;
@@ -70,6 +94,13 @@ function leaderSentences(standing) {
     const [verb, them] = partial.size === 1 ? ["is", "it"] : ["are", "them"];
     const some = listed(names.filter((at) => partial.has(at)).map((at) => students[at]));
     return [`${some} ${verb} to do some of the tasks only, so nobody is compared with ${them} over all tasks.`];
+  }
+
+  function overJudges(sure, all) {
+    if (!sure || !pairs.some(({ over }) => over && over.value !== null)) return "";
+    const both = pairs.filter((pair) => pair.sure && pair.over?.sure).length;
+    const number = both ? (both === all ? "all" : both.toLocaleString("en-US")) : "none";
+    return ` over items, ${number} over items and judges`;
   }
 
   // "places 2 to 4, 6"

@@ -52,6 +52,7 @@ function pairedDifference(strata, family = 1) {
     difference,
     low: bounds[0],
     high: bounds[1],
+    ...spread,
     n: summed(strata.map(({ a }) => a.length)),
     p: n > 1 ? pValue(test, strata, difference, spread) : null,
     detectable: n > 1 ? Math.min(detectable, 1) : null,

@@ -103,6 +103,43 @@ class TaskSums {
     return this.sums(...of).map(([total, share]) => (share ? total / share : NaN));
   }
 
+  // What each of some judges gave a student, by item: a mean over factors; NaN where it gave nothing.
+  cells(student, nths) {
+    return nths.map((nth) =>
+      Array.from({ length: this.kept }, (_, place) => {
+        if (this.totals) {
+          const at = (place * this.students + student) * this.judges.length + nth;
+          return this.counts[at] ? this.totals[at] / this.counts[at] : NaN;
+        }
+        let [total, share] = [0, 0];
+        this.units.lines.forEach((_, line) => {
+          const [sum, many] = this.shared(place, student, student, line, [nth]);
+          total += this.units.weights.lines[line] * sum;
+          share += this.units.weights.lines[line] * many;
+        });
+        return share ? total / share : NaN;
+      }),
+    );
+  }
+
+  // What each judge gave one student, or gave it more than the other; judges who ``counts`` says.
+  byJudge(counts, student, other = null) {
+    const nths = this.judges.map((_, nth) => nth).filter((nth) => counts(this.judges[nth]));
+    const mine = this.cells(student, nths);
+    const theirs = other === null ? null : this.cells(other, nths);
+    const values = theirs ? mine.map((own, nth) => own.map((value, item) => value - theirs[nth][item])) : mine;
+    return { judges: nths.map((nth) => this.judges[nth]), values, share: this.judgedShare() };
+  }
+
+  // How much of an item's score judges give.
+  judgedShare() {
+    const { lines, weights } = this.units;
+    if (!lines.length || !this.judges.length) return 0;
+    if (!weights) return 1;
+    const of = summed(weights.lines);
+    return of / (of + summed(weights.checks));
+  }
+
   clustersOf(places) {
     return sharedClusters(places.map((place) => this.clusters[place]));
   }
@@ -195,6 +232,7 @@ class Standing {
     const overall = levels((at) => known[at], (at) => summed(units[at]));
     const shifts = panelShifts(overall, common.filter(({ tasks }) => tasks.length).map(gapOver));
     this.scores = everyone.map((at) => movedMean(known[at], shifts.get(at), clusters[at]));
+    this.overJudges = name === ALL ? this.scoresOver(known) : everyone.map(() => null);
     const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked(this.robust ? this.judges() : () => true, this.robust));
     this.tasks = asked.map((task) => {
       const of = common.map(({ tasks, ...pair }) => ({ ...pair, tasks: tasks.filter((each) => each.task === task) }));
@@ -210,9 +248,28 @@ class Standing {
     paired.sort((a, b) => this.names.indexOf(a.one) - this.names.indexOf(b.one) || this.names.indexOf(a.other) - this.names.indexOf(b.other));
     const family = paired.filter(({ tasks }) => summed(tasks.map(({ a }) => a.length)) > 1).length;
     this.pairs = paired.map(({ tasks, ...pair }) => ({ ...pair, ...pairedDifference(tasks, Math.max(family, 1)) }));
+    this.addOver(paired);
     holm(this.pairs.map((pair) => pair.p)).forEach((p, at) => {
       this.pairs[at].adjusted = p;
       this.pairs[at].sure = p !== null && p < ALPHA;
+    });
+  }
+
+  // Of each student, its score with judges as a sample too.
+  scoresOver(known) {
+    const of = (at) => this.sums.filter((_, task) => known[at][task].length).map((task) => task.byJudge(() => true, at));
+    return scoresOverJudges(this.scores.map((score, at) => ({ tasks: of(at), score })));
+  }
+
+  addOver(paired) {
+    const judged = paired.map(({ one, other, tasks }, at) => ({
+      tasks: tasks.map(({ task }) => this.sums[task].byJudge(this.judges(one, other), one, other)),
+      found: this.pairs[at],
+    }));
+    const names = new Set(paired.flatMap(({ one, other }) => [one, other]));
+    const found = addOverJudges(judged, names.size - 1);
+    holm(found.map((over) => over?.p ?? null)).forEach((p, at) => {
+      this.pairs[at].over = found[at] && { ...found[at], adjusted: p, sure: p !== null && p < ALPHA };
     });
   }
 
