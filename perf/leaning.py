@@ -57,6 +57,7 @@ SIX = {"kin-1": 0.75, "two-1": 0.6, "three-1": 0.35, "four-1": 0.5, "five-1": 0.
 TWELVE = {**SIX, **{name.replace("1", "2"): 1.05 - skill for name, skill in SIX.items()}}
 THREE_FAMILIES = {name: skill for name, skill in TWELVE.items() if name.startswith(("kin", "two", "three"))}
 STRICT_AND_MILD = {"kin-judge": Planted(0.1), "two-judge": Planted(), "three-judge": Planted(-0.1)}
+FOUR_JUDGES = {**STRICT_AND_MILD, "no-judge": Planted()}
 SIX_JUDGES = {f"{name.removesuffix('-1')}-judge": Planted() for name in SIX}
 THEMSELVES = {"a-1": 0.6, "b-1": 0.5, "c-1": 0.7, "d-1": 0.4, "e-1": 0.55}
 # What adds some 15 points to a score: near the middle of the scale a level is worth as much.
@@ -98,7 +99,7 @@ WORLDS = (
     World("scatter 0.1", "family", None, STRICT_AND_MILD, SIX, MORE),
     World("scatter 0.05", "family", None, SIX_JUDGES, SIX, SOME),
     KIN_SCATTER,
-    World("scatter 0.1", "family", None, STRICT_AND_MILD, THREE_FAMILIES, MORE),
+    World("scatter 0.1", "family", None, FOUR_JUDGES, THREE_FAMILIES, MORE),
     World("scatter of families 0.07", "family", None, SIX_JUDGES, TWELVE, BY_FAMILY),
     World("scatter 0.05", "self", None, dict.fromkeys(("a-1", "b-1", "c-1"), Planted()), THEMSELVES, SOME),
     KIND,

@@ -77,13 +77,13 @@ def book(outputs: Path) -> Workbook:
 
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
-    from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.analysis.measures.run_measures import MeasureOptions
     from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
     from coeval.cli.commands.analyze.analyze_files import tell_files
 
     out = outputs / "report"
     for folder, name in (("mine", AnalysisName.COMPLETE_REPORT), ("twice", AnalysisName.ALL)):
-        tell_files(outputs / folder, name, ReportFormat.EXCEL, out, None, RobustOptions())
+        tell_files(outputs / folder, name, ReportFormat.EXCEL, out, None, MeasureOptions())
 
 
 @pytest.mark.process

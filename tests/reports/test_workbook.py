@@ -17,7 +17,7 @@ from pipeline.experiments import Lab, model, quiz, task
 import coeval as api
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.measured_run import measure_run
-from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import MeasureOptions
 from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
 from coeval.cli.commands.analyze.analyze_files import tell_files
 from coeval.pipeline.plan.run_reading import reading
@@ -41,7 +41,7 @@ def rows(sheet: Worksheet) -> list[dict[str, Any]]:
 
 
 def write(folder: Path, name: AnalysisName, out: Path) -> None:
-    tell_files(folder, name, ReportFormat.EXCEL, out, None, RobustOptions())
+    tell_files(folder, name, ReportFormat.EXCEL, out, None, MeasureOptions())
 
 
 @pytest.fixture(scope="module")

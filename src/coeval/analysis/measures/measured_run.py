@@ -22,8 +22,14 @@ from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, read_comparisons
 from coeval.analysis.measures.ranking import ranking
-from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
-from coeval.analysis.measures.run_measures import Measures, OutputMeasures, RunMeasures, SampleSpread
+from coeval.analysis.measures.robust_set import RobustSet, robust_measures, robust_set
+from coeval.analysis.measures.run_measures import (
+    MeasureOptions,
+    Measures,
+    OutputMeasures,
+    RunMeasures,
+    SampleSpread,
+)
 from coeval.analysis.measures.sample_measures import sample_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import check_measures, student_measures
@@ -53,32 +59,32 @@ class MeasuredRun(NamedTuple):
 
 
 @singledispatch
-def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
-    """All measures of what is read; ``options`` are those of the robust filter."""
+def measure(reader: Reader, options: MeasureOptions | None = None) -> Measures:  # noqa: ARG001
+    """All measures of what is read."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
 @measure.register
-def _(reader: RunReader, options: RobustOptions | None = None) -> Measures:
+def _(reader: RunReader, options: MeasureOptions | None = None) -> Measures:
     return measure_run(reader, options).measures
 
 
 @measure.register
-def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
+def _(reader: OutputReader, options: MeasureOptions | None = None) -> Measures:  # noqa: ARG001
     return measure_output(reader)
 
 
-def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
-    """``options`` are those of the robust filter."""
-    options = options or RobustOptions()
+def measure_run(reader: RunReader, options: MeasureOptions | None = None) -> MeasuredRun:
+    """All measures of a run, and what they come of."""
+    robust_options, budget_usd = options or MeasureOptions()
     grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     judged = grid.judged
     pairs = judge_pairs(judged, reweighting)
     agreement = judge_agreement(judged, pairs)
-    bought, benchmark = d_study(reader, grid), benchmark_measures(reader, grid)
+    bought, benchmark = d_study(reader, grid, budget_usd), benchmark_measures(reader, grid)
     students = student_measures(grid)
-    robust = robust_set(grid, agreement, options)
+    robust = robust_set(grid, agreement, robust_options)
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
@@ -100,7 +106,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         ranking=ranking(grid, students),
         labels=label_measures(reader, grid.students),
         without_own=without_own_measures(grid),
-        robust=robust_measures(grid, robust, options),
+        robust=robust_measures(grid, robust, robust_options),
         coverage=benchmark.coverage,
         leak=benchmark.leak,
         items=benchmark.items,

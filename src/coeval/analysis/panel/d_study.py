@@ -31,6 +31,7 @@ from coeval.analysis.panel.mean_squares import (
     pooled_scatter,
 )
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.text import numbered
 
 # Designs a user would weigh: half as many items again, twice, four times (half the error over items), …
 _ITEMS = (1.0, 1.5, 2.0, 4.0)
@@ -65,8 +66,14 @@ class Design(Record, frozen=True):
     cost_usd: Annotated[float | None, ShownAs("US dollars; None: not known", "Cost", kind="usd")]
 
 
+def design_name(design: Design) -> str:
+    items = [f"+{design.items:,} items a task"] * bool(design.items)
+    judges = [f"+{numbered(design.judges, 'judge')}"] * bool(design.judges)
+    return ", ".join([*items, *judges]) or "now"
+
+
 class DStudy(NamedTuple):
-    """``designs``: as it is, then with more of either; ``best``: for as much money as it has cost."""
+    """``designs``: as it is, then with more of either; ``best``: for a budget."""
 
     designs: tuple[Design, ...]
     best: Design | None
@@ -156,9 +163,10 @@ def _variance(values: Floats, clusters: Codes) -> float | None:
 # --- Designs
 
 
-def d_study(reader: RunReader, grid: ScoreGrid) -> DStudy:
+def d_study(reader: RunReader, grid: ScoreGrid, budget_usd: float | None = None) -> DStudy:
+    """``budget_usd``: of the best design; None: as much as the run has cost."""
     errors, prices = run_errors(grid), _prices(reader)
-    best = best_design(errors, prices, _spent(errors, prices))
+    best = best_design(errors, prices, _spent(errors, prices) if budget_usd is None else budget_usd)
     return DStudy(tuple(designs(errors, prices)), best)
 
 

@@ -32,6 +32,8 @@ from coeval.core.records import model_of
 
 # Of two families one is the judge's own, and the other alone would have to show what is usual.
 FEWEST_FAMILIES = 3
+# The scatter of a single degree of freedom says nothing: it is 0 about as often as large.
+_FEWEST_DEGREES = 2
 # Of items, left out one after the other: more only take longer.
 _MOST_BLOCKS = 50
 # Lent to a mean on either side, of a score: or else those of nothing but full marks were infinite.
@@ -192,8 +194,8 @@ def _mean(views: Floats) -> Floats:
 
 
 class _CellFit(NamedTuple):
-    """A favour in quantiles. ``scatter``: the standard deviation of a cell, None where no degree of freedom
-    is left; ``leverage``: the favour's standard error in units of it."""
+    """A favour in quantiles. ``scatter``: the standard deviation of a cell, None where too few degrees of
+    freedom are left; ``leverage``: the favour's standard error in units of it."""
 
     value: float
     scatter: float | None
@@ -220,7 +222,7 @@ def _fit(
     values = y @ inverse[at]
     degrees = len(unit) - rank
     rest = y[0] - x @ (inverse @ y[0])
-    scatter = float(np.sqrt(rest @ rest / degrees)) if degrees > 0 else None
+    scatter = float(np.sqrt(rest @ rest / degrees)) if degrees >= _FEWEST_DEGREES else None
     blocks = len(values) - 1
     error = float(np.sqrt(((values[1:] - values[1:].mean()) ** 2).sum() * (blocks - 1) / blocks))
     return _CellFit(float(values[0]), scatter, float(np.sqrt(inverse[at] @ inverse[at])), degrees, error)

@@ -79,7 +79,8 @@ def _severities(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     for judge, found in judges.items():
         bias = found.bias.severity
         if bias.is_named and abs(bias.size) >= _NOTEWORTHY:
-            said.append(f"{judge} is {abs(bias.size):.2f} {'stricter' if bias.size > 0 else 'more lenient'}")
+            how = "stricter" if bias.size > 0 else "more lenient"
+            said.append(f"{judge} is {100 * abs(bias.size):.1f} points {how}")
     if said:
         yield f"Relative to the other judges, {listed(said)}."
 
@@ -101,7 +102,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
 
 
 def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[str]:
-    """Twice as many items, one judge more, and the best use of as much money again."""
+    """Twice as many items, one judge more, and the best design for a budget."""
     if not designs:
         return
     now = designs[0]
@@ -121,7 +122,7 @@ def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[s
         more = [numbered(best.items, "item") + " per task"] * bool(best.items)
         more += [numbered(best.judges, "judge")] * bool(best.judges)
         bought = f"{' and '.join(more)} more, for gaps of {_gap(best)} points"
-        yield f"Best use of as much money again{_for(best)}: {bought}."
+        yield f"Best use of {dollars(best.cost_usd or 0.0)} more: {bought}."
 
 
 def _gap(design: Design) -> str:
@@ -182,8 +183,10 @@ def family_judges(
 def _needed(judges: Mapping[str, JudgeMeasures], bias: Favour) -> str:
     if len(judges) <= TOO_FEW_TO_TELL:
         return "add a judge of another family"
-    figure = "" if bias.value is None else f" (so far it gives {100 * bias.value:+.1f} points)"
-    return f"add students of other families: it takes three{figure}"
+    figure = (
+        "" if bias.value is None else f" (so far it gives {100 * bias.value:+.1f} points)".replace("-", "−")
+    )
+    return f"it takes more families, of students or judges{figure}"
 
 
 def _place(judge: str, judges: int) -> str:

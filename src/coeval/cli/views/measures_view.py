@@ -30,6 +30,7 @@ from coeval.analysis.measures.run_measures import (
 )
 from coeval.analysis.pair_strength import points_text
 from coeval.analysis.panel.bias_ledger import Favour, Leaning
+from coeval.analysis.panel.d_study import design_name
 from coeval.analysis.panel.g_study import part_names
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
@@ -300,9 +301,9 @@ def _print_studies(measures: RunMeasures, console: Console) -> bool:
     for one in measures.next:
         found = [points_text(getattr(one, name), None, None) or "" for name in of_design]
         cells = dict(zip(("items", "judges", "both", "detectable"), found, strict=True))
-        cost = "" if one.cost_usd is None else dollars(one.cost_usd)
-        rows[f"+{one.items:,} items, +{one.judges} judges"] = cells | {"cost": cost}
-    title = "What to buy next: standard error of a difference to other …, gap detected, in points"
+        cost = dollars(one.cost_usd) if one.cost_usd else ""
+        rows[design_name(one)] = cells | {"cost": cost}
+    title = "What to buy next: error of a difference to other items, judges, both; gap detected"
     return print_rows(title, "design", rows, console) or printed
 
 
@@ -382,8 +383,9 @@ def _text(figure: Any, digits: str = ".2f") -> str:
     match figure:
         case Measured():
             return with_interval(figure.value, figure.low, figure.high) or ""
-        case Favour(ci95=None, usual=float(usual)):
-            return f"{_text(figure.measured)} (usual {usual:.2f})"
+        case Favour(value=float(), ci95=None):
+            usual = "no verdict" if figure.usual is None else f"usual {figure.usual:.2f}"
+            return f"{_text(figure.measured)} ({usual})"
         case Leaning():
             return "" if figure.measured is None else _text(figure.measured)
         case int():

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.d_study import Design
+from coeval.analysis.panel.d_study import Design, design_name
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import bill
@@ -203,7 +203,7 @@ def _steps(designs: Sequence[Design], grid: ScoreGrid) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for each in designs:
         figures = [getattr(each, name) for name in columns]
-        rows.append((_step(each), _kind(each), *figures, _judgments(each, grid)))
+        rows.append((design_name(each), _kind(each), *figures, _judgments(each, grid)))
     return ReportTable(
         "next",
         "What to buy next",
@@ -220,12 +220,6 @@ def _steps(designs: Sequence[Design], grid: ScoreGrid) -> ReportTable:
 
 def _kind(design: Design) -> str:
     return f"+{numbered(design.judges, 'judge')}" if design.judges else "these judges"
-
-
-def _step(design: Design) -> str:
-    items = [f"+{design.items:,} items a task"] * bool(design.items)
-    judges = [f"+{numbered(design.judges, 'judge')}"] * bool(design.judges)
-    return ", ".join([*items, *judges]) or "now"
 
 
 def _judgments(design: Design, grid: ScoreGrid) -> int:

@@ -20,8 +20,7 @@ from coeval.cli.commands.analyze.analysis_names import (
 from coeval.core.errors import GAPS, UsageError
 
 if TYPE_CHECKING:
-    from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.analysis.measures.run_measures import Measures
+    from coeval.analysis.measures.run_measures import MeasureOptions, Measures
     from coeval.cli.views.measures_view import MeasuresText
 
 
@@ -88,6 +87,15 @@ def analyze(
     score_tolerance: Annotated[
         float, typer.Option("--score-tolerance", min=0, max=1, help="How far from their mean they may be.")
     ] = 0.25,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0,
+            help="US dollars: which items and judges more would detect the smallest gap.",
+            show_default="as much as the run has cost",
+        ),
+    ] = None,
 ) -> None:
     """Say what a run's scores mean: who leads, whether that is sure, whether the judges are to be trusted.
 
@@ -98,6 +106,7 @@ def analyze(
     Examples:
       coeval analyze --run ./runs/quickstart
       coeval analyze agreement --run ./runs/quickstart
+      coeval analyze judges --run ./runs/quickstart --budget 20
       coeval analyze all --run ./runs/quickstart --format json > measures.json
       coeval analyze students --run ./runs/quickstart --format markdown --out ./report
       coeval analyze --run ./runs/quickstart --format html --out ./report
@@ -122,6 +131,7 @@ def analyze(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.load import need_run
     from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.analysis.measures.run_measures import MeasureOptions
     from coeval.cli import streams
     from coeval.cli.streams import warn
     from coeval.cli.views.gaps_view import tell_missing
@@ -129,13 +139,14 @@ def analyze(
 
     if name not in OF_OUTPUTS:
         need_run(folder, f"{name}; ask for {listed(OF_OUTPUTS)}")
-    options = RobustOptions(
+    robust = RobustOptions(
         judge_selection.value,
         agreement_metric.value,
         agreement_threshold,
         teacher_score_formula.value,
         score_tolerance,
     )
+    options = MeasureOptions(robust, budget)
     _show(folder, name, report_format, (out, figures), options)
     missing = look_for_gaps(RunDir(folder))
     for note in missing.notes:
@@ -163,7 +174,7 @@ def _show(
     name: AnalysisName,
     given: ReportFormat | None,
     places: tuple[Path | None, Path | None],
-    options: RobustOptions,
+    options: MeasureOptions,
 ) -> None:
     """Show an analysis, or write it; ``places`` are those of reports and of pictures."""
     from coeval.analysis.measures.measured_run import measure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coeval.cli.commands.analyze.analysis_names import SECTIONS, AnalysisName, ReportFormat, analysis_of
 
 if TYPE_CHECKING:
-    from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.analysis.measures.run_measures import MeasureOptions
 
 
 # --- `coeval analyze export-benchmark`
@@ -54,7 +54,7 @@ def tell_files(
     needed: ReportFormat | None,
     out: Path | None,
     figures: Path | None,
-    options: RobustOptions,
+    options: MeasureOptions,
 ) -> None:
     """Write a workbook or a PDF with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.cli import streams
@@ -96,7 +96,7 @@ def tell_files(
     say(messages, f"written: {files_reported(written, figures)}")
 
 
-def tell_page(folder: Path, name: AnalysisName, out: Path | None, options: RobustOptions) -> None:
+def tell_page(folder: Path, name: AnalysisName, out: Path | None, options: MeasureOptions) -> None:
     """Write the whole page, and name the section of it that somebody asked for."""
     from coeval.cli import streams
     from coeval.cli.streams import say, warn
