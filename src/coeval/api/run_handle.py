@@ -85,7 +85,7 @@ class Run:
         from coeval.analysis.scores import results  # numpy, scipy and duckdb: only when asked for
         from coeval.pipeline.plan.run_reading import opened
 
-        with opened(self.path) as (reader, notes):
+        with opened(self.path, shown=True) as (reader, notes):
             found = results(reader, notes)
         missing, mixed = self._standing()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
@@ -206,7 +206,7 @@ def open_run(path: str | Path) -> Run:
 def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -> ComparisonReport:
     """Whether one is better than another on the same items, and how sure that is: docs/compare.md.
 
-    No model is called, and nothing is written.
+    No model is called. Nothing is written but, of a run that is not finished, that it was looked at.
 
     Parameters
     ----------
@@ -238,8 +238,9 @@ def gate(
 ) -> GateReport:
     """Whether each candidate may take the place of the base: docs/gate.md.
 
-    No model is called, and nothing is written. ``.verdict`` is GO only where every critical task is shown to
-    lose no more than the policy allows; ``.exit_code`` is what ``coeval gate`` ends with.
+    No model is called; looks at runs that are not finished are recorded, as by `compare`. ``.verdict`` is GO
+    only where every critical task is shown to lose no more than the policy allows; ``.exit_code`` is what
+    ``coeval gate`` ends with.
 
     Parameters
     ----------
@@ -289,7 +290,7 @@ def read_sides(
     from coeval.pipeline.plan.run_reading import opened
 
     with ExitStack() as stack:
-        read = [stack.enter_context(opened(folder)) for folder in found]
+        read = [stack.enter_context(opened(folder, shown=True)) for folder in found]
         notes = [note for reader, more in read for note in (*reader.notes(), *more)]
         notes += _mixed(found)
         notes += [

@@ -346,6 +346,11 @@ class RunDir:
         return self.path / "inherited.json"
 
     @property
+    def looks(self) -> Path:
+        """File of the looks at results while the run grew."""
+        return self.path / "looks.jsonl"
+
+    @property
     def repaired(self) -> Path:
         """Folder of the lines that `coeval repair` sets aside, a subfolder each time."""
         return self.path / "repaired"

@@ -28,7 +28,9 @@ class Comparison(msgspec.Struct, frozen=True):
     difference over all items lies, whatever these would score. ``p_adjusted`` is Holm's within the
     ``family``, ``q`` Benjamini and Hochberg's. ``minimum_detectable`` is the true difference that would be
     found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
-    ``sentence`` says it all in words.
+    Of a run that grows, p-values hold at any look: ``look`` says which this is, and ``at_any_look`` is the
+    interval that holds at all of them beside ``ci95``; empty and None: the only look. ``sentence`` says it
+    all in words.
     """
 
     a: str
@@ -51,6 +53,8 @@ class Comparison(msgspec.Struct, frozen=True):
     test: Test
     scale: float
     counted: Literal["item", "prompt"] = "item"
+    look: str = ""
+    at_any_look: tuple[float, float] | None = None
     sentence: str = ""
 
     @property
@@ -77,7 +81,7 @@ def sentence(one: Comparison) -> str:
     2.6 points would be detected four times in five``
     """
     where = where_of(one)
-    n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}"
+    n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}{_of_looks(one)}"
     if one.significant and one.minimum_detectable is not None:
         better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
         by = shown_difference(one, sign=1 if one.difference > 0 else -1)
@@ -106,12 +110,22 @@ def where_of(one: Comparison) -> str:
     return f"{where} ({one.metric})" if one.family == "part" else where
 
 
+def _of_looks(one: Comparison) -> str:
+    """``; third look: significant at any look (4.1 ± 3.2)``"""
+    if one.at_any_look is None:
+        return ""
+    low, high = (bound / _unit(one) for bound in one.at_any_look)
+    shown = difference_text(one.difference / _unit(one), low, high, _digits(one))
+    how = "significant" if one.significant else "not significant"
+    return f"; {one.look}: {how} at any look ({shown})"
+
+
 def _odds(one: Comparison) -> str:
     """Where the interval alone would let one expect the opposite, what has decided: it is made otherwise
     where few items differ, and knows nothing of other comparisons."""
     low, high = one.ci95
     apart = low > 0 or high < 0
-    if one.p_adjusted is None or apart == one.significant:
+    if one.p_adjusted is None or apart == one.significant or one.at_any_look is not None:
         return ""
     p = p_text(one.p_adjusted)
     if apart:
@@ -217,7 +231,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     def table(self) -> Columns:
         """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
-        ``bounds_high``."""
+        ``bounds_high``; that of all looks is a pair, or None."""
         table = columns(Comparison, self.comparisons)
         ends = {
             "ci95": ("low", "high", [one.ci95 for one in self.comparisons]),

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.analysis.anytime import Looks, bounds_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import (
     FAMILIES,
     Comparison,
@@ -24,10 +25,16 @@ from coeval.analysis.comparison.comparison_report import (
     shown_difference,
     where_of,
 )
-from coeval.analysis.comparison.paired_difference import benjamini_hochberg, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import (
+    Difference,
+    at_any_look,
+    benjamini_hochberg,
+    holm,
+    paired_difference,
+)
 from coeval.analysis.comparison.pairing import JudgedApart, Pairing, ScoredPairs, judged_apart, pair
 from coeval.analysis.comparison.side import Side, read_side
-from coeval.analysis.intervals import Scale
+from coeval.analysis.intervals import Bounds, Scale
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.run_results import ANSWER_LIMIT, CutOffAnswers
@@ -278,7 +285,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
     tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
-    found = [comparison_of(a.label, b.label, row, max(tested[row.family], 1)) for a, b, row in paired]
+    found = [comparison_of(a, b, row, max(tested[row.family], 1)) for a, b, row in paired]
     by_family = {family: adjusted([one for one in found if one.family == family]) for family in FAMILIES}
     return ComparisonReport(
         tuple(one for family in FAMILIES for one in by_family[family]),
@@ -297,7 +304,7 @@ def family_leads(a: Side, b: Side, rows: Sequence[ComparedRow], pairing: Pairing
     for row in leading:
         tasks = pairing.judged if row.task is None else [row.task]
         judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
-        lead = family_of_leader(a, b, comparison_of(a.label, b.label, row), judges)
+        lead = family_of_leader(a, b, comparison_of(a, b, row), judges)
         if lead is None:
             continue
         if lead.apart not in by_others:
@@ -305,7 +312,7 @@ def family_leads(a: Side, b: Side, rows: Sequence[ComparedRow], pairing: Pairing
             by_others[lead.apart] = list(compared_rows(others))
         for other in by_others[lead.apart]:
             if other[:3] == row[:3] and len(other.parts) == len(row.parts):
-                lead = lead._replace(without=comparison_of(a.label, b.label, other))
+                lead = lead._replace(without=comparison_of(a, b, other))
         yield lead
 
 
@@ -334,16 +341,17 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     yield from rows
 
 
-def comparison_of(a: str, b: str, row: ComparedRow, family: int = 1) -> Comparison:
+def comparison_of(a: Side, b: Side, row: ComparedRow, family: int = 1) -> Comparison:
     """``family``: how many comparisons answer the same question, this one among them."""
-    found = paired_difference([part.pairs for part in row.parts], family)
+    looks = joined((a.looks, b.looks))
+    found = at_any_look(paired_difference([part.pairs for part in row.parts], family), looks)
     scale = row.parts[0].scale
     width = scale.most - scale.least
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
     return Comparison(
-        a=a,
-        b=b,
+        a=a.label,
+        b=b.label,
         task=row.task,
         metric=row.metric,
         family=row.family,
@@ -362,7 +370,14 @@ def comparison_of(a: str, b: str, row: ComparedRow, family: int = 1) -> Comparis
         test=found.test,
         scale=width,
         counted=row.counted,
+        look=looks.name if looks is not None else "",
+        at_any_look=None if looks is None else _at_any_look(found, looks, width),
     )
+
+
+def _at_any_look(found: Difference, looks: Looks, width: float) -> tuple[float, float]:
+    low, high = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.n, looks)
+    return low * width, high * width
 
 
 def _back(share: float, scale: Scale) -> float:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 import msgspec
 import numpy as np
 
+from coeval.analysis.anytime import alpha_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import Comparison, shown_difference, where_of
 from coeval.analysis.comparison.comparisons import (
     ComparedRow,
@@ -180,7 +181,8 @@ def gate_sides(
     known = {id(draft): one for draft, one in zip(tested, corrected, strict=True)}
     candidates = []
     for one, of_one in zip(held, drafts, strict=True):
-        tasks = tuple(_gated(draft, known.get(id(draft), draft.found), alpha, sure) for draft in of_one)
+        level = alpha_at_any_look(alpha, joined((one.base.looks, one.candidate.looks)))
+        tasks = tuple(_gated(draft, known.get(id(draft), draft.found), level, sure) for draft in of_one)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
         candidates.append(GatedCandidate(one.base.label, one.candidate.label, _verdict(tasks), tasks))
@@ -268,7 +270,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
     on_either = {item.task for side in (a, b) for item in side.items.values()}
     for row in rows:
         if row.task is None:
-            yield _Draft(None, row.metric, policy.rule(None), row, comparison_of(a.label, b.label, row), ())
+            yield _Draft(None, row.metric, policy.rule(None), row, comparison_of(a, b, row), ())
     for task in sorted(on_either | policy.named):
         rule = policy.rule(task)
         why = [one.said for one in pairing.mismatches if one.task == task]
@@ -279,7 +281,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
             row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
         ]
         for row in chosen:
-            found = comparison_of(a.label, b.label, row)
+            found = comparison_of(a, b, row)
             yield _Draft(task, row.metric, rule, row, found, tuple(why))
         if (
             not chosen and metric is None

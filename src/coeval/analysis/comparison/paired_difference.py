@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, ndtr, stdtrit
 from scipy.special import stdtr as t_probability
 
+from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, mean_bounds
 
 # --- Adjusted p-values
@@ -185,6 +186,13 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         minimum_detectable=min(detectable, 1.0) if n > 1 else None,
         test=test,
     )
+
+
+def at_any_look(found: Difference, looks: Looks | None) -> Difference:
+    """The same with a p-value that holds at any look at a run that grows; one look: as it is."""
+    if found.p is None or looks is None or not looks.many:
+        return found
+    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
 
 
 def _detectable(

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.anytime import Looks
 from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
@@ -82,8 +83,8 @@ class Side:
     ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
     answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
     judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
-    models took part. ``weighed``: as in `Reader`. ``scales``: by task and factor, in words. ``checks`` reads
-    what `Reader.check_hashes` has.
+    models took part. ``weighed``, ``looks``: as in `Reader`. ``scales``: by task and factor, in words.
+    ``checks`` reads what `Reader.check_hashes` has.
     """
 
     label: str
@@ -101,6 +102,7 @@ class Side:
     fitted: tuple[str, ...] = ()
     simulated: bool = False
     weighed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    looks: Looks | None = None
     scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
     checks: Callable[[], Mapping[tuple[str, str], Set[str]]] = dict
 
@@ -175,6 +177,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         fitted=_fitted(reader),
         simulated=reader.simulated,
         weighed=reader.weighed,
+        looks=reader.looks,
         scales={
             (task, factor): scale.spelled()
             for task, plan in (reader.planned.tasks.items() if reader.planned is not None else ())

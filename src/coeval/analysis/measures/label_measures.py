@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
@@ -97,7 +98,7 @@ def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
             continue
         compared = _compared(reader, (task, attribute), students, values)
         measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
-        ranks = _ranking(compared, students, measures)
+        ranks = _ranking(compared, students, measures, reader.looks)
         found.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
     return found
 
@@ -208,7 +209,12 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
     )
 
 
-def _ranking(compared: _Compared, students: Sequence[str], measures: Mapping[str, LabelStudent]) -> Ranking:
+def _ranking(
+    compared: _Compared,
+    students: Sequence[str],
+    measures: Mapping[str, LabelStudent],
+    looks: Looks | None,
+) -> Ranking:
     """By accuracy; two are compared on the datapoints that both have labels of."""
     shape = (len(students), int(compared.item.max(initial=-1)) + 1)
     correct, answers = np.zeros(shape), np.zeros(shape)
@@ -230,7 +236,7 @@ def _ranking(compared: _Compared, students: Sequence[str], measures: Mapping[str
         alike = None if compared.alike is None else compared.alike[both]
         pairs = PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)
         common[first, second] = {"": pairs} if both.any() else {}
-    return ranked(levels, common)
+    return ranked(levels, common, looks=looks)
 
 
 # By task and label, the values that are expected or stated.

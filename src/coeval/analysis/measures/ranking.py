@@ -16,10 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.over_judges import OverJudges, over_judges, spread_over_judges
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
+    at_any_look,
     holm,
     paired_difference,
 )
@@ -196,7 +198,8 @@ def ranking(
         pair: shared.by_judge(*pair, strata, left_out(*pair)) for pair, strata in common.items() if strata
     }
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
-    whole = ranked(levels, common, {name for name in known if _skips_tasks(students[name])}, judged)
+    partial = {name for name in known if _skips_tasks(students[name])}
+    whole = ranked(levels, common, partial, judged, grid.looks)
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
@@ -232,15 +235,19 @@ def ranked(
     common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
     partial: Collection[str] = (),
     judged: Mapping[tuple[str, str], Sequence[ByJudge]] = _NO_JUDGES,
+    looks: Looks | None = None,
 ) -> Ranking:
     """``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
     who is to do some of the tasks only: listed after all others, and without a rank; ``judged``: what each
-    judge gave the second of two more than the first, task by task."""
+    judge gave the second of two more than the first, task by task; ``looks``: of a run that grows, so that
+    p-values hold at any look."""
     strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
     family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
     found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
     others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
+    found = {pair: at_any_look(one, looks) for pair, one in found.items()}
+    others = {pair: _judges_at_any_look(one, looks) for pair, one in others.items()}
     gaps = _gaps(found, others)
     moves = _moves(levels, gaps)
     order = sorted(
@@ -250,6 +257,12 @@ def ranked(
     among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
     ranges = {name: rank_range(name, whole, among) for name in whole}
     return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
+
+
+def _judges_at_any_look(found: OverJudges | None, looks: Looks | None) -> OverJudges | None:
+    if found is None or found.p is None:
+        return found
+    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
 
 
 def _gaps(

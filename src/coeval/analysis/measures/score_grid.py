@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.anytime import Looks
 from coeval.analysis.intervals import Floats
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
@@ -118,6 +119,7 @@ class ScoreGrid(NamedTuple):
     sample: Codes | None = None
     samples: Mapping[str, int] = {}
     planned: Planned | None = None
+    looks: Looks | None = None
 
     @property
     def does(self) -> NDArray[np.bool_]:
@@ -384,6 +386,7 @@ def score_grid(reader: RunReader) -> ScoreGrid:
         sample=columns["sample"][counts] if reader.sampled else None,
         samples={name: times for name, times in reader.samples.items() if times > 1},
         planned=planned,
+        looks=reader.looks,
     )
 
 

@@ -16,6 +16,7 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
+from coeval.analysis.anytime import Looks
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
@@ -135,6 +136,8 @@ class Reader:
     planned: Planned | None = None
     left_out: tuple[LeftOut, ...] = ()
     beyond_total: tuple[BeyondTotal, ...] = ()
+    looks: Looks | None = None
+    """The look that this reading is, if others were or will be taken at the run; None: nobody counts."""
     weighed: Mapping[str, Mapping[str, float]] = {}
     """Of tasks with weights or checks, the weights of all factors: without a score in each of these an answer
     has none."""

@@ -63,8 +63,9 @@ def compare(
     """Compare two on the same items: the difference, how sure it is, what would be detected.
 
     Items are paired by their prompts, whatever their ids, and scored by the judges that both have. No model
-    is called, and nothing is written but what --html, --excel, --pdf and --figures name. p-values are paired
-    tests', adjusted for the number of comparisons. docs/compare.md explains the figures.
+    is called, and nothing is written but what --html, --excel, --pdf and --figures name, and looks at runs
+    that are not finished. p-values are paired tests', adjusted for the number of comparisons.
+    docs/compare.md explains the figures.
 
     Exit codes: 0 compared, 1 wrong request; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
 

@@ -22,8 +22,8 @@ def results(
 ) -> None:
     """Show the scores of a run again, finished or not; or those that `eval-framework` left in a folder.
 
-    No model is called, and nothing is written. Every score has its number of items (n) and its 95%
-    interval.
+    No model is called. Every score has its number of items (n) and its 95% interval. Of a run that is not
+    finished, the look itself is recorded (docs/intervals.md), and nothing else is written.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def results(
     if by is not None:
         with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
             parts = Parts(breakdown(of_run, by), label_breakdown(of_run, by))
-    with opened(folder) as (reader, notes):
+    with opened(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
     missing = look_for_gaps(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))

@@ -12,6 +12,7 @@ from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import ConfigError, StoreError
+from coeval.pipeline.plan.recorded_looks import look_note, looks_at, record_look
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir
 
@@ -31,10 +32,10 @@ class Reading(NamedTuple):
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Opened]:
+def opened(folder: Path, *, shown: bool = False) -> Iterator[Opened]:
     """Read a run as `reading` does, or what ``eval-framework`` left in a folder; raises the same."""
     if RunDir(folder).is_run():
-        with reading(RunDir(folder)) as (reader, notes):
+        with reading(RunDir(folder), shown=shown) as (reader, notes):
             yield Opened(reader, notes)
     else:
         with load(folder) as results:
@@ -42,8 +43,9 @@ def opened(folder: Path) -> Iterator[Opened]:
 
 
 @contextmanager
-def reading(folder: RunDir) -> Iterator[Reading]:
+def reading(folder: RunDir, *, shown: bool = False) -> Iterator[Reading]:
     """Read a run; where its ``config.yaml`` cannot be read, all that is on record counts, and a note says so.
+    ``shown``: its results are about to be shown to somebody, which counts as a look while it grows.
 
     Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """
@@ -54,6 +56,11 @@ def reading(folder: RunDir) -> Iterator[Reading]:
     except (ConfigError, StoreError) as error:
         notes.append(f"{_UNTOLD_REMOVED}: {str(error).splitlines()[0]}")
     with RunReader(folder.path, planned) as reader:
+        reader.looks = looks_at(folder, reader)
+        if said := look_note(folder, reader.looks):
+            notes.append(said)
+        if shown and (unwritten := record_look(folder, reader)):
+            notes.append(unwritten)
         yield Reading(reader, tuple(notes))
 
 

@@ -27,7 +27,7 @@ def write_report(folder: Path, out: Path, options: MeasureOptions | None = None)
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
-    with opened(folder) as (reader, notes):
+    with opened(folder, shown=True) as (reader, notes):
         found = reported(reader, notes, options)
         items = select_items(found.flag(ItemBrowser(reader)), ITEM_BYTES)
         page = write_page(found.report, scores=found.scores, items=items)

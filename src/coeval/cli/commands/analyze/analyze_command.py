@@ -190,7 +190,7 @@ def _show(
     if needed is ReportFormat.HTML:
         tell_page(folder, name, out, options)
     elif needed not in (ReportFormat.EXCEL, ReportFormat.PDF) and (needed or out or figures is None):
-        with opened(folder) as (reader, notes):
+        with opened(folder, shown=True) as (reader, notes):
             measures = measure(reader, options)
             for note in (*reader.notes(), *notes):
                 warn(streams.messages(), note)

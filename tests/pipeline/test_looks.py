@@ -1,0 +1,92 @@
+"""Looks at the results of a run that grows: recorded where they are shown, and told in what they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
+
+import coeval as api
+from coeval.store.rundir import RunDir
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    models = [model("tea", "teacher", "judge"), model("ann", "student", skill=0.9)]
+    models += [model("ben", "student", skill=0.1)]
+    return Lab(tmp_path, models, [task(total=20)])
+
+
+def grown(lab: Lab, total: int) -> Path:
+    """The run with so many items, its end as of a run that was interrupted."""
+    lab.tasks = [task(total=total)]
+    lab.run(continue_run=(lab.path / "meta.json").exists())
+    folder = RunDir(lab.path)
+    meta = folder.read_meta()
+    meta.status = "interrupted"
+    folder.write_meta(meta)
+    return lab.path
+
+
+def looks(folder: Path) -> list[dict[str, int]]:
+    lines = (folder / "looks.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "at"} for line in lines]
+
+
+def test_readers_of_a_finished_run_leave_no_trace(lab: Lab, coeval: Command) -> None:
+    lab.run()
+    before = {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()}
+    for command in ("results", "analyze"):
+        assert coeval(command, "--run", lab.path).code == 0
+    found = api.compare(lab.path, students=["ben", "ann"])
+    assert (found.comparisons[0].look, found.comparisons[0].at_any_look) == ("", None)
+    assert {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()} == before
+
+
+def test_each_look_at_more_than_before_is_one_line(lab: Lab, coeval: Command) -> None:
+    folder = grown(lab, 6)
+    for command in ("results", "analyze"):
+        assert coeval(command, "--run", folder).code == 0
+    assert looks(folder) == [{"scores": 24, "items": 6, "planned": 6}]
+    grown(lab, 12)
+    ended = coeval("compare", folder, "--students", "ben,ann")
+    assert [one["items"] for one in looks(folder)] == [6, 12]
+    assert "second look: significant at any look (" in ended.out
+    assert "Second look at a run as it grows (after 6 items): a difference is called significant" in ended.out
+    one = api.compare(folder, students=["ben", "ann"]).comparisons[0]
+    assert one.at_any_look is not None
+    assert one.at_any_look[0] < one.ci95[0] < one.ci95[1] <= one.at_any_look[1] <= 1
+    assert one.p is not None
+    meta = RunDir(folder).read_meta()
+    meta.status = "completed"
+    RunDir(folder).write_meta(meta)
+    assert api.compare(folder, students=["ben", "ann"]).comparisons[0].p == one.p, "it was looked at before"
+    (folder / "looks.jsonl").unlink()
+    alone = api.compare(folder, students=["ben", "ann"]).comparisons[0]
+    assert alone.p is not None
+    assert alone.p < one.p
+    assert not (folder / "looks.jsonl").exists()
+
+
+def test_measures_test_as_the_comparison_does(lab: Lab, coeval: Command) -> None:
+    folder = grown(lab, 8)
+    measured = json.loads(coeval("analyze", "--run", folder, "--format", "json").out)
+    [gap] = measured["ranking"]["differences"].values()
+    one = api.compare(folder, students=["ann", "ben"]).comparisons[0]
+    assert gap["p"] == pytest.approx(one.p)
+    assert any("First look at a run as it grows" in note for note in api.open_run(folder).results().notes)
+
+
+def test_who_may_only_read_may_look(lab: Lab, coeval: Command) -> None:
+    folder = grown(lab, 6)
+    (folder / "looks.jsonl").mkdir()
+    ended = coeval("results", "--run", folder)
+    assert ended.code == 1, "a folder in its place is damage"
+    (folder / "looks.jsonl").rmdir()
+    (folder / "looks.jsonl").write_text('{"at": "x", "scores": 1, "items": 1, "planned": 6}\nno look\n{"at')
+    assert "second look at a run as it grows" in coeval("results", "--run", folder).out.lower()
