@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -223,11 +223,11 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     StoreError
         a file cannot be read at all.
     """
-    groups, notes = read_sides(folders, students)
-    # Here, because it loads duckdb and numpy.
-    from coeval.analysis.comparison.comparisons import compare_sides
+    with sides_of(folders, students) as (groups, notes):
+        # Here, because it loads duckdb and numpy.
+        from coeval.analysis.comparison.comparisons import compare_sides
 
-    return compare_sides(groups, notes)
+        return compare_sides(groups, notes)
 
 
 def gate(
@@ -270,15 +270,16 @@ def gate(
         raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
-    groups, notes = read_sides((base, *candidates), students)
-    return gate_sides(groups, GatePolicy(**values), notes)
+    with sides_of((base, *candidates), students) as (groups, notes):
+        return gate_sides(groups, GatePolicy(**values), notes)
 
 
-def read_sides(
+@contextmanager
+def sides_of(
     folders: Sequence[Run | str | Path], students: Sequence[str] | None
-) -> tuple[list[list[Side]], list[str]]:
-    """Return the sides of a comparison in groups, and what is to be known of their folders; raises as
-    `compare`."""
+) -> Iterator[tuple[list[list[Side]], list[str]]]:
+    """Read the sides of a comparison in groups, and what is to be known of their folders, which stay open
+    meanwhile; raises as `compare`."""
     if isinstance(students, str):
         raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
     if not folders:
@@ -299,7 +300,7 @@ def read_sides(
             for folder in dict.fromkeys(found)
             if RunDir(folder).files(PAIRS)
         ]
-        return line_up([reader for reader, _ in read], students or ()), notes
+        yield line_up([reader for reader, _ in read], students or ()), notes
 
 
 def _mixed(folders: Sequence[Path]) -> Iterator[str]:

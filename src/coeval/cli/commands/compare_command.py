@@ -88,7 +88,7 @@ def compare(
     if however_unsure and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    from coeval.api.run_handle import read_sides
+    from coeval.api.run_handle import sides_of
     from coeval.cli import streams
     from coeval.cli.streams import say, warn
     from coeval.core.errors import GAPS, WORSE
@@ -96,15 +96,16 @@ def compare(
     files = _ComparisonFiles(html, excel, pdf, figures)
     files.check()
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
-    groups, notes = read_sides(folders, names)
-    # Here, because they load numpy.
-    from coeval.analysis.comparison.comparisons import compare_sides
-    from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
-    from coeval.cli.views.comparison_view import markdown, print_comparisons
-    from coeval.cli.views.results_view import json_text
+    sure = not however_unsure
+    with sides_of(folders, names) as (groups, notes):
+        # Here, because they load numpy.
+        from coeval.analysis.comparison.comparisons import compare_sides
+        from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
+        from coeval.cli.views.comparison_view import markdown, print_comparisons
+        from coeval.cli.views.results_view import json_text
 
-    compared, sure = compare_sides(groups, notes), not however_unsure
-    held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
+        compared = compare_sides(groups, notes)
+        held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
     if written := _write(compared, files):
         say(streams.messages(), f"written: {written}")
