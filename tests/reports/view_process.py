@@ -88,10 +88,10 @@ class ViewServer:
 
 
 @contextmanager
-def viewing(*paths: object, folder: Path, **variables: str) -> Iterator[ViewServer]:
-    """``coeval view PATHS`` in a folder, at a free port, until this is left; ``variables`` of its environment
-    besides those of this process."""
-    words = [sys.executable, "-m", "coeval", "view", *map(str, paths), "--port", "0"]
+def viewing(*paths: object, folder: Path, command: str = "view", **variables: str) -> Iterator[ViewServer]:
+    """``coeval view PATHS``, or another command that serves pages, in a folder, at a free port, until this is
+    left; ``variables`` of its environment besides those of this process."""
+    words = [sys.executable, "-m", "coeval", command, *map(str, paths), "--port", "0"]
     process = subprocess.Popen(
         words,
         cwd=folder,

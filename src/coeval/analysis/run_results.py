@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coeval.analysis.human_score import HumanScore
 from coeval.analysis.pair_strength import PairStrength
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.analysis.sampled_scores import SampledScore
@@ -307,7 +308,7 @@ class Results(msgspec.Struct, frozen=True):
     items have labels alone, and what of the records could not be counted. ``missing``: what of the plan is
     not there, one sentence each.
     ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
-    ``pairs``: students by comparisons of their answers, the strongest first.
+    ``pairs``: students by comparisons of their answers, the strongest first; ``people``: by human labels.
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     ``leads``: who leads, over items and over items and judges, in sentences.
     ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
@@ -325,6 +326,7 @@ class Results(msgspec.Struct, frozen=True):
     costs: tuple[ModelCost, ...] = ()
     sampled: tuple[SampledScore, ...] = ()
     pairs: tuple[PairStrength, ...] = ()
+    people: tuple[HumanScore, ...] = ()
     checks_alone: bool = False
     leads: tuple[str, ...] = ()
 

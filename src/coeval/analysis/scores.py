@@ -38,6 +38,7 @@ from coeval.analysis.measures.pair_measures import measured_pairs, pair_strength
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_headlines
+from coeval.analysis.people.people_measures import human_scores
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -86,6 +87,7 @@ def _(reader: RunReader) -> Results:
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         pairs=pair_strengths(measured_pairs(read_comparisons(reader))),
+        people=human_scores(reader),
         checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
     )
 

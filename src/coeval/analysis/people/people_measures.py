@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from coeval.analysis.human_score import HumanScore
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measured import Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, human_scales, leaders
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
@@ -78,6 +79,25 @@ def people_measures(
         judges=judges_against_people(grid, rows, reweighting),
         agreement=people_agreement(grid, rows, reweighting),
     )
+
+
+def human_scores(reader: RunReader) -> tuple[HumanScore, ...]:
+    """Score students on both scales, best first by people; none where nobody labelled by chance.
+
+    Raises StoreError: labels or answers cannot be read.
+    """
+    drawn = [label for label in read_labels(reader.run.path).values() if label.given and label.drawn]
+    if not drawn:
+        return ()
+    grid, texts = score_grid(reader), ShownTexts(reader, {label.response_id for label in drawn})
+    scales = human_scales(grid, labelled_rows(grid, filter(texts.shows, drawn)))
+    for name, scale in list(scales.items())[:1]:
+        found = [
+            HumanScore(student, name, *one.judged[:3], *one.people[:3], one.labels)
+            for student, one in scale.students.items()
+        ]
+        return tuple(sorted(found, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.student)))
+    return ()
 
 
 def people_sentences(found: PeopleMeasures) -> Iterator[str]:

@@ -36,14 +36,23 @@ def label(
         Path | None, typer.Option("--sheet", help="Write a sheet to fill in. Example: --sheet labels.xlsx")
     ] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Read a sheet back, .csv or .xlsx.")] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one. Example: --port 8080")
+    ] = 7576,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let every user of this machine label, without a token.")
+    ] = False,
 ) -> None:
     """Draw answers at random and label them, blind to student and judges; labels go to labels.jsonl.
 
-    The same command continues where you stopped. coeval analyze calibration then shows how far the judges
-    can be trusted, and scores on your scale.
+    Without --sheet and --read it serves a page to this machine: keys 1 to 9 give a level, u takes the last
+    one back, Ctrl-C ends it. The same command continues where you stopped. coeval analyze calibration then
+    shows how far the judges can be trusted, and scores on your scale.
 
     \b
     Examples:
+      coeval label ./runs/quickstart --open
       coeval label ./runs/quickstart --n 60 --by anna --sheet labels.xlsx
       coeval label ./runs/quickstart --by anna --read labels.xlsx
       coeval label ./runs/quickstart --n 200 --among anna,ben --by ben --sheet ben.csv
@@ -65,7 +74,25 @@ def label(
     elif read is not None:
         _read(session, read)
     else:
-        raise UsageError("give --sheet FILE to write a sheet, or --read FILE to read one back")
+        _serve(session, port, open_it=open_it, no_token=no_token)
+
+
+def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
+    from coeval.cli import streams
+    from coeval.cli.commands.view_command import serve_pages
+    from coeval.cli.streams import say
+    from coeval.reports.view.label_app import make_label_app
+    from coeval.reports.view.view_app import ViewToken
+
+    token = None if no_token else ViewToken()
+    done, total = len(session.given), len(session.questions)
+
+    def announce() -> None:
+        say(streams.messages(), f"{done:,} of {total:,} labelled by {session.by}; Ctrl-C ends it", "dim")
+
+    serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
+    if session.given:
+        say(streams.messages(), f"then: coeval analyze calibration {session.path}")
 
 
 def _write(session: LabelSession, path: Path) -> None:

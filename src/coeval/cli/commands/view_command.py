@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coeval.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from aiohttp.web import Application
+
+    from coeval.reports.view.view_app import ViewToken
 
 _HERE = "127.0.0.1"
 
@@ -52,37 +58,52 @@ def view(
     need_address_space()
     # Here, because they load duckdb, numpy and aiohttp.
     from coeval.cli import streams
-    from coeval.cli.loop import run_async
     from coeval.cli.streams import say
     from coeval.reports.view.view_app import ViewToken, make_view_app
     from coeval.reports.view.viewed_folder import ViewedPlaces
-    from coeval.simulation.server import serve
 
     places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _status)
     messages = streams.messages()
     token = None if no_token else ViewToken()
 
-    def announce(actual_port: int) -> None:
-        address = f"http://{_HERE}:{actual_port}/"
-        typer.echo(address if token is None else f"{address}?token={token.text}")
+    def announce() -> None:
         shown = ", ".join(folder.name for folder in places.folders[:5])
         more = f" and {len(places.folders) - 5} more" if len(places.folders) > 5 else ""
         say(messages, f"{shown}{more}; Ctrl-C ends it", "dim")
         places.watch()
+
+    try:
+        serve_pages(make_view_app(places, token), token, port, announce, open_it=open_it)
+    finally:
+        ended = places.stop()
+    if not ended:
+        _leave()
+
+
+def serve_pages(
+    app: Application, token: ViewToken | None, port: int, announce: Callable[[], None], *, open_it: bool
+) -> None:
+    """Serve an app to this machine until Ctrl-C, and print its address; ``announce``: what else is said.
+
+    Raises UsageError: the port is taken.
+    """
+    from coeval.cli.loop import run_async
+    from coeval.simulation.server import serve
+
+    def begin(actual_port: int) -> None:
+        address = f"http://{_HERE}:{actual_port}/"
+        typer.echo(address if token is None else f"{address}?token={token.text}")
+        announce()
         if open_it:
             _open(address if token is None else f"{address}?token={token.ticket()}")
 
     try:
-        run_async(serve(make_view_app(places, token), _HERE, port, announce))
+        run_async(serve(app, _HERE, port, begin))
     except OSError as error:
         raise UsageError(
             f"cannot listen on {_HERE} port {port}: {error.strerror}; "
             "take another --port, or 0 for a free one"
         ) from error
-    finally:
-        ended = places.stop()
-    if not ended:
-        _leave()
 
 
 def _usual() -> Path:

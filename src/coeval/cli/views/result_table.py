@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coeval.analysis.human_score import both_scales
 from coeval.analysis.pair_strength import points_text
 from coeval.analysis.run_results import (
     LABELS,
@@ -39,6 +40,7 @@ from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
+    from coeval.analysis.human_score import HumanScore
     from coeval.analysis.pair_strength import PairStrength
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
     from coeval.analysis.sampled_scores import SampledScore
@@ -204,6 +206,9 @@ def render(results: Results, console: Console) -> None:
     if scored:
         for table in _score_tables(results, console.width):
             _print(table, console)
+    if results.people:
+        _print(_people_table(results.people, console.width), console)
+        say(console, "Human scale: by labels, and judged scores where they help. docs/people.md", "dim")
     if results.labels:
         for table in _label_tables(results.labels, console.width):
             _print(table, console)
@@ -280,6 +285,18 @@ def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
         ("n", [f"{one.comparisons:,}" for one in pairs]),
     ]
     return _table("Pairwise comparisons", [Row(plain(one.student), False) for one in pairs], columns, width)
+
+
+def _people_table(people: Sequence[HumanScore], width: int) -> Table:
+    """Students by judges and by people, in points."""
+    both = both_scales(people)
+    columns = [
+        ("judged", [one.judged for one in both]),
+        ("human scale", [one.people or NOTHING for one in both]),
+        ("labels", [f"{one.labels:,}" for one in people]),
+    ]
+    title = f"By judges and by people, {plain(people[0].scale)}, in points"
+    return _table(title, [Row(plain(one.student), False) for one in people], columns, width)
 
 
 def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:

@@ -179,7 +179,7 @@ def _is_visit(request: web.Request) -> bool:
 
 @cache
 def view_page(name: str) -> str:
-    """``overview``, ``folder`` or ``waiting``; there is nothing foreign in them."""
+    """``overview``, ``folder``, ``label`` or ``waiting``; there is nothing foreign in them."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("coeval.reports", "view"),
         autoescape=True,
@@ -200,11 +200,12 @@ _ASSETS = {
     "item_sources.js": "coeval.reports.items",
     "view.css": "coeval.reports.view",
     "view.js": "coeval.reports.view",
+    "label.js": "coeval.reports.view",
     "waiting.js": "coeval.reports.view",
 }
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 # Bytes: choices of a page are a few hundred; nothing is uploaded.
-_LARGEST_BODY = 1 << 17
+LARGEST_BODY = 1 << 17
 # Rows in one answer: the page asks for 50 at a time as it is scrolled.
 _MOST_ROWS = 500
 # Folders: the page offers no more.
@@ -216,7 +217,7 @@ _ANSWERED_BY_PAGE = ("first", "most", "beside")
 
 def make_view_app(places: ViewedPlaces, token: ViewToken | None) -> web.Application:
     """``token``: without it nobody is answered; None: everybody on this machine is."""
-    app = web.Application(middlewares=[guarded(token)], client_max_size=_LARGEST_BODY)
+    app = web.Application(middlewares=[guarded(token)], client_max_size=LARGEST_BODY)
     handlers = _ViewHandlers(places)
     number = r"/f/{number:\d{1,6}}"
     app.add_routes(
@@ -253,26 +254,23 @@ class _ViewHandlers:
         """The folders side by side; of one alone, its own page."""
         if len(self._places.folders) == 1 and "all" not in request.query:
             raise web.HTTPFound("/f/0/")
-        return _page("overview")
+        return page_answer("overview")
 
     async def folders(self, _: web.Request) -> web.Response:
         return json_answer([{"number": at, **each.state()} for at, each in enumerate(self._places.folders)])
 
     async def asset(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        if name not in _ASSETS:
-            raise web.HTTPNotFound
-        return _file(_ASSETS[name], name)
+        return asset_answer(request.match_info["name"])
 
     async def page(self, request: web.Request) -> web.Response:
         self._needed(request)
-        return _page("folder")
+        return page_answer("folder")
 
     async def report(self, request: web.Request) -> web.Response:
         folder = self._needed(request)
         folder.report_needed = True
         if (page := folder.report) is None:
-            return _page("waiting", status=202)
+            return page_answer("waiting", status=202)
         return web.Response(
             body=page, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": _FRAMED}
         )
@@ -372,10 +370,12 @@ def _whole(reported: dict[str, str], name: str, usual: int, most: int | None) ->
     return int(text) if most is None else min(int(text), most)
 
 
-def _page(name: str, status: int = 200) -> web.Response:
+def page_answer(name: str, status: int = 200) -> web.Response:
     return web.Response(text=view_page(name), status=status, content_type="text/html", charset="utf-8")
 
 
-def _file(package: str, name: str) -> web.Response:
-    text = (files(package) / name).read_text(encoding="utf-8")
+def asset_answer(name: str) -> web.Response:
+    if name not in _ASSETS:
+        raise web.HTTPNotFound
+    text = (files(_ASSETS[name]) / name).read_text(encoding="utf-8")
     return web.Response(text=text, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
