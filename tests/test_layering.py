@@ -154,7 +154,6 @@ RESULT_FILES = {
 CONSUMERS = ("analysis", "reports", "api", "cli", "exchange")
 RESULT_READERS = {
     "analysis/load.py": "finds the reader of a folder, and its files",
-    "reports/view/item_marks.py": "reads the marks that people set, a file of its own",
 }
 """The consumers that read lines by themselves, beside ``analysis/readers``."""
 KINDS = {"RunReader", "OutputReader"}

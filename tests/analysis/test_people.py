@@ -17,7 +17,7 @@ from coeval.analysis.people.calibration import ALL_FACTORS
 from coeval.analysis.people.label_draw import draw, judged_factors, share_out
 from coeval.analysis.people.label_questions import ShownTexts, to_label
 from coeval.analysis.people.labelled_rows import PANEL
-from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
+from coeval.analysis.people.people_measures import PeopleMeasures, goal_sentences, people_sentences
 from coeval.analysis.people.prediction_powered import (
     LabelledStratum,
     best_weight,
@@ -268,7 +268,9 @@ def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> No
         assert student.people.value < student.judged.value - 0.05
         assert student.labels == 30
     assert any("cem leads" in sentence for sentence in people_sentences(found))
-    assert any(f"{PANEL}" for _ in [found.judges[PANEL]])
+    assert found.judges[PANEL].count == found.labels
+    [goal] = goal_sentences(scale)
+    assert goal.startswith("± 3 points for each student takes")
 
 
 def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tmp_path: Path) -> None:

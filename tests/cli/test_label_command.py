@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import openpyxl
 import pytest
@@ -126,20 +127,22 @@ def test_what_is_no_sheet_is_refused(
 ) -> None:
     if data is not None:
         (tmp_path / name).write_bytes(data)
+    unasked = coeval("label", run, "--read", tmp_path / name)
+    assert "nothing was drawn for me; --by names who the sheet was for" in unasked.err
+    assert not (run / "labels.jsonl").exists()
+    coeval("label", run, "--n", "6", "--sheet", tmp_path / "mine.csv")
     found = coeval("label", run, "--read", tmp_path / name)
     assert found.code == 1
     assert said in found.err
 
 
 def test_entities_in_a_workbook_are_refused(run: Path, tmp_path: Path, coeval: Command) -> None:
-    from zipfile import ZipFile
-
     bomb = (
         '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><worksheet><c r="A1"><v>&b;</v></c></worksheet>'
     )
     with ZipFile(tmp_path / "bomb.xlsx", "w") as archive:
         archive.writestr("xl/worksheets/sheet1.xml", bomb)
-    found = coeval("label", run, "--read", tmp_path / "bomb.xlsx")
+    found = coeval("label", run, "--n", "6", "--read", tmp_path / "bomb.xlsx")
     assert found.code == 1
     assert "it declares entities, as no workbook does" in found.err
 

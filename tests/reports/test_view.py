@@ -159,7 +159,7 @@ def test_it_answers_its_own_pages_only(
     assert said.status == status
     assert "Access-Control-Allow-Origin" not in said.headers
     assert said.headers["X-Content-Type-Options"] == "nosniff"
-    assert not (place / "runs" / "first" / "marks.jsonl").exists()
+    assert not (place / "runs" / "first" / "labels.jsonl").exists()
 
 
 def test_the_printed_address_lets_one_in_and_a_cookie_stays(server: ViewServer) -> None:
@@ -226,19 +226,19 @@ def test_marks_are_kept_beside_the_run_and_are_none_of_it(
     [kept] = server.ask("/f/2/api/marks").value
     assert (kept["note"], kept["flag"]) == (note, True)
     assert [row["item"] for row in server.ask("/f/2/api/items?marked=1").value["rows"]] == [ITEM]
-    assert len((folder / "marks.jsonl").read_text().splitlines()) == 2
-    append(folder / "marks.jsonl", '{"item": "torn')
+    assert len((folder / "labels.jsonl").read_text().splitlines()) == 2
+    append(folder / "labels.jsonl", '{"item": "torn')
     assert server.ask("/f/2/api/marks").value == [kept]
     assert mark(flag=False, note="") == 200
     assert server.ask("/f/2/api/marks").value == []
-    (folder / "marks.jsonl").unlink()
-    (folder / "marks.jsonl").symlink_to(place / "secret.txt")
+    (folder / "labels.jsonl").unlink()
+    (folder / "labels.jsonl").symlink_to(place / "secret.txt")
     assert mark(flag=True) == 500
     assert (place / "secret.txt").read_text() == "nobody's business"
-    (folder / "marks.jsonl").unlink()
+    (folder / "labels.jsonl").unlink()
     assert mark(flag=True) == 200
     assert contents(folder).items() - before.items() == {
-        ("marks.jsonl", contents(folder)["marks.jsonl"])
+        ("labels.jsonl", contents(folder)["labels.jsonl"])
     }  # and nothing else was written or locked
     assert shown == [
         coeval("results", "--run", folder, "--json").out,

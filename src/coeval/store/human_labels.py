@@ -20,6 +20,9 @@ LABELS_FILE = "labels.jsonl"
 HUMAN = "human:"
 """What the judge id of a person begins with; no model's name holds a colon."""
 
+VIEWER = f"{HUMAN}viewer"
+"""Whose the marks and notes of `coeval view` are, which asks for no name."""
+
 # Characters.
 LONGEST_NOTE = 10_000
 _LONGEST_NAME = 60

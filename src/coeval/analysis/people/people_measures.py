@@ -81,17 +81,21 @@ def people_measures(
     )
 
 
-def human_scores(reader: RunReader) -> tuple[HumanScore, ...]:
-    """Score students on both scales, best first by people; none where nobody labelled by chance.
+def drawn_scales(reader: RunReader) -> dict[str, HumanScale]:
+    """Make the human scales alone; none where nobody labelled by chance.
 
     Raises StoreError: labels or answers cannot be read.
     """
     drawn = [label for label in read_labels(reader.run.path).values() if label.given and label.drawn]
     if not drawn:
-        return ()
+        return {}
     grid, texts = score_grid(reader), ShownTexts(reader, {label.response_id for label in drawn})
-    scales = human_scales(grid, labelled_rows(grid, filter(texts.shows, drawn)))
-    for name, scale in list(scales.items())[:1]:
+    return human_scales(grid, labelled_rows(grid, filter(texts.shows, drawn)))
+
+
+def human_scores(reader: RunReader) -> tuple[HumanScore, ...]:
+    """Score students on both scales, best first by people; raises as `drawn_scales`."""
+    for name, scale in list(drawn_scales(reader).items())[:1]:
         found = [
             HumanScore(student, name, *one.judged[:3], *one.people[:3], one.labels)
             for student, one in scale.students.items()
@@ -111,8 +115,7 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
     if first:
         yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student."
     elif scale.pairs:
-        tied = "the two students" if len(scale.pairs) == 1 else "the best students"
-        yield f"By people's labels{by}, no student leads: {tied} are statistically tied."
+        yield f"By people's labels{by}, no student is significantly ahead of all others."
     if (panel := found.judges.get(PANEL)) is not None and panel.bias.value is not None:
         more = "more" if panel.bias.value > 0 else "less"
         yield (
@@ -122,14 +125,19 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
     yield from _limits(found, scale)
 
 
-def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
-    needed = {name: one.needed for name, one in scale.students.items() if one.people.low is not None}
+def goal_sentences(scale: HumanScale) -> Iterator[str]:
+    """How many labels ± 3 points take; nothing where no student has enough to tell."""
+    needed = {name: one.needed for name, one in scale.students.items() if one.weight is not None}
     known = [count for count in needed.values() if count is not None]
     if known and len(known) == len(needed):
         there = sum(scale.students[name].labels for name in needed)
         yield f"± 3 points for each student takes about {sum(known):,} labelled answers; there are {there:,}."
     elif needed:
         yield "± 3 points for each student takes more labels than the run has answers: add items."
+
+
+def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+    yield from goal_sentences(scale)
     borrowed = [name for name, one in scale.students.items() if one.transport_p is not None]
     if borrowed:
         p = min(scale.students[name].transport_p or 0.0 for name in borrowed)

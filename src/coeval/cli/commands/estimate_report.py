@@ -36,7 +36,9 @@ from coeval.pipeline.start.only import sample_only
 from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
 from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
+from coeval.store.human_labels import LABELS_FILE
 from coeval.store.jsonl import write_json_atomic
+from coeval.store.rundir import RunDir
 
 
 def estimate_and_report(
@@ -72,8 +74,22 @@ def estimate_and_report(
         tell_budget(fit, messages)
     if options.continue_run and (said := _in_jobs(config)):
         say(messages, said)
+    for sentence in _labels_needed(run_folder(config)):
+        say(messages, sentence)
     say(messages, f"Written: {written}", "dim")
     return 0
+
+
+def _labels_needed(folder: RunDir) -> Iterator[str]:
+    """How many labels by people ± 3 points take, where the run has some already."""
+    if (folder.path / LABELS_FILE).exists() and folder.is_run():
+        # Here, because they load duckdb and numpy.
+        from coeval.analysis.people.people_measures import drawn_scales, goal_sentences
+        from coeval.pipeline.plan.run_reading import reading
+
+        with reading(folder) as (reader, _):
+            for scale in list(drawn_scales(reader).values())[:1]:
+                yield from goal_sentences(scale)
 
 
 def _shortfalls(start: EstimatedStart) -> Iterator[str]:

@@ -68,7 +68,9 @@ def label(
     from coeval.reports.labelling.label_session import LabelRequest, LabelSession
 
     people = tuple(filter(None, (name.strip() for name in among.split(","))))
-    session = LabelSession(folder, LabelRequest(by, n, tuple(factor or ()), seed, people, overlap))
+    session = LabelSession(
+        folder, LabelRequest(by, n, tuple(factor or ()), seed, people, overlap, draws=read is None)
+    )
     if sheet is not None:
         _write(session, sheet)
     elif read is not None:

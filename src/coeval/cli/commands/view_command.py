@@ -43,7 +43,7 @@ def view(
     """Show runs and outputs as pages: how far they are, what came of them, every item with its answers.
 
     Pages follow a run that goes on. Items can be searched, filtered, ordered, and read whole with what each
-    judge said; marks and notes on them are kept in marks.jsonl in the folder. Nothing else is written and no
+    judge said; marks and notes on them are kept in labels.jsonl in the folder. Nothing else is written and no
     lock is taken. It answers this machine alone, and of its users whoever has the printed address, which
     holds a token. Ctrl-C ends it.
 

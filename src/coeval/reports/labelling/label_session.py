@@ -23,7 +23,8 @@ USUAL_N = 200
 
 class LabelRequest(NamedTuple):
     """What a person asks for: ``n`` answers (None: those drawn before, else `USUAL_N`), some ``factors``
-    (empty: all), and who else labels them (``among``) with which ``overlap``."""
+    (empty: all), and who else labels them (``among``) with which ``overlap``. ``draws``: whether something
+    is drawn where ``n`` says nothing."""
 
     by: str
     n: int | None = None
@@ -31,6 +32,7 @@ class LabelRequest(NamedTuple):
     seed: int = 0
     among: tuple[str, ...] = ()
     overlap: float = 0.2
+    draws: bool = True
 
 
 class LabelSession:
@@ -49,7 +51,11 @@ class LabelSession:
             factors = judged_factors(grid, request.factors)
             known = of_person(read_labels(self.path), judge)
             drawn = [label for label in known if label.drawn is not None and _asks(label, factors)]
-            n = request.n if request.n is not None else (None if drawn else USUAL_N)
+            n = request.n
+            if n is None and not drawn:
+                if not request.draws:
+                    raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
+                n = USUAL_N
             part = draw(grid, factors, n, request.seed) if n is not None else []
             part = share_out(part, request.among, request.by, request.overlap)
             texts = ShownTexts(reader, {key.answer for key, _ in part} | {one.response_id for one in drawn})

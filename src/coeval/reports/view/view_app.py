@@ -26,8 +26,8 @@ from coeval.core.foreign import decode
 from coeval.core.plain import plain, shortened
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
-from coeval.reports.view.item_marks import MarkedItem
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
+from coeval.store.human_labels import VIEWER, HumanLabel
 
 # --- Access: this machine's browsers and programs
 #
@@ -244,6 +244,10 @@ class _MarkGiven(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
+def _shown_mark(mark: HumanLabel) -> _MarkGiven:
+    return _MarkGiven(mark.datapoint_id, mark.task_id, mark.flag, mark.note)
+
+
 class _ViewHandlers:
     """Who answers."""
 
@@ -311,7 +315,7 @@ class _ViewHandlers:
 
     async def marks(self, request: web.Request) -> web.Response:
         marks = await asyncio.to_thread(self._needed(request).marks)
-        return json_answer(list(marks.values()))
+        return json_answer([_shown_mark(mark) for mark in marks.values()])
 
     async def mark(self, request: web.Request) -> web.Response:
         folder = self._needed(request)
@@ -322,8 +326,14 @@ class _ViewHandlers:
         found = await _requested(folder, lambda browser: browser.detail(given.item, given.task))
         if found is None:
             return refused(404, f"there is no item {given.item}")
-        mark = MarkedItem(found.item, found.task, given.flag, given.note)
-        return json_answer(await asyncio.to_thread(folder.mark, mark))
+        mark = HumanLabel(
+            judge_model_id=VIEWER,
+            task_id=found.task,
+            datapoint_id=found.item,
+            flag=given.flag,
+            note=given.note,
+        )
+        return json_answer(_shown_mark(await asyncio.to_thread(folder.mark, mark)))
 
     def _needed(self, request: web.Request) -> ViewedFolder:
         """The folder that an address names; from now on it is read."""

@@ -18,7 +18,7 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.site.page import write_page
-from coeval.reports.view.item_marks import MarkedItem, add_mark, read_marks
+from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error
 from coeval.store.rundir import RunDir
 
@@ -151,13 +151,13 @@ class ViewedFolder:
         """The page of its report as it was written last; None: not yet."""
         return self._report
 
-    def marks(self) -> dict[tuple[str, str], MarkedItem]:
-        """By task and item; raises as `read_marks`."""
-        return read_marks(self.path)
+    def marks(self) -> dict[tuple[str, str], HumanLabel]:
+        """By task and item; raises as `read_labels`."""
+        return marks_of(read_labels(self.path))
 
-    def mark(self, mark: MarkedItem) -> MarkedItem:
-        """Keep a mark; raises as `add_mark`."""
-        kept = add_mark(self.path, mark)
+    def mark(self, mark: HumanLabel) -> HumanLabel:
+        """Keep a mark; raises as `add_labels`."""
+        [kept] = add_labels(self.path, [mark])
         with self.browser() as browser:
             if browser is not None:
                 browser.mark(self.marks())
@@ -205,7 +205,8 @@ class ViewedFolder:
         or those in which the folder says how it stands too."""
         run = RunDir(self.path)
         reported = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        return tuple(_stamp_of(file) for file in (*record_files(self.path), *reported))
+        files = (*record_files(self.path), self.path / LABELS_FILE, *reported)
+        return tuple(_stamp_of(file) for file in files)
 
 
 def _stamp_of(file: Path) -> tuple[str, int, int]:
