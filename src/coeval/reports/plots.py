@@ -28,7 +28,15 @@ def bias_plot(
     table: str, biases: Sequence[str], judges: Sequence[str], models: Sequence[str]
 ) -> dict[str, Any]:
     """Of a table with the columns ``bias``, ``judge``, ``value`` (a measure) and ``sure``."""
-    base = alt.Chart(named(table)).transform_filter("isValid(datum.value)")
+    base = (
+        alt.Chart(named(table))
+        .transform_filter("isValid(datum.value)")
+        # What has no interval is a point: an axis cannot be made of nothing.
+        .transform_calculate(
+            begin="isValid(datum.value_low) ? datum.value_low : datum.value",
+            end="isValid(datum.value_high) ? datum.value_high : datum.value",
+        )
+    )
     shared: dict[str, Any] = {
         "y": alt.Y("bias:N", sort=list(biases), title=None, axis=names_axis(biases)),
         "yOffset": alt.YOffset("judge:N", sort=list(judges)),
@@ -45,9 +53,9 @@ def bias_plot(
             alt.Tooltip("value_high:Q", title="to", format="+.3f"),
         ],
     }
-    x = alt.X("value_low:Q", title="of a score from 0 to 1")
+    x = alt.X("begin:Q", title="of a score from 0 to 1")
     zero = alt.Chart().mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
-    line = base.mark_rule(strokeWidth=2).encode(x=x, x2="value_high:Q", **shared)
+    line = base.mark_rule(strokeWidth=2).encode(x=x, x2="end:Q", **shared)
     hollow = base.mark_point(size=60, strokeWidth=1.5).encode(x="value:Q", **shared)
     sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
     filled = base.mark_point(filled=True, size=70).encode(x="value:Q", opacity=sure, **shared)
