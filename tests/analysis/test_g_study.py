@@ -140,6 +140,25 @@ def test_what_has_holes_is_left_out_and_counted() -> None:
     assert g_study(nobody) is None
 
 
+def test_a_factor_without_weight_makes_no_item_count() -> None:
+    """The first items have scores of such a factor alone."""
+    y = scores(11, 30, 4, 3)
+    grid = grid_of(y)
+    factor = np.where(grid.item < 5, 1, 0)
+    [design] = grid.designs
+    weighed = design._replace(factors={"factor", "idle"}, weights={"factor": 2.0, "idle": 0.0})
+    some = grid._replace(
+        factor=factor,
+        factors=("factor", "idle"),
+        designs=(weighed,),
+        items=grid.items._replace(alike=np.arange(30) // 2),
+    )
+    found, alone = full_block(some, 0), full_block(grid, 0)
+    assert found.cells == pytest.approx(alone.cells[5:])
+    assert found.cluster.tolist() == (np.arange(5, 30) // 2).tolist()
+    assert found.left_out == 0
+
+
 def test_a_judge_is_worth_what_reliability_loses_without_it() -> None:
     """One who sees it the other way round takes away from it, and is named; of two nobody can be left out."""
     y = scores(4, 100, 5, 4)

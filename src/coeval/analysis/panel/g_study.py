@@ -82,9 +82,9 @@ class Block(NamedTuple):
 def full_block(grid: ScoreGrid, task: int) -> Block:
     """The items that all students and judges of a task have scores of; left out first: students and judges
     with less than half as many scores as the best covered one."""
-    rows = np.unique(grid.item[(grid.task == task) & grid.valid.any(axis=1)])
-    cells = judge_cells(grid, task)
-    cells = cells[np.isfinite(cells).any(axis=(1, 2))]
+    cells, items = judge_cells(grid, task), np.unique(grid.item[grid.task == task])
+    scored = np.isfinite(cells).any(axis=(1, 2))
+    cells, items = cells[scored], items[scored]
     there = np.isfinite(cells)
     kept = []
     for other in (2, 1):
@@ -93,7 +93,7 @@ def full_block(grid: ScoreGrid, task: int) -> Block:
     students, judges = kept
     cells = cells[:, students][:, :, judges]
     whole = np.isfinite(cells).all(axis=(1, 2))
-    return Block(cells[whole], grid.items.cluster[rows][whole], students, judges, int((~whole).sum()))
+    return Block(cells[whole], grid.items.cluster[items][whole], students, judges, int((~whole).sum()))
 
 
 def full_blocks(grid: ScoreGrid) -> list[Block]:
