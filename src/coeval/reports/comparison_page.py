@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import plain, short_names
 from coeval.core.text import listed, numbered
@@ -30,6 +30,7 @@ _TITLES = {
     "task": "Differences by task",
     "part": "Differences by factor and metric",
 }
+_P = "Adjusted for all comparisons: tasks are tested where overall is significant, parts where their task is"
 # Above the first picture no more is read; the table has all.
 _MOST_TOLD = 12
 # Rows of a picture; the table has all.
@@ -104,7 +105,11 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
         shown = Measured(one.difference / one.scale, low / one.scale, high / one.scale, one.n, one.missing)
         own = Measured(one.difference, low, high, one.n, one.missing)
         sure = (one.p_adjusted, one.significant, one.n, one.missing, one.minimum_detectable)
-        rows.append((row, one.a, one.b, one.mean_a, one.mean_b, own, one.unit, *sure, one.test, shown))
+        of_judges = one.ci95_over_judges
+        over = NOT_MEASURED if of_judges is None else Measured(one.difference, *of_judges, one.n, one.missing)
+        judged = (over, one.p_over_judges_adjusted, one.agreeing)
+        means = (one.mean_a, one.mean_b, own)
+        rows.append((row, one.a, one.b, *means, one.unit, *sure, *judged, one.test, shown))
     table = ReportTable(
         f"{family}-comparisons",
         _TITLES[family],
@@ -116,7 +121,7 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
             ReportColumn("mean_b", "Second's mean", "score"),
             ReportColumn("difference", "Difference", "score", "Second less first, paired by item"),
             ReportColumn("unit", "Unit"),
-            ReportColumn("p", "p (Holm)", "probability", "Adjusted for the number of comparisons"),
+            ReportColumn("p", "p", "probability", _P),
             ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
             ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
@@ -125,6 +130,11 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
                 "Could be seen",
                 "score",
                 "The true difference that would be detected four times in five",
+            ),
+            ReportColumn("over_judges", "Over items and judges", "score", "Judges are a sample too"),
+            ReportColumn("p_over_judges", "p, judges too", "probability", _P),
+            ReportColumn(
+                "agreeing", "Judges see it so", "count", "By themselves they put the same side ahead"
             ),
             ReportColumn("test", "Test"),
             ReportColumn("shown", "Of the scale", "score"),

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, panel_words
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
@@ -25,8 +26,12 @@ class Comparison(msgspec.Struct, frozen=True):
 
     Means, ``difference`` = b − a and ``ci95`` are in the metric's ``unit`` (``share`` of 1, ``percent`` or
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
-    difference over all items lies, whatever these would score. ``p_adjusted`` is Holm's within the
-    ``family``, ``q`` Benjamini and Hochberg's. ``minimum_detectable`` is the true difference that would be
+    difference over all items lies, whatever these would score. ``p_adjusted`` allows for all comparisons of
+    the report (`coeval.analysis.comparison.gatekeeping`), ``q`` is Benjamini and Hochberg's within the
+    ``family``; ``gate`` says where (`where_of`) the comparison above it is not significant, so that this one
+    is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too: None where nothing can be
+    told, as of one judge; ``judges`` scored both, of which ``agreeing`` by themselves put the same one ahead;
+    None: nobody judged. ``minimum_detectable`` is the true difference that would be
     found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
     Of a run that grows, p-values hold at any look: ``look`` says which this is, and ``at_any_look`` is the
     interval that holds at all of them beside ``ci95``; empty and None: the only look. ``sentence`` says it
@@ -56,10 +61,23 @@ class Comparison(msgspec.Struct, frozen=True):
     look: str = ""
     at_any_look: tuple[float, float] | None = None
     sentence: str = ""
+    ci95_over_judges: tuple[float, float] | None = None
+    p_over_judges: float | None = None
+    p_over_judges_adjusted: float | None = None
+    judges: int | None = None
+    agreeing: int | None = None
+    gate: str | None = None
 
     @property
     def significant(self) -> bool:
+        """Over items, by these judges."""
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+    @property
+    def significant_over_judges(self) -> bool:
+        """Over items and judges."""
+        over = self.p_over_judges_adjusted
+        return self.significant and over is not None and over < ALPHA
 
     @property
     def place(self) -> str:
@@ -84,9 +102,14 @@ def sentence(one: Comparison) -> str:
     n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}{_of_looks(one)}"
     if one.significant and one.minimum_detectable is not None:
         better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
-        by = shown_difference(one, sign=1 if one.difference > 0 else -1)
+        by = f"{shown_difference(one, sign=1 if one.difference > 0 else -1)} points"
+        view, panel, doubt = _view(one), "", ""
+        if view is not None and one.significant_over_judges:
+            by += f" over items, {view.interval} over items and judges"
+        elif view is not None:
+            panel, doubt = f" {panel_words(view)}", f"; {doubt_of_judges(view)}"
         return (
-            f"{better} is better than {worse} {where} by {by} points, {n}. "
+            f"{better} is better than {worse} {where}{panel} by {by}, {n}{doubt}. "
             f"{detected(one, one.minimum_detectable)}"
         )
     said = (
@@ -96,6 +119,18 @@ def sentence(one: Comparison) -> str:
     if one.minimum_detectable is None:
         return said
     return f"{said}. {detected(one, one.minimum_detectable)}"
+
+
+def _view(one: Comparison) -> JudgesView | None:
+    """With the better one's lead as the positive direction; None where nobody judged."""
+    if one.judges is None or one.agreeing is None:
+        return None
+    interval = ""
+    if one.ci95_over_judges is not None:
+        sign = 1 if one.difference > 0 else -1
+        low, high = sorted(sign * bound for bound in one.ci95_over_judges)
+        interval = half_text(sign * one.difference, low, high, _unit(one), _digits(one))
+    return JudgesView(one.judges, one.agreeing, interval)
 
 
 def detected(one: Comparison, least: float) -> str:
@@ -128,6 +163,8 @@ def _odds(one: Comparison) -> str:
     if one.p_adjusted is None or apart == one.significant or one.at_any_look is not None:
         return ""
     p = p_text(one.p_adjusted)
+    if apart and one.gate is not None:
+        return f"; not tested, as nothing is significant {one.gate}"
     if apart:
         return f"; the interval excludes zero, but {p}"
     return f"; the interval holds zero, but chance seldom does that ({p})"
@@ -178,8 +215,9 @@ def _digits(one: Comparison) -> int:
 
 LEGEND = (
     "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95% "
-    "interval over n paired items. p: adjusted for the number of comparisons (Holm). least: the true "
-    "difference that would be detected four times in five."
+    "interval over n paired items. p: adjusted for all comparisons (a task is tested where overall is "
+    "significant, a factor where its task is). least: the true difference that would be detected four times "
+    "in five."
 )
 _NONE = "–"
 
@@ -233,9 +271,14 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
         ``bounds_high``; that of all looks is a pair, or None."""
         table = columns(Comparison, self.comparisons)
-        ends = {
+        ends: dict[str, tuple[str, str, Sequence[tuple[float | None, float | None]]]] = {
             "ci95": ("low", "high", [one.ci95 for one in self.comparisons]),
             "bounds": ("bounds_low", "bounds_high", [one.bounds for one in self.comparisons]),
+            "ci95_over_judges": (
+                "low_over_judges",
+                "high_over_judges",
+                [one.ci95_over_judges or (None, None) for one in self.comparisons],
+            ),
         }
         spread: Columns = {}
         for name, values in table.items():

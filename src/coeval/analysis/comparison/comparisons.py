@@ -1,8 +1,8 @@
 """Every two of several sides held against each other: overall, by task, by factor; with p-values that allow
 for their number.
 
-Comparisons that answer the same question are a family, and Holm's adjustment is made within it: the overall
-scores of all pairs; their tasks; the factors and further metrics of the tasks.
+All comparisons share one error rate: tasks are tested where the overall difference of their pair is
+significant, factors and further metrics where their task is (`coeval.analysis.comparison.gatekeeping`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from coeval.analysis.comparison.comparison_report import (
     shown_difference,
     where_of,
 )
+from coeval.analysis.comparison.gatekeeping import gatekept
+from coeval.analysis.comparison.judged_apart import JudgedApart, judged_apart
+from coeval.analysis.comparison.over_judges import over_judges, spread_over_judges
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     at_any_look,
@@ -32,9 +35,10 @@ from coeval.analysis.comparison.paired_difference import (
     holm,
     paired_difference,
 )
-from coeval.analysis.comparison.pairing import JudgedApart, Pairing, ScoredPairs, judged_apart, pair
+from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import Side, read_side
-from coeval.analysis.intervals import Bounds, Scale
+from coeval.analysis.intervals import ALPHA, Bounds, Scale
+from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.run_results import ANSWER_LIMIT, CutOffAnswers
@@ -260,6 +264,7 @@ class ComparedRow(NamedTuple):
     family: Family
     unit: str
     parts: Sequence[ScoredPairs]
+    judged: Sequence[ByJudge]
     counted: Literal["item", "prompt"] = "item"
 
 
@@ -285,10 +290,14 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
     tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
-    found = [comparison_of(a, b, row, max(tested[row.family], 1)) for a, b, row in paired]
-    by_family = {family: adjusted([one for one in found if one.family == family]) for family in FAMILIES}
+    found = _tested(
+        [
+            comparison_of(a, b, row, max(tested[row.family], 1), scatter)
+            for (a, b, row), scatter in zip(paired, _scatters(groups, paired), strict=True)
+        ]
+    )
     return ComparisonReport(
-        tuple(one for family in FAMILIES for one in by_family[family]),
+        tuple(one for family in FAMILIES for one in found if one.family == family),
         {side.label: {"folder": str(side.folder), "model": side.model} for side in sides},
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
@@ -321,13 +330,13 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     by_task: dict[str, list[int]] = {}
     for place, metric in enumerate(pairing.metrics):
         by_task.setdefault(metric.task, []).append(place)
-    scored: dict[str, ScoredPairs] = {}
+    scored: dict[str, tuple[ScoredPairs, ByJudge]] = {}
     rows: list[ComparedRow] = []
     for task, places in by_task.items():
         factors = [place for place in places if pairing.metrics[place].measure == "factor"]
         if factors and (whole := pairing.scored(factors, whole=True)) is not None:
-            scored[task] = whole
-            rows.append(ComparedRow(task, SCORE, "task", "share", [whole]))
+            scored[task] = whole, pairing.by_judge(factors, whole=True)
+            rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
         for place in places:
             name = pairing.metrics[place]
             found = pairing.scored([place])
@@ -335,16 +344,23 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
                 continue
             family: Family = "task" if name.headline or (name.measure == "label" and not factors) else "part"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            rows.append(ComparedRow(task, name.metric, family, name.unit, [found], counted))
+            judged = [pairing.by_judge([place])]
+            rows.append(ComparedRow(task, name.metric, family, name.unit, [found], judged, counted))
     if len(scored) > 1:
-        yield ComparedRow(None, SCORE, "overall", "share", list(scored.values()))
+        parts, by_judge = zip(*scored.values(), strict=True)
+        yield ComparedRow(None, SCORE, "overall", "share", parts, by_judge)
     yield from rows
 
 
-def comparison_of(a: Side, b: Side, row: ComparedRow, family: int = 1) -> Comparison:
-    """``family``: how many comparisons answer the same question, this one among them."""
+def comparison_of(
+    a: Side, b: Side, row: ComparedRow, family: int = 1, scatter: JudgeScatter | None = None
+) -> Comparison:
+    """``family``: how many comparisons answer the same question, this one among them; ``scatter``: what
+    judges add to its error."""
     looks = joined((a.looks, b.looks))
     found = at_any_look(paired_difference([part.pairs for part in row.parts], family), looks)
+    over = over_judges(found, row.judged, scatter)
+    bounds = None if over is None or over.low is None or over.high is None else (over.low, over.high)
     scale = row.parts[0].scale
     width = scale.most - scale.least
     low = sum(part.low for part in row.parts) / len(row.parts)
@@ -372,6 +388,10 @@ def comparison_of(a: Side, b: Side, row: ComparedRow, family: int = 1) -> Compar
         counted=row.counted,
         look=looks.name if looks is not None else "",
         at_any_look=None if looks is None else _at_any_look(found, looks, width),
+        ci95_over_judges=None if bounds is None else (bounds[0] * width, bounds[1] * width),
+        p_over_judges=None if over is None else over.p,
+        judges=None if over is None else over.judges,
+        agreeing=None if over is None else over.agreeing,
     )
 
 
@@ -392,4 +412,61 @@ def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
         if one.p is not None:
             one = msgspec.structs.replace(one, p_adjusted=next(of_holm), q=next(of_rate))
         found.append(msgspec.structs.replace(one, sentence=sentence(one)))
+    return found
+
+
+def _scatters(
+    groups: Sequence[Sequence[Side]], paired: Sequence[tuple[Side, Side, ComparedRow]]
+) -> list[JudgeScatter | None]:
+    """Of each row, what judges add to its error: the same for all pairs of a group in a task and metric."""
+    found: list[JudgeScatter | None] = [None] * len(paired)
+    group_of = {side.label: number for number, group in enumerate(groups) for side in group}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for at, (a, _, row) in enumerate(paired):
+        alike.setdefault((group_of[a.label], row.family, row.task, row.metric), []).append(at)
+    for places in alike.values():
+        sides = {side.label for at in places for side in paired[at][:2]}
+        of_rows = spread_over_judges({at: paired[at][2].judged for at in places}, len(sides) - 1)
+        for at, scatter in of_rows.items():
+            found[at] = scatter
+    return found
+
+
+def _tested(rows: Sequence[Comparison]) -> list[Comparison]:
+    """With p-values of one error rate for all (`gatekept`), and in words."""
+    above = _above(rows)
+    p = gatekept([one.p for one in rows], above)
+    # where nothing is known of judges above, as of checks, what is below is tested by itself
+    known = [None if at is not None and rows[at].p_over_judges is None else at for at in above]
+    over = gatekept([one.p_over_judges for one in rows], known)
+    rates: dict[int, float] = {}
+    for family in FAMILIES:
+        of_family = {at: one.p for at, one in enumerate(rows) if one.family == family and one.p is not None}
+        rates |= zip(of_family, benjamini_hochberg(list(of_family.values())), strict=True)
+    found: list[Comparison] = []
+    for at, (one, parent) in enumerate(zip(rows, above, strict=True)):
+        gate = where_of(rows[parent]) if parent is not None and (p[parent] or 0.0) >= ALPHA else None
+        tested = msgspec.structs.replace(
+            one, p_adjusted=p[at], q=rates.get(at), p_over_judges_adjusted=over[at], gate=gate
+        )
+        found.append(msgspec.structs.replace(tested, sentence=sentence(tested)))
+    return found
+
+
+def _above(rows: Sequence[Comparison]) -> list[int | None]:
+    """Of a task's score the overall difference of its pair, of a part its task; a label beside scores, or a
+    metric of a benchmark, is in no score above it and is tested by itself."""
+    overall = {(one.a, one.b): at for at, one in enumerate(rows) if one.family == "overall"}
+    tasks: dict[tuple[str, str, str | None], int] = {}
+    for at, one in enumerate(rows):
+        if one.family == "task":
+            tasks.setdefault((one.a, one.b, one.task), at)
+    found: list[int | None] = []
+    for one in rows:
+        if one.family == "part":
+            found.append(tasks.get((one.a, one.b, one.task)))
+        elif one.family == "task" and one.metric == SCORE:
+            found.append(overall.get((one.a, one.b)))
+        else:
+            found.append(None)
     return found

@@ -8,17 +8,19 @@ strict judge weighs on one side alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.judged_apart import JudgedApart
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import Hashes, MetricName, RequestedItem, Side
 from coeval.analysis.intervals import Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
+from coeval.analysis.panel.mean_squares import ByJudge
 from coeval.core.text import listed, numbered
 
 
@@ -27,84 +29,6 @@ class Mismatch(NamedTuple):
 
     task: str
     said: str
-
-
-# --- Judges who scored one side only
-
-
-class JudgedApart(NamedTuple):
-    """Of two sides in a task, by label: who judged the one or the other only. ``nobody_both``: they have no
-    other judges."""
-
-    task: str
-    sides: tuple[str, str]
-    judges: tuple[tuple[str, ...], tuple[str, ...]]
-    nobody_both: bool
-
-
-def judged_apart(found: Sequence[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
-    """Sentences on all pairs of the ``sides`` that were compared."""
-    yield from _nobody_both([one for one in found if one.nobody_both], sides)
-    yield from _one_only([one for one in found if not one.nobody_both], sides)
-
-
-def _nobody_both(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
-    by_task: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
-    for one in found:
-        for label, judges in zip(one.sides, one.judges, strict=True):
-            by_task.setdefault(one.task, {}).setdefault(judges, {})[label] = None
-    alike = _grouped(
-        (tuple((judges, tuple(labels)) for judges, labels in judged.items()), task)
-        for task, judged in by_task.items()
-    )
-    for panels, tasks in alike.items():
-        each = ", ".join(
-            f"{listed(judges)} judged {listed(_names(labels, sides))}" for judges, labels in panels
-        )
-        both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{listed(tasks)}: {each}, and nobody {both}: the difference is also one of judges"
-
-
-def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
-    by_judge: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
-    for one in found:
-        for place, judges in enumerate(one.judges):
-            for judge in judges:
-                judged, others = by_judge.setdefault((one.task, judge), ({}, {}))
-                judged[one.sides[place]] = others[one.sides[1 - place]] = None
-    of_task = _grouped(
-        ((task, tuple(judged), tuple(others)), judge) for (task, judge), (judged, others) in by_judge.items()
-    )
-    alike = _grouped(((has, lacks, judges), task) for (task, has, lacks), judges in of_task.items())
-    for (has, lacks, judges), tasks in alike.items():
-        who, whom = _names(has, sides), _names(lacks, sides)
-        so = "so they are" if len(judges) > 1 else "so it is"
-        where = "of the comparison" if len(who) == len(whom) == 1 else f"where compared with {listed(whom)}"
-        yield (
-            f"{listed(tasks)}: {listed(judges)} judged {listed(who)} but not {listed(whom)}, {so} left out "
-            f"{where}"
-        )
-
-
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-def _grouped(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str, ...]]:
-    """By key, what belongs to it, in order."""
-    found: dict[_Key, tuple[str, ...]] = {}
-    for key, value in pairs:
-        found[key] = (*found.get(key, ()), value)
-    return found
-
-
-def _names(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
-    """Sides by their labels; a folder of which all students are meant, by its name."""
-    of_place: dict[str, set[str]] = {}
-    for side in sides:
-        of_place.setdefault(side.place, set()).add(side.label)
-    place_of = {side.label: side.place for side in sides}
-    names = (place_of[label] if of_place[place_of[label]] <= set(labels) else label for label in labels)
-    return list(dict.fromkeys(names))
 
 
 # --- Items and judges that two sides share
@@ -366,6 +290,14 @@ class _CodedScores(NamedTuple):
         return np.where(np.isfinite(self.part), self.part / counts[at], 1.0)
 
 
+class _Chosen(NamedTuple):
+    """The metrics that count, the scores that have a counterpart, and the weights of factors."""
+
+    metrics: Sequence[int]
+    paired: list[_CodedScores]
+    weights: Mapping[str, float] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """Two sides, put together: all scores of each, and those that have a counterpart.
@@ -396,13 +328,7 @@ class Pairing:
     def scored(self, metrics: Sequence[int], *, whole: bool = False) -> ScoredPairs | None:
         """The items' means over these metrics of one task; None where no item is paired. ``whole``: they are
         all factors; then in a task with weights or checks an item needs a shared score of each."""
-        weights = self.factors.get(self.metrics[metrics[0]].task) if whole else None
-        if weights is not None:
-            metrics = [place for place in metrics if self.metrics[place].metric in weights]
-        paired = [side.of(metrics) for side in self.paired]
-        if weights is not None:
-            complete = _complete(paired[0], len(weights))
-            paired = [side.chosen(np.isin(side.item, complete)) for side in paired]
+        metrics, paired, weights = self._of(metrics, whole=whole)
         a, b = map(_item_means, paired)
         if not len(a.codes):
             return None
@@ -419,6 +345,31 @@ class Pairing:
         items = len(a.codes) + len(missing)
         bounds = (float(found + low) / items, float(found + high) / items)
         return ScoredPairs(pairs, len(missing), *bounds, scale)
+
+    def _of(self, metrics: Sequence[int], *, whole: bool) -> _Chosen:
+        weights = self.factors.get(self.metrics[metrics[0]].task) if whole else None
+        if weights is None:
+            return _Chosen(metrics, [side.of(metrics) for side in self.paired], None)
+        metrics = [place for place in metrics if self.metrics[place].metric in weights]
+        paired = [side.of(metrics) for side in self.paired]
+        complete = _complete(paired[0], len(weights))
+        return _Chosen(metrics, [side.chosen(np.isin(side.item, complete)) for side in paired], weights)
+
+    def by_judge(self, metrics: Sequence[int], *, whole: bool = False) -> ByJudge:
+        """What each judge gave the second side more, of what `scored` has; nobody's without a common judge."""
+        task, measure, *_ = self.metrics[metrics[0]]
+        metrics, (a, b), _ = self._of(metrics, whole=whole)
+        items = np.unique(a.item)
+        if measure != "label" and any(one.task == task and one.nobody_both for one in self.apart):
+            return ByJudge(np.empty((len(items), 0)), 1.0)
+        values = np.full((len(items), int(self.paired[0].judge.max(initial=0))), np.nan)
+        scale = self._scale(metrics)
+        for judge in np.unique(a.judge[a.judge > 0]).tolist():
+            of_a, of_b = (_item_means(side.chosen(side.judge == judge)) for side in (a, b))
+            apart = (of_b.values - of_a.values) / (scale.most - scale.least)
+            values[np.searchsorted(items, of_a.codes), judge - 1] = apart
+        shares = a.shares
+        return ByJudge(values, float(shares[a.judge > 0].sum() / shares.sum()))
 
     def _scale(self, metrics: Sequence[int]) -> Scale:
         """That of the metric; longer where scores lie beyond it, as a single example's of HealthBench may."""
