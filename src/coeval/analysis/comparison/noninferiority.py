@@ -26,8 +26,9 @@ from coeval.analysis.comparison.comparisons import (
     family_doubts,
     family_leads,
 )
+from coeval.analysis.comparison.judged_apart import judged_apart
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, items_needed, lower_bound
-from coeval.analysis.comparison.pairing import Pairing, judged_apart, pair
+from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.settings import Setting
