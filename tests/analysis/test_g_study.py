@@ -173,6 +173,19 @@ def test_a_judge_is_worth_what_reliability_loses_without_it() -> None:
     assert {one.worth.value for one in studied(y[:, :, :2]).worth.values()} == {None}
 
 
+def test_of_dice_nothing_is_said_to_be_reliable() -> None:
+    generator = np.random.default_rng(12)
+    said = [
+        text
+        for _ in range(20)
+        for text in reliability(studied(drawn(generator, Design(judges=3), DICE, 0.0)))
+    ]
+    assert {text.split(":")[0] for text in said} == {
+        "By these judges students differ no more than chance makes them",
+        "Whether other items and judges would tell the students apart is open",
+    }
+
+
 def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> None:
     """Views that are the same in both tasks do not average out; chance does."""
     generator = np.random.default_rng(6)

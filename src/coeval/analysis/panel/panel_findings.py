@@ -94,7 +94,12 @@ def reliability(study: GStudy | None) -> Iterator[str]:
         return
     within = ""
     if found.low is not None and found.high is not None:
-        within = f" [{found.low:.2f}, {found.high:.2f} over items]"
+        within = f" [{found.low:.2f}, {found.high:.2f} over items]".replace("-", "−")
+    apart = study.components["students"].variance
+    if apart.low is None or apart.low <= 0:
+        figure = f"Eρ² = {found.value:.2f}{within}"
+        yield f"Whether other items and judges would tell the students apart is open: {figure}."
+        return
     yield f"Reliability of the students' scores for other items and judges: Eρ² = {found.value:.2f}{within}."
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
