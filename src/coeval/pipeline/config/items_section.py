@@ -49,6 +49,25 @@ class Sampling(Section):
         return None if self.total == "all" else self.total
 
 
+class Stop(Section):
+    """When a task asks for no more items: after looks of 20, by a test that holds at any look."""
+
+    half_width: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            lt=100,
+            description="Points: enough is known of two students when their difference has an interval of "
+            "at most so much to either side.",
+        ),
+    ] = None
+    decided: Annotated[
+        bool,
+        Field(description="Enough is known of two students when their difference is significant."),
+    ] = False
+    min_items: Annotated[int, Field(ge=2, description="Items before the first decision.")] = 20
+
+
 class TableSection(Section):
     """Files of the user's rows, and how they are read."""
 

@@ -1,4 +1,4 @@
-"""The rule of pairwise judging (V-40)."""
+"""The rules of what holds students against each other: pairwise judging (V-40), looks (V-41)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,21 @@ def pair_rules(draft: Draft, index: int) -> Iterator[Finding]:
     elif baseline is not None and baseline not in students:
         way = WayOut(baseline, students, "students:")
         yield Finding((*task, "baseline"), "V-40", f"no student is called '{baseline}'", way)
+
+
+def stop_rules(draft: Draft, index: int) -> Iterator[Finding]:
+    """Find what keeps a task from ending by its looks."""
+    place: KeyPath = ("tasks", index, "stop")
+    stop = draft.get(*place)
+    if not isinstance(stop, dict):
+        return
+    if (stop.get("half_width") is not None) == (stop.get("decided") is True):
+        yield Finding(place, "V-41", "says when enough is known; set `half_width: 3` or `decided: true`")
+    if draft.get("tasks", index, "judging") == "pairwise":
+        message = "is for scores, and this task compares answers; use `pairs: active` there"
+        yield Finding(place, "V-41", message)
+    elif (draft.all_named("models") or draft.data.get("models") == []) and len(_students(draft, index)) < 2:
+        yield Finding(place, "V-41", "ends by differences between students; name two at least")
 
 
 def _students(draft: Draft, index: int) -> list[str]:

@@ -56,6 +56,7 @@ V-39  a model of the interface python has its ``callable``, one of command its `
       and the file that is started names them, not one inherited by resume_from
 V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; ``baseline`` and
       ``pairs`` need it, ``evaluation_mode: per_factor`` does not go with it
+V-41  ``stop`` says one of ``half_width`` and ``decided: true``, and is for scores, of two students or more
 ====  ======================================================================================
 """
 
@@ -79,7 +80,7 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_fol
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.own_data import own_data_rules
-from coeval.pipeline.config.pair_rules import pair_rules
+from coeval.pipeline.config.pair_rules import pair_rules, stop_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles
 from coeval.pipeline.config.rubric_rules import rubric_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
@@ -245,6 +246,7 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
         yield from _seeds(draft, index)
         yield from rubric_rules(draft, index)
         yield from pair_rules(draft, index)
+        yield from stop_rules(draft, index)
 
 
 def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
-from coeval.pipeline.config.items_section import AnsweredStudent, Items, Name, Sampling, Section
+from coeval.pipeline.config.items_section import AnsweredStudent, Items, Name, Sampling, Section, Stop
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
@@ -294,6 +294,13 @@ class TaskConfig(Section):
     baseline: Annotated[
         str | None,
         Field(description="Pairwise judging: the student to compare all others with. Default: all pairs."),
+    ] = None
+    stop: Annotated[
+        Stop | None,
+        Field(
+            description="Ask in looks of 20 items, at most `sampling.total`, and end when enough is known of "
+            "every two students: `half_width` (points) or `decided`. Who is settled stops first."
+        ),
     ] = None
     pairs: Annotated[
         Literal["all", "active"],

@@ -7,7 +7,7 @@ propose a rubric, or to add to one, the number of factors is not known, and what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF
 from coeval.pipeline.phases.supplied import short_answers
+from coeval.pipeline.plan.planned_looks import EACH, expected_share
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.run_options import RunOptions
@@ -92,6 +93,21 @@ def expected(config: Config, preview: Preview) -> Forecast:
     for short in short_answers(preview.plan_count.unanswered, config):
         answers = numbered(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
+    warnings += _looks(preview)
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)
+
+
+def _looks(preview: Preview) -> Iterator[str]:
+    """Of tasks that stop when enough is known, how many of their items that may take."""
+    for setup in preview.plan.setups:
+        stop = setup.task.stop
+        if stop is None:
+            continue
+        total = sum(1 for _ in preview.plan.slots(setup))
+        share = expected_share(stop, len(setup.students), total)
+        yield (
+            f"{setup.task.name} asks in looks of {EACH} items and stops when enough is known: at most "
+            f"{total:,} items, and {share:.0%} of them if students differ by 0.35 standard deviations"
+        )

@@ -32,7 +32,7 @@ class Preview:
 
     Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
     the most that may be owed then, ``least`` the least; they are one where every rubric is known. ``most``
-    counts what `pairs: active` may ask for as well.
+    counts what `pairs: active` and `stop` may ask for as well.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
     ``supply`` what benchmark teachers have put there. ``records``: as they were read, where they are those of
     the run's own folder as it is.
@@ -136,7 +136,10 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     found = count_plan(plan)
     settled = all(small is large for small, large in zip(least, most, strict=True))
     lower = found if settled else count_plan(make_plan(config, options, least, recorded))
-    active = any(setup.pairs is not None and setup.pairs.share is not None for setup in most)
+    active = any(
+        setup.task.stop is not None or (setup.pairs is not None and setup.pairs.share is not None)
+        for setup in most
+    )
     upper = count_plan(make_plan(config, options, most, recorded, furthest=True)) if active else found
     return Preview(blueprint, plan, found, lower, upper, frozenset(unsettled), source or folder, supply)
 

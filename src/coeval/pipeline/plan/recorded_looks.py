@@ -36,7 +36,8 @@ def looks_at(folder: RunDir, reader: RunReader) -> Looks:
     earlier = [one for one in seen if one.scores < present.scores]
     planned = (seen[0].planned if seen else 0) or present.planned
     share = present.items / planned if planned else 1.0
-    return Looks(len(earlier) + 1, min(max(share, 1e-6), 1.0), _status(folder) in _AT_WORK)
+    stops = reader.planned is not None and any(task.stops for task in reader.planned.tasks.values())
+    return Looks(len(earlier) + 1, min(max(share, 1e-6), 1.0), stops or _status(folder) in _AT_WORK)
 
 
 def record_look(folder: RunDir, reader: RunReader) -> str:
@@ -62,12 +63,12 @@ def look_note(folder: RunDir, looks: Looks) -> str:
     """Say of a look that is one of several how its tests are meant; empty: it is the only one."""
     if not looks.many:
         return ""
+    only = "a difference is called significant only if it would be at any look"
+    if looks.number == 1 and _status(folder) == _FINISHED:
+        return f"The run ends by planned looks: {only}"
     earlier = _recorded(folder)[: looks.number - 1]
     after = f" (after {', '.join(f'{one.items:,}' for one in earlier)} items)" if earlier else ""
-    return (
-        f"{looks.name[0].upper()}{looks.name[1:]} at a run as it grows{after}: a difference is called "
-        "significant only if it would be at any look"
-    )
+    return f"{looks.name[0].upper()}{looks.name[1:]} at a run as it grows{after}: {only}"
 
 
 def _present(reader: RunReader) -> Look:

@@ -10,6 +10,7 @@ from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_pre
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.active_pairs import Unit, wanted_units
+from coeval.pipeline.plan.planned_looks import Asked, asked_by_now
 from coeval.pipeline.plan.recipes import CHECK_RECIPE, label_recipe
 from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -245,8 +246,9 @@ class Plan:
     ) -> None:
         self.setups = setups
         self.furthest = False
-        """With the most that `pairs: active` may ask for; set before anything is walked over."""
+        """With the most that `pairs: active` and `stop` may ask for; set before anything is walked over."""
         self._wanted: dict[str, frozenset[Unit] | None] = {}
+        self._asked: dict[str, Asked | None] = {}
         self.renewed = renewed
         self.recorded = recorded
         self.stance = stance
@@ -263,12 +265,15 @@ class Plan:
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
-    def read_again(self, folder: RunDir, renewed: Set[str]) -> None:
+    def read_again(self, folder: RunDir, renewed: Set[str], *, look: bool = False) -> None:
         """Hold the plan against what is recorded now. What its modes left as it was at first, they leave
-        still: what has been made since is not for that reason left by them."""
+        still: what has been made since is not for that reason left by them. ``look``: tasks with `stop` may
+        ask for more."""
         self.recorded = Recorded()  # what was read before goes first: it may be a million records
         self._statuses.clear()
         self._wanted.clear()
+        if look:
+            self._asked.clear()
         self.renewed = renewed
         self.recorded.read(folder)
 
@@ -279,6 +284,14 @@ class Plan:
             items = [slot.id for slot in self.slots(setup)] if setup.pairs is not None else []
             self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self.furthest)
         return self._wanted[task]
+
+    def asked(self, setup: TaskSetup) -> Asked | None:
+        """Whom a task with `stop` asks for which items by now; None: everybody for all."""
+        task = setup.task.name
+        if task not in self._asked:
+            items = [slot.id for slot in self.slots(setup)] if setup.task.stop is not None else []
+            self._asked[task] = asked_by_now(items, self.recorded, setup, furthest=self.furthest)
+        return self._asked[task]
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)

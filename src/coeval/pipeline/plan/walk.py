@@ -107,7 +107,8 @@ class Walk:
         self._recorded = plan.recorded
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_Computed(s.name, SEPARATOR + s.name, s) for s in plan.computed(setup)]
-        active = setup.pairs is not None and setup.pairs.share is not None
+        self._looks = plan.asked(setup)
+        active = self._looks is not None or (setup.pairs is not None and setup.pairs.share is not None)
         self._gathers = not each and not plan.selective and not active
         self._given = setup.given
         self.unanswered: Counter[str] = Counter()
@@ -155,6 +156,8 @@ class Walk:
 
     def of_slot(self, slot: Slot) -> Iterator[Node]:
         """What is owed, or to be told, of an item and of what follows from it; the rest is in `alike`."""
+        if self._looks is not None and not self._looks.has(slot.id):
+            return
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
         status = SETTLED if slot.teacher is None else self._teachers[teacher].statuses[entry]
@@ -214,6 +217,8 @@ class Walk:
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         ready: list[bool | None] = [None] * len(self._students)
         for place, student in enumerate(self._students):
+            if self._looks is not None and not self._looks.of(student.name, item):
+                continue
             key, names = item + student.suffix, (teacher, student.name)
             entry = held = self._answers[place](row)
             if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):

@@ -21,6 +21,7 @@ from coeval.pipeline.config.resolve import sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.planned_looks import EACH, expected_share
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -197,9 +198,19 @@ class _TaskShapes:
         most, least = (of.by_model.get(place) for of in (self.preview.most, self.preview.least))
         high = most.calls if most is not None else 0
         low = least.calls - least.spared_calls if least is not None else 0
-        calls = Span(high, low, high)
+        calls = Span(low + round((high - low) * self._looks()), low, high)
         reply = made * size.per_character + requested.thinking
         return CallShape(phase, task, requested, calls, calls, size.prompt(self.shown), reply)
+
+    def _looks(self) -> float:
+        """How far from its first look to all items a task with `stop` is expected to go; any other: all."""
+        stop = self.setup.task.stop
+        if stop is None:
+            return 1.0
+        total = sum(1 for _ in self.preview.plan.slots(self.setup))
+        first = max(EACH, stop.min_items)
+        share = expected_share(stop, len(self.setup.students), total)
+        return (share * total - first) / (total - first) if total > first else 1.0
 
     def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
         """Calls are as many as there are factors, where each is asked for by itself."""
