@@ -187,8 +187,8 @@ def test_a_larger_draw_begins_with_the_smaller_one_and_strata_are_even(run: Path
     small, large = draw(grid, factors, 30, 0), draw(grid, factors, 60, 0)
     assert [key for key, _ in small] == [key for key, _ in large[:30]]
     assert {key.student for key, _ in small[:3]} == set(STUDENTS)
-    assert {how.probability for _, how in small} == {10 / ITEMS}
-    assert {how.stratum for _, how in small} == {f"haiku × {student}" for student in STUDENTS}
+    assert {how.probability for _, how in small if how} == {10 / ITEMS}
+    assert {how.stratum for _, how in small if how} == {f"haiku × {student}" for student in STUDENTS}
     assert [key for key, _ in draw(grid, factors, 30, 1)] != [key for key, _ in small]
     assert len(draw(grid, factors, 10_000, 0)) == 3 * ITEMS
     with pytest.raises(UsageError, match="--factor rhyme: judges score form, plot"):

@@ -153,6 +153,8 @@ def test_entities_in_a_workbook_are_refused(run: Path, tmp_path: Path, coeval: C
         (["--factor", "rhyme"], "--factor rhyme: judges score plot"),
         (["--by", "an/na"], "--by 'an/na': write a name of letters"),
         (["--by", "cem", "--among", "anna,ben"], "--by cem is not among anna, ben"),
+        (["--item", "haiku"], "--item haiku: no judge scored an answer to such an item"),
+        (["--item", "haiku", "--n", "3"], "--item picks answers by hand; leave out --n"),
         (["--sheet", "x.txt"], "x.txt: a sheet of labels ends in .csv or .xlsx"),
         (["--sheet", "x.csv", "--read", "y.csv"], "--sheet and --read exclude each other"),
     ],
@@ -192,3 +194,20 @@ def test_nothing_to_label_is_said(tmp_path: Path, coeval: Command) -> None:
     assert "no judge scores a factor of this run" in found.err
     shown = coeval("analyze", "calibration", tmp_path / "run")
     assert "Nobody has labelled an answer of this run yet" in shown.out
+
+
+def test_items_picked_by_hand_enter_no_estimate(run: Path, tmp_path: Path, coeval: Command) -> None:
+    sheet, item = tmp_path / "labels.csv", "haiku__t.1__00002"
+    assert coeval("label", run, "--item", item, "--sheet", sheet).code == 0
+    assert not (run / "labels.jsonl").exists()
+    rows = rows_of(sheet)
+    assert len(rows) == 2
+    write_rows(sheet, [dict(row, level="Low") for row in rows])
+    assert "2 of 2 are labelled" in coeval("label", run, "--item", item, "--read", sheet).err
+    records = [json.loads(line) for line in (run / "labels.jsonl").read_text().splitlines()]
+    assert [(record["level"], record.get("drawn")) for record in records] == [("Low", None)] * 2
+    shown = coeval("analyze", "calibration", run).out
+    assert "labels picked by hand enter no estimate" in shown
+    coeval("label", run, "--n", "24", "--sheet", sheet)
+    assert sum(row["level"] == "Low" for row in rows_of(sheet)) == 2, "drawn by chance later, the level stays"
+    assert "2 of 24 labels that were drawn are given" in coeval("analyze", "calibration", run).out

@@ -8,7 +8,7 @@ who stops early has labelled at random all the same, and a larger draw begins wi
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +31,10 @@ class JudgedKey(NamedTuple):
 
 
 class DrawnAnswer(NamedTuple):
+    """``drawn`` is None of one that was picked by hand."""
+
     key: JudgedKey
-    drawn: ByChance
+    drawn: ByChance | None
 
 
 def judged_factors(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
@@ -80,6 +82,17 @@ def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
         share = counts[stratum] / len(strata[stratum]) / one_each[key]
         found.append(DrawnAnswer(key, ByChance(share, " × ".join(stratum), seed)))
     return found
+
+
+def picked(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]) -> list[DrawnAnswer]:
+    """Choose all answers to some items, by hand.
+
+    Raises UsageError: no judge scored an answer to one of them.
+    """
+    found = [DrawnAnswer(key, None) for key in _candidates(grid, factors) if key.item in {*items}]
+    if unknown := {*items} - {key.item for key, _ in found}:
+        raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
+    return sorted(found, key=lambda one: (one.key.item, _hash(0, one.key.answer)))
 
 
 def share_out(

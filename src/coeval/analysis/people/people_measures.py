@@ -22,7 +22,7 @@ from coeval.analysis.people.labelled_rows import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.text import listed, numbered
-from coeval.store.human_labels import read_labels
+from coeval.store.human_labels import HUMAN, read_labels
 
 
 class PeopleMeasures(Record, frozen=True):
@@ -122,6 +122,13 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
             f"Judges give {_points(abs(panel.bias.value))} points {more} than people "
             f"({_signed(panel.bias)}; {numbered(panel.count, 'label')}, κ {_kappa(panel)})."
         )
+    for (one, other), agreed in found.agreement.items():
+        if agreed.spa.value is not None and agreed.kappa.value is not None:
+            both = f"{one.removeprefix(HUMAN)} and {other.removeprefix(HUMAN)}"
+            yield (
+                f"{both} give the same level in {100 * agreed.spa.value:.0f}% of "
+                f"{numbered(agreed.count, 'label')} that both gave (κ {agreed.kappa.value:.2f})."
+            )
     yield from _limits(found, scale)
 
 

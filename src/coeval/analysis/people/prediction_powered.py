@@ -157,20 +157,18 @@ def powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> Powered:
     """The mean on the human scale; where judged scores would widen it, by the labels alone."""
     parts = parts_of(strata, clusters)
     weight = best_weight(strata)
-    with_judges, alone = _variance(parts, weight), _variance(parts, 0.0)
-    if with_judges >= alone:
-        weight, with_judges = 0.0, alone
-    value = min(max(parts.at(weight), 0.0), 1.0)
-    return Powered(
-        value,
-        _bounds(value, with_judges, parts.freedom),
-        weight,
-        float(np.sqrt(with_judges)),
-        parts.alone,
-        _bounds(parts.alone, alone, parts.freedom),
-        float(np.sqrt(alone)),
-        parts.labels,
-    )
+    alone, alone_variance = _bounded(parts.alone), _variance(parts, 0.0)
+    alone_bounds = _bounds(alone, alone_variance, parts.freedom)
+    value, variance = _bounded(parts.at(weight)), _variance(parts, weight)
+    bounds = _bounds(value, variance, parts.freedom)
+    if variance >= alone_variance or bounds.high - bounds.low > alone_bounds.high - alone_bounds.low:
+        value, bounds, weight, variance = alone, alone_bounds, 0.0, alone_variance
+    errors = float(np.sqrt(variance)), float(np.sqrt(alone_variance))
+    return Powered(value, bounds, weight, errors[0], alone, alone_bounds, errors[1], parts.labels)
+
+
+def _bounded(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
 
 def _variance(parts: LinearParts, weight: float) -> float:

@@ -32,6 +32,10 @@ def label(
         float, typer.Option("--overlap", min=0, max=1, help="Share of the draw that all of them label.")
     ] = 0.2,
     seed: Annotated[int, typer.Option("--seed", help="Another one draws other answers.")] = 0,
+    item: Annotated[
+        list[str] | None,
+        typer.Option("--item", metavar="ID", help="In place of a draw: all answers to this item, by hand."),
+    ] = None,
     sheet: Annotated[
         Path | None, typer.Option("--sheet", help="Write a sheet to fill in. Example: --sheet labels.xlsx")
     ] = None,
@@ -62,15 +66,18 @@ def label(
 
     if sheet is not None and read is not None:
         raise UsageError("--sheet and --read exclude each other; give one of them")
+    if item and (n is not None or among):
+        raise UsageError("--item picks answers by hand; leave out --n and --among, which draw them")
     folder = existing_run(the_folder(word, run, "label"))
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.reports.labelling.label_session import LabelRequest, LabelSession
 
     people = tuple(filter(None, (name.strip() for name in among.split(","))))
-    session = LabelSession(
-        folder, LabelRequest(by, n, tuple(factor or ()), seed, people, overlap, draws=read is None)
+    request = LabelRequest(
+        by, n, tuple(factor or ()), seed, people, overlap, draws=read is None, items=tuple(item or ())
     )
+    session = LabelSession(folder, request)
     if sheet is not None:
         _write(session, sheet)
     elif read is not None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.score_grid import score_grid
-from coeval.analysis.people.label_draw import draw, judged_factors, share_out
+from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.people.label_draw import DrawnAnswer, draw, judged_factors, picked, share_out
 from coeval.analysis.people.label_questions import LabelQuestion, ShownTexts, of_person, questions, to_label
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import reading
@@ -24,7 +24,7 @@ USUAL_N = 200
 class LabelRequest(NamedTuple):
     """What a person asks for: ``n`` answers (None: those drawn before, else `USUAL_N`), some ``factors``
     (empty: all), and who else labels them (``among``) with which ``overlap``. ``draws``: whether something
-    is drawn where ``n`` says nothing."""
+    is drawn where ``n`` says nothing. ``items``: in place of a draw, all answers to these, picked by hand."""
 
     by: str
     n: int | None = None
@@ -33,6 +33,7 @@ class LabelRequest(NamedTuple):
     among: tuple[str, ...] = ()
     overlap: float = 0.2
     draws: bool = True
+    items: tuple[str, ...] = ()
 
 
 class LabelSession:
@@ -51,33 +52,23 @@ class LabelSession:
             factors = judged_factors(grid, request.factors)
             known = of_person(read_labels(self.path), judge)
             drawn = [label for label in known if label.drawn is not None and _asks(label, factors)]
-            n = request.n
-            if n is None and not drawn:
-                if not request.draws:
-                    raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
-                n = USUAL_N
-            part = draw(grid, factors, n, request.seed) if n is not None else []
-            part = share_out(part, request.among, request.by, request.overlap)
+            part = _part(grid, factors, request, begun=bool(drawn))
             texts = ShownTexts(reader, {key.answer for key, _ in part} | {one.response_id for one in drawn})
-            asked = {label.key: label for label in known}
-            new = []
-            for label in to_label(texts, part, factors, judge):
-                before = asked.get(label.key)
-                if before is None or not texts.shows(before):
-                    new.append(label)
-                elif before.drawn is None:  # picked by hand before: the level stays
-                    new.append(msgspec.structs.replace(before, drawn=label.drawn))
-            if new:
-                add_labels(self.path, new)
-            every = of_person(read_labels(self.path), judge)
-            asked_for = [label for label in every if label.drawn is not None and _asks(label, factors)]
+            asked_for = list(_current(texts, to_label(texts, part, factors, judge), known))
+            if not request.items:
+                there = frozenset(known)
+                if new := [label for label in asked_for if label not in there]:
+                    add_labels(self.path, new)
+                every = of_person(read_labels(self.path), judge)
+                asked_for = [label for label in every if label.drawn is not None and _asks(label, factors)]
             self.questions = tuple(questions(grid, texts, asked_for))
         if not self.questions:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
         self._by_id = {one.id: one for one in self.questions}
         self._lock = Lock()
-        self._given = {one.id: one.label.level for one in self.questions if one.label.level is not None}
-        self._order = list(self._given)
+        labelled = [one for one in self.questions if one.label.level is not None]
+        self._given = {one.id: one.label.level for one in labelled if one.label.level is not None}
+        self._order = [one.id for one in sorted(labelled, key=lambda one: one.label.labeled_at)]
 
     @property
     def given(self) -> dict[str, str]:
@@ -120,6 +111,37 @@ class LabelSession:
         question = self._by_id[self._order[-1]]
         self.keep([question.at(None)])
         return question
+
+
+def _part(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, begun: bool
+) -> list[DrawnAnswer]:
+    """The answers that a person's request adds; ``begun``: some were drawn before."""
+    if request.items:
+        return picked(grid, factors, request.items)
+    n = request.n
+    if n is None and not begun:
+        if not request.draws:
+            raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
+        n = USUAL_N
+    part = draw(grid, factors, n, request.seed) if n is not None else []
+    return share_out(part, request.among, request.by, request.overlap)
+
+
+def _current(
+    texts: ShownTexts, needed: Iterable[HumanLabel], known: Iterable[HumanLabel]
+) -> Iterator[HumanLabel]:
+    """The labels that are needed, as they are known already unless the texts have changed. What was picked by
+    hand and is drawn now keeps its level."""
+    by_key = {label.key: label for label in known}
+    for label in needed:
+        before = by_key.get(label.key)
+        if before is None or not texts.shows(before):
+            yield label
+        elif before.drawn is None and label.drawn is not None:
+            yield msgspec.structs.replace(before, drawn=label.drawn)
+        else:
+            yield before
 
 
 def _asks(label: HumanLabel, factors: dict[str, tuple[str, ...]]) -> bool:
