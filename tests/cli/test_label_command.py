@@ -12,6 +12,8 @@ import pytest
 from cli.invoked import Command
 from written_run import Run, append
 
+from coeval.api import open_run
+
 HOSTILE = '=HYPERLINK("http://evil.example")'
 
 
@@ -71,6 +73,12 @@ def test_a_sheet_is_blind_and_comes_back(run: Path, tmp_path: Path, coeval: Comm
     shown = coeval("analyze", "calibration", "--run", run)
     assert "20 of 24 labels that were drawn are given" in shown.out
     assert "human scale" in shown.out
+    both = coeval("results", run).out
+    assert "human scale" in both
+    people = json.loads(coeval("results", run, "--json").out)["people"]
+    assert [(one["scale"], one["labels"]) for one in people] == [("all factors", 10)] * 2
+    assert coeval("results", run, "--csv").out.count("human scale,") == 2
+    assert "By judges and by people" in open_run(run).results()._repr_html_()
     measures = json.loads(coeval("analyze", "calibration", "--run", run, "--format", "json").out)
     assert measures["people"]["scales"]["all factors"]["students"]["ann"]["labels"] == 10
 
@@ -211,3 +219,23 @@ def test_items_picked_by_hand_enter_no_estimate(run: Path, tmp_path: Path, coeva
     coeval("label", run, "--n", "24", "--sheet", sheet)
     assert sum(row["level"] == "Low" for row in rows_of(sheet)) == 2, "drawn by chance later, the level stays"
     assert "2 of 24 labels that were drawn are given" in coeval("analyze", "calibration", run).out
+
+
+def test_a_scale_of_all_factors_takes_labels_in_all_tasks(run: Path, tmp_path: Path, coeval: Command) -> None:
+    other = Run(run, "ode")
+    for n in range(1, 7):
+        other.datapoint(n, prompt=f"{n * 7919 % 101} or {n * 104729 % 97}")
+        for student in ("ann", "bob"):
+            other.response(n, student, response=f"ode {n}")
+            other.evaluation(n, student, "j1", {"plot": "High", "form": ("High", "Low")[n % 2]})
+    sheet = tmp_path / "labels.csv"
+    assert coeval("label", run, "--factor", "plot", "--n", "36", "--sheet", sheet).code == 0
+    rows = [row for row in rows_of(sheet) if " or " not in row["prompt"]]
+    write_rows(sheet, [dict(row, level="Low") for row in rows])
+    coeval("label", run, "--read", sheet)
+    found = json.loads(coeval("analyze", "calibration", run, "--format", "json").out)["people"]["scales"]
+    assert {name: (one["tasks"], one["unlabelled"]) for name, one in found.items()} == {
+        "plot": (["haiku"], ["ode"])
+    }
+    said = coeval("analyze", "calibration", run).out
+    assert "These figures are over haiku; no labels yet: ode." in said

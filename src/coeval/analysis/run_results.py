@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.analysis.human_score import HumanScore
+from coeval.analysis.human_score import BothScales, HumanScore, both_scales
 from coeval.analysis.pair_strength import PairStrength
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.analysis.sampled_scores import SampledScore
@@ -411,6 +411,12 @@ def _html(results: Results) -> str:
     parts = [html_lines([*[SIMULATED] * results.simulated, *results.leads])]
     if results.students:
         parts.append(_scores(results))
+    if results.people:
+        both = [
+            (one.student, *cells)
+            for one, cells in zip(results.people, both_scales(results.people), strict=True)
+        ]
+        parts.append(html_table("By judges and by people, in points", ("student", *BothScales._fields), both))
     if results.labels:
         parts.append(html_table("Label accuracy", _LABEL, _labels(results)))
     if results.metrics:

@@ -71,8 +71,10 @@ class CalibratedPair(Entity, frozen=True):
 
 
 class HumanScale(Record, frozen=True):
-    """Students and pairs by one factor, or by all."""
+    """Students and pairs by one factor, or by all, over the ``tasks`` with labels."""
 
+    tasks: Annotated[tuple[str, ...], ShownAs("Tasks with labels", elsewhere="people")]
+    unlabelled: Annotated[tuple[str, ...], ShownAs("Tasks without, in no figure", elsewhere="people")]
     students: Annotated[Mapping[str, CalibratedStudent], ShownAs("Of each student", elsewhere="people")]
     pairs: Annotated[
         Mapping[tuple[str, str], CalibratedPair], ShownAs("Of every two", elsewhere="people-pairs")
@@ -91,22 +93,21 @@ class LabelledAnswers(NamedTuple):
 
 
 def human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
-    """By scale: that of all judged factors first, where people labelled all of them, then each factor's,
-    where there are several."""
+    """By scale: that of all judged factors first, where people labelled all of them in all tasks, then each
+    factor's, where there are several."""
+    found = {}
+    whole = _answers(grid, rows, None)
+    if np.isfinite(whole.people).any():
+        scale = _human_scale(grid, whole)
+        if not scale.unlabelled:
+            found[ALL_FACTORS] = scale
     known = np.isfinite(rows.people)
     names = sorted({grid.factors[at] for at in np.unique(grid.factor[known]).tolist()})
-    wholes = {} if len(names) == 1 and _only_factor(grid, names[0]) else {name: [name] for name in names}
-    scales: dict[str, Sequence[str] | None] = {ALL_FACTORS: None, **wholes}
-    found = {}
-    for name, factors in scales.items():
-        answers = _answers(grid, rows, factors)
+    for name in names if not found or any(len(design.judged) > 1 for design in grid.designs) else ():
+        answers = _answers(grid, rows, [name])
         if np.isfinite(answers.people).any():
             found[name] = _human_scale(grid, answers)
     return found
-
-
-def _only_factor(grid: ScoreGrid, factor: str) -> bool:
-    return all(design.judged <= {factor} for design in grid.designs)
 
 
 def _answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None) -> LabelledAnswers:
@@ -130,6 +131,7 @@ def _answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None)
 
 def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     tasks = np.unique(answers.task[np.isfinite(answers.people)])
+    others = np.setdiff1d(answers.task, tasks)
     clusters = int(grid.items.cluster.max(initial=-1)) + 1
     strata = {
         name: [
@@ -149,7 +151,8 @@ def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     for name, of in strata.items():
         students[name] = _own(of, clusters) if name in own else _transported(of, list(own.values()), clusters)
     comparable = {name: of for name, of in own.items() if len(of) == len(tasks)}
-    return HumanScale(students, _pairs(comparable, clusters))
+    labelled, unlabelled = (tuple(grid.tasks[at] for at in some.tolist()) for some in (tasks, others))
+    return HumanScale(labelled, unlabelled, students, _pairs(comparable, clusters))
 
 
 def _stratum(grid: ScoreGrid, answers: LabelledAnswers, mine: NDArray[np.bool_]) -> LabelledStratum:

@@ -144,6 +144,8 @@ def goal_sentences(scale: HumanScale) -> Iterator[str]:
 
 
 def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+    if scale.unlabelled:
+        yield f"These figures are over {listed(scale.tasks)}; no labels yet: {listed(scale.unlabelled)}."
     yield from goal_sentences(scale)
     borrowed = [name for name, one in scale.students.items() if one.transport_p is not None]
     if borrowed:

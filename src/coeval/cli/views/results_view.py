@@ -132,6 +132,7 @@ def print_csv(results: Results, parts: Parts | None) -> None:
     """Scores and label accuracies, or what they are made of, told apart by their ``measure``."""
     rows = list(_rows(*(results.students, results.labels) if parts is None else parts))
     rows += [{"measure": "strength", **_row(strength)} for strength in results.pairs]
+    rows += [{"measure": "human scale", **_row(score)} for score in results.people]
     rows += [{"measure": "metric", **_row(metric)} for metric in results.metrics]
     if not rows:
         return

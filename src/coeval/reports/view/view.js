@@ -137,6 +137,10 @@
         ),
       );
     }
+    if (found.people?.length) {
+      const points = (mean, low, high) => (mean === null ? "–" : `${(100 * mean).toFixed(1)}${low === null ? "" : ` [${(100 * low).toFixed(1)}, ${(100 * high).toFixed(1)}]`}`);
+      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [make("bdi", {}, one.student), points(one.judged, one.judged_low, one.judged_high), points(one.mean, one.low, one.high), count(one.labels)])));
+    }
     if (found.labels.length) {
       parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [make("bdi", {}, one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
     }
