@@ -216,3 +216,26 @@ def test_students_of_a_run_with_a_known_truth(
     assert requested.requests == []
     refused = coeval("gate", lab.path, "--policy", policy)
     assert (refused.code, "--students is to name the base and its candidates" in refused.err) == (1, True)
+
+
+def test_a_verdict_says_whether_other_judges_would_agree(here: Path, coeval: Command) -> None:
+    """Two of three judges see no loss, the third sees one of the whole scale on few items of ben."""
+    policy = written(here, "max_drop: 60")
+    for name, judges in (("one", 1), ("three", 3), ("split", 3)):
+        run = Run(here / name)
+        for n in range(1, 101):
+            for student in ("ann", "ben"):
+                run.datapoint(n)
+                run.response(n, student)
+                for judge in range(judges):
+                    apart = name == "split" and judge == 2 and student == "ben"
+                    level = "Low" if apart else "High" if n % 2 else "Medium"
+                    run.evaluation(n, student, f"judge{judge}", {"a": level})
+    expected = {"one": "unknown", "three": "same", "split": "open"}
+    for name, other in expected.items():
+        code, found = gated(coeval, here / name, "--students", "ann,ben", "--policy", policy)
+        [one] = found["candidates"][0]["tasks"]
+        assert (code, one["verdict"], one["other_judges"]) == (0, "GO", other), one["sentence"]
+    shown = coeval("gate", here / "split", "--students", "ann,ben", "--policy", policy).out
+    assert "other judges" in shown
+    assert "open" in shown

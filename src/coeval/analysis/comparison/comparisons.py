@@ -27,7 +27,7 @@ from coeval.analysis.comparison.comparison_report import (
 )
 from coeval.analysis.comparison.gatekeeping import gatekept
 from coeval.analysis.comparison.judged_apart import JudgedApart, judged_apart
-from coeval.analysis.comparison.over_judges import over_judges, spread_over_judges
+from coeval.analysis.comparison.over_judges import judges_at_any_look, over_judges, spread_over_judges
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     at_any_look,
@@ -358,8 +358,9 @@ def comparison_of(
     """``family``: how many comparisons answer the same question, this one among them; ``scatter``: what
     judges add to its error."""
     looks = joined((a.looks, b.looks))
-    found = at_any_look(paired_difference([part.pairs for part in row.parts], family), looks)
-    over = over_judges(found, row.judged, scatter)
+    fixed = paired_difference([part.pairs for part in row.parts], family)
+    found, over = at_any_look(fixed, looks), over_judges(fixed, row.judged, scatter)
+    over = judges_at_any_look(over, looks)
     bounds = None if over is None or over.low is None or over.high is None else (over.low, over.high)
     scale = row.parts[0].scale
     width = scale.most - scale.least

@@ -30,6 +30,7 @@ from coeval.analysis.comparison.judged_apart import judged_apart
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, items_needed, lower_bound
 from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side
+from coeval.analysis.panel.mean_squares import judge_scatter
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.settings import Setting
 from coeval.core.text import listed, numbered
@@ -87,7 +88,8 @@ class GatedTask(msgspec.Struct, frozen=True):
     as bad as it can be; both, like ``max_drop``, are shares of the metric's scale. ``items_needed`` would
     decide it four times in five, if the difference is as seen. ``fits``: the same items, judges and recipes
     on both sides. ``reasons`` say why it is not GO. ``place``: ``overall`` or the task, and a metric that is
-    not its score.
+    not its score. ``other_judges``: whether a GO or NO-GO would be the same with judges as a sample, by the
+    bound or interval over items and judges; None: nobody judged, or nothing is decided.
     """
 
     task: str | None
@@ -105,6 +107,8 @@ class GatedTask(msgspec.Struct, frozen=True):
     fits: bool
     reasons: tuple[str, ...]
     sentence: str = ""
+    other_judges: Literal["same", "open", "unknown"] | None = None
+    lower_over_judges: float | None = None
 
     @property
     def holds_back(self) -> bool:
@@ -271,7 +275,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
     on_either = {item.task for side in (a, b) for item in side.items.values()}
     for row in rows:
         if row.task is None:
-            yield _Draft(None, row.metric, policy.rule(None), row, comparison_of(a, b, row), ())
+            yield _Draft(None, row.metric, policy.rule(None), row, _over_judges(a, b, row), ())
     for task in sorted(on_either | policy.named):
         rule = policy.rule(task)
         why = [one.said for one in pairing.mismatches if one.task == task]
@@ -282,7 +286,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
             row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
         ]
         for row in chosen:
-            found = comparison_of(a, b, row)
+            found = _over_judges(a, b, row)
             yield _Draft(task, row.metric, rule, row, found, tuple(why))
         if (
             not chosen and metric is None
@@ -296,6 +300,11 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
                 there = listed(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {there}"
             yield _Draft(task, metric or "", rule, None, None, (*why, lacks))
+
+
+def _over_judges(a: Side, b: Side, row: ComparedRow) -> Comparison:
+    """The comparison of a row, with its second interval from these two sides alone."""
+    return comparison_of(a, b, row, scatter=judge_scatter(row.judged))
 
 
 def _gated(draft: _Draft, found: Comparison | None, alpha: float, sure: bool) -> GatedTask:
@@ -343,7 +352,39 @@ def _gated(draft: _Draft, found: Comparison | None, alpha: float, sure: bool) ->
         not draft.why,
         why,
     )
-    return msgspec.structs.replace(gated, sentence=_sentence(gated, found, alpha))
+    other, least = _other_judges(gated, found)
+    gated = msgspec.structs.replace(gated, other_judges=other, lower_over_judges=least)
+    return msgspec.structs.replace(gated, sentence=_sentence(gated, found, alpha) + _of_judges(gated, found))
+
+
+def _other_judges(
+    task: GatedTask, found: Comparison
+) -> tuple[Literal["same", "open", "unknown"] | None, float | None]:
+    if not found.judges or task.lower is None:
+        return None, None
+    over = found.ci95_over_judges
+    if over is None:
+        return None if task.verdict == "INCONCLUSIVE" else "unknown", None
+    least = min(over[0] / found.scale, task.lower)
+    if task.verdict == "INCONCLUSIVE":
+        return None, least
+    same = over[1] < 0 if task.verdict == "NO-GO" else least >= -task.max_drop
+    return "same" if same else "open", least
+
+
+def _of_judges(task: GatedTask, found: Comparison) -> str:
+    """A clause on whether other judges would say the same."""
+    if task.other_judges is None:
+        return ""
+    if task.other_judges == "unknown":
+        why = " with one judge" if found.judges == 1 else ": no items have scores of two judges of both"
+        return f"; whether other judges would agree is not known{why}"
+    least = f"over items and judges at least {signed(100 * (task.lower_over_judges or 0.0))}"
+    if found.judges == 2:
+        return f"; what other judges would say can only be guessed from two ({least})"
+    if task.other_judges == "open":
+        return f"; whether other judges would agree is open ({least})"
+    return f"; other judges would agree ({least})"
 
 
 def _with_missing(row: ComparedRow, lower: float) -> float:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import Difference
 from coeval.analysis.intervals import LEVEL, Bounds
 from coeval.analysis.panel.mean_squares import (
@@ -80,6 +81,13 @@ def over_judges(
     low, high = _widened(found.difference, Bounds(found.low, found.high), spread, Bounds(-1.0, 1.0))
     p = 2 * float(stdtr(spread.degrees, -abs(found.difference) / spread.error)) if spread.error else 1.0
     return OverJudges(low, high, max(p, found.p), len(means), agreeing)
+
+
+def judges_at_any_look(found: OverJudges | None, looks: Looks | None) -> OverJudges | None:
+    """The same with a p-value that holds at any look at a run that grows; one look: as it is."""
+    if found is None or found.p is None:
+        return found
+    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
 
 
 def mean_over_judges(mean: float, bounds: Bounds, items: int, scatter: JudgeScatter) -> Bounds:

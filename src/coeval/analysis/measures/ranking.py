@@ -16,8 +16,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.anytime import Looks, p_at_any_look
-from coeval.analysis.comparison.over_judges import OverJudges, over_judges, spread_over_judges
+from coeval.analysis.anytime import Looks
+from coeval.analysis.comparison.over_judges import (
+    OverJudges,
+    judges_at_any_look,
+    over_judges,
+    spread_over_judges,
+)
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
@@ -247,7 +252,7 @@ def ranked(
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
     others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
     found = {pair: at_any_look(one, looks) for pair, one in found.items()}
-    others = {pair: _judges_at_any_look(one, looks) for pair, one in others.items()}
+    others = {pair: judges_at_any_look(one, looks) for pair, one in others.items()}
     gaps = _gaps(found, others)
     moves = _moves(levels, gaps)
     order = sorted(
@@ -257,12 +262,6 @@ def ranked(
     among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
     ranges = {name: rank_range(name, whole, among) for name in whole}
     return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
-
-
-def _judges_at_any_look(found: OverJudges | None, looks: Looks | None) -> OverJudges | None:
-    if found is None or found.p is None:
-        return found
-    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
 
 
 def _gaps(

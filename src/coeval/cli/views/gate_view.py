@@ -15,7 +15,8 @@ from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain
 
 _STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
-_HEADINGS = ("verdict", "tier", "difference", "at least", "allowed", "n")
+_HEADINGS = ("verdict", "tier", "difference", "at least", "allowed", "n", "other judges")
+_WORDS = ("verdict", "tier", "other judges")
 _NONE = "–"
 
 
@@ -24,7 +25,7 @@ def legend(found: GateReport) -> str:
     return (
         "In points of a hundred: candidate − base over n items; at least: its lower bound "
         f"({100 * found.level:.4g}% sure), items without a score counted as lost; allowed: the loss that the "
-        "policy allows."
+        "policy allows; other judges: whether they would say the same."
     )
 
 
@@ -35,7 +36,7 @@ def print_gate(found: GateReport, console: Console) -> None:
     for one in found.candidates:
         say(console, one.sentence, _STYLES[one.verdict])
         rows = [NameRow(task.place, _cells(task)) for task in one.tasks]
-        columns = [Column(heading, words=heading in ("verdict", "tier")) for heading in _HEADINGS]
+        columns = [Column(heading, words=heading in _WORDS) for heading in _HEADINGS]
         print_table(console, f"{one.candidate} − {one.base}", "task", columns, rows)
         for said in _open(one):
             say(console, said)
@@ -48,7 +49,7 @@ def markdown(found: GateReport) -> str:
     """For a pull request or the summary of a step: the same."""
     parts = [f"**{escaped(SIMULATED)}**"] if found.simulated else []
     for one in found.candidates:
-        lines = [f"| task | {' | '.join(_HEADINGS)} |", "|---|---|---|---:|---:|---:|---:|"]
+        lines = [f"| task | {' | '.join(_HEADINGS)} |", "|---|---|---|---:|---:|---:|---:|---|"]
         lines += [f"| {escaped(task.place)} | {' | '.join(_cells(task))} |" for task in one.tasks]
         parts += [f"### {escaped(one.sentence)}", "\n".join(lines)]
         if said := list(_open(one)):
@@ -100,4 +101,11 @@ def _open(one: GatedCandidate) -> Iterator[str]:
 
 def _cells(task: GatedTask) -> list[str]:
     known = [_NONE if share is None else signed(100 * share) for share in (task.difference, task.lower)]
-    return [task.verdict, task.tier, *known, signed(100 * task.max_drop), f"{task.n:,}"]
+    return [
+        task.verdict,
+        task.tier,
+        *known,
+        signed(100 * task.max_drop),
+        f"{task.n:,}",
+        task.other_judges or _NONE,
+    ]
