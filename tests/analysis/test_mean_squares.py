@@ -79,21 +79,27 @@ def test_scatter_of_all_pairs_is_the_mean_square_of_students_and_judges(s: int) 
 
 
 def test_spread_is_the_formula_with_satterthwaites_degrees() -> None:
+    """Fewer where judges' few degrees let the formula say too many, but never fewer than theirs for that."""
     cells = drawn(1, 10, 3, 5)
     table, scatter = mean_squares(cells), pooled_scatter(pairs(cells), 2)
     assert scatter is not None
-    v_items, per = 0.02, 2 / (10 * 5)
-    more = max(float(table.students_judges[0]) - float(table.residual[0]), 0) * per
+    per, of_judges, rest = 2 / (10 * 5), float(table.students_judges[0]), float(table.residual[0])
+    more = max(of_judges - rest, 0) * per
     assert more > 0
-    spread = judge_spread(v_items, 9, scatter)
-    assert spread.error == pytest.approx((v_items + more) ** 0.5, abs=1e-12)
-    spent = (
-        v_items**2 / 9
-        + (per * float(table.students_judges[0])) ** 2 / 8
-        + (per * float(table.residual[0])) ** 2 / 72
-    )
-    assert spread.degrees == pytest.approx(max((v_items + more) ** 2 / spent, 4))
-    assert not spread.is_guess
+    expected = []
+    for v_items in (0.02, 0.3):
+        spread = judge_spread(v_items, 9, scatter)
+        v = v_items + more
+        assert spread.error == pytest.approx(v**0.5, abs=1e-12)
+        spent = v_items**2 / 9 + (per * of_judges) ** 2 / 8 + (per * rest) ** 2 / 72
+        careful = v**2 / (spent + (per * of_judges) ** 2 / 8 * 2 / 8)
+        expected.append((v**2 / spent, careful))
+        assert spread.degrees == pytest.approx(max(min(v**2 / spent, max(careful, 8)), 4))
+        assert not spread.is_guess
+    (plain, _), (most, careful) = expected
+    assert plain < 8 < careful < most
+    alone = judge_spread(1e-9, 9, scatter._replace(within=0.0))
+    assert alone.degrees == pytest.approx(8), "of judges alone it is theirs"
 
 
 def test_degrees_are_never_fewer_than_judges_less_one() -> None:

@@ -61,6 +61,12 @@ def said(grid: ScoreGrid) -> str:
     return " ".join([*leader_sentences(students, ranks), *place_sentences(ranks)])
 
 
+def careful(squared: float, spent: float, of_judges: float, f: int) -> float:
+    """Satterthwaite's degrees, judges' square taken (f + 2)/f times as long as that leaves theirs."""
+    fewer = squared / (spent + of_judges * 2 / f**2)
+    return min(squared / spent, max(fewer, f))
+
+
 def test_intervals_of_pairs_are_those_of_the_formula_and_the_first_is_as_before() -> None:
     grid = drawn(1, (0.6, 0.55, 0.5), 4)
     cells = judge_cells(grid, 0)
@@ -75,7 +81,7 @@ def test_intervals_of_pairs_are_those_of_the_formula_and_the_first_is_as_before(
         spent = error**2 / (n - 1) + (2 / (n * k)) ** 2 * (
             of_judges**2 / (2 * (k - 1)) + residual**2 / (2 * (n - 1) * (k - 1))
         )
-        degrees = max((error + more) ** 2 / spent, k - 1)
+        degrees = careful((error + more) ** 2, spent, (2 / (n * k) * of_judges) ** 2, 2 * (k - 1))
         half, pair = t.ppf(0.975, degrees) * (error + more) ** 0.5, found[f"s{a}", f"s{b}"]
         assert pair.over_judges is not None
         assert [pair.over_judges.low, pair.over_judges.high] == pytest.approx(
@@ -108,7 +114,7 @@ def test_a_score_over_judges_holds_their_severities() -> None:
         error = ((high - low) / 2 / t.ppf(0.975, n - 1)) ** 2
         v = error + (between - within) / k
         spent = error**2 / (n - 1) + (between / k) ** 2 / (k - 1) + (within / k) ** 2 / ((n - 1) * (k - 1))
-        half = t.ppf(0.975, max(v**2 / spent, k - 1)) * v**0.5
+        half = t.ppf(0.975, careful(v**2, spent, (between / k) ** 2, k - 1)) * v**0.5
         assert one.over_judges.value == one.headline.value
         assert one.over_judges.high == pytest.approx((one.headline.value or 0) + half, abs=1e-9)
 

@@ -72,10 +72,12 @@ function pooledScatter(scatters, things) {
 
 function judgeSpread(vItems, degrees, { between, within, judges, freeBetween, freeWithin }) {
   const v = vItems + Math.max(between - within, 0) / judges;
-  let spent = vItems ** 2 / Math.max(degrees, 1) + (between / judges) ** 2 / freeBetween;
+  const ofJudges = (between / judges) ** 2 / freeBetween;
+  let spent = vItems ** 2 / Math.max(degrees, 1) + ofJudges;
   if (freeWithin) spent += (within / judges) ** 2 / freeWithin;
   const found = spent > 0 ? v ** 2 / spent : degrees;
-  return { error: Math.sqrt(v), degrees: Math.max(found, judges - 1) };
+  const careful = spent > 0 ? v ** 2 / (spent + (ofJudges * 2) / freeBetween) : degrees;
+  return { error: Math.sqrt(v), degrees: Math.max(Math.min(found, Math.max(careful, freeBetween)), judges - 1) };
 }
 
 // Of [{tasks, found: the difference over items}], all that are compared: adds ``over`` to each, null where no
