@@ -16,7 +16,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.people.calibration import ALL_FACTORS
 from coeval.analysis.people.label_draw import draw, judged_factors, share_out
 from coeval.analysis.people.label_questions import ShownTexts, to_label
-from coeval.analysis.people.labelled_rows import PANEL
+from coeval.analysis.people.labelled_rows import PANEL, labelled_rows
 from coeval.analysis.people.people_measures import PeopleMeasures, goal_sentences, people_sentences
 from coeval.analysis.people.prediction_powered import (
     LabelledStratum,
@@ -303,6 +303,20 @@ def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(run: Path, tm
     assert (after.hand_picked, after.stale) == (1, 2)
     assert after.scales == before.scales
     assert after.judges == before.judges
+
+
+@pytest.mark.parametrize("number", ["#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2"])
+def test_a_label_of_an_answer_that_is_not_there_is_left_out(run: Path, tmp_path: Path, number: str) -> None:
+    """Neither its number nor an empty hash makes it one of another answer."""
+    folder = label_all(run, tmp_path / "run")
+    [first, *_] = [label for label in read_labels(folder).values() if label.given]
+    foreign = replace(first, judge_model_id=human("eve"), response_id=f"{first.response_id}{number}")
+    add_labels(folder, [foreign, replace(foreign, input_hash="", factor="plot")])
+    after = people_of(folder)
+    assert (after.labels, after.stale) == (180, 2)
+    with RunReader(folder) as reader:
+        rows = labelled_rows(grid_of(reader), [foreign])
+    assert not rows.by_person
 
 
 def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class ShownTexts:
     def shows(self, label: HumanLabel) -> bool:
         """Whether a label is about what is there now."""
         hashes = self.hashes(label.response_id, label.task_id, label.factor)
-        return hashes == (label.input_hash, label.criterion)
+        return bool(hashes[0]) and hashes == (label.input_hash, label.criterion)
 
 
 def to_label(

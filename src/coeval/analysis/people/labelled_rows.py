@@ -65,12 +65,12 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     for label in labels:
         answer = label.response_id.removeprefix(f"{label.datapoint_id}__")
         student, _, number = answer.partition(SAMPLE)
-        place = items.get(label.datapoint_id), students.get(student), factors.get(label.factor)
-        if None in place or not (number or "1").isdecimal():
+        item, who, factor = items.get(label.datapoint_id), students.get(student), factors.get(label.factor)
+        sample = _sample(number)
+        if item is None or who is None or factor is None or not 0 <= sample < grid.times[who]:
             continue
-        item, who, factor = (np.array([at]) for at in place)
-        sample = np.array([int(number or 1) - 1]) if grid.sample is not None else None
-        key = int(_keys(grid, item, who, factor, sample)[0])
+        place = (np.array([at]) for at in (item, who, factor, sample))
+        key = int(_keys(grid, *place)[0])
         at = int(np.searchsorted(keys, key, sorter=order))
         if at == len(order) or keys[order[at]] != key:
             continue
@@ -86,6 +86,13 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
 
 
+def _sample(number: str) -> int:
+    """Which of a student's answers to an item an id ends in, from 0; below 0 where it says nothing."""
+    if not number:
+        return 0
+    return int(number) - 1 if number.isdecimal() and number.isascii() and len(number) < 6 else -1
+
+
 def _keys(
     grid: ScoreGrid,
     item: NDArray[np.integer],
@@ -93,7 +100,8 @@ def _keys(
     factor: NDArray[np.integer],
     sample: NDArray[np.integer] | None,
 ) -> NDArray[np.int64]:
-    answer = grid._replace(item=item, student=student, sample=sample).answer
+    own = None if grid.sample is None else sample
+    answer = grid._replace(item=item, student=student, sample=own).answer
     return np.asarray(answer * max(len(grid.factors), 1) + factor, np.int64)
 
 
