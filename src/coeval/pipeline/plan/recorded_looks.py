@@ -32,12 +32,16 @@ class Look(msgspec.Struct, frozen=True):
 
 def looks_at(folder: RunDir, reader: RunReader) -> Looks:
     """Return which look a reading of the run is, whether or not it will be recorded."""
-    seen, present = _recorded(folder), _present(reader)
+    seen = _recorded(folder)
+    stops = reader.planned is not None and any(task.stops for task in reader.planned.tasks.values())
+    growing = stops or _status(folder) in _AT_WORK
+    if not seen and not growing:
+        return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
+    present = _present(reader)
     earlier = [one for one in seen if one.scores < present.scores]
     planned = (seen[0].planned if seen else 0) or present.planned
     share = present.items / planned if planned else 1.0
-    stops = reader.planned is not None and any(task.stops for task in reader.planned.tasks.values())
-    return Looks(len(earlier) + 1, min(max(share, 1e-6), 1.0), stops or _status(folder) in _AT_WORK)
+    return Looks(len(earlier) + 1, min(max(share, 1e-6), 1.0), growing)
 
 
 def record_look(folder: RunDir, reader: RunReader) -> str:
@@ -45,11 +49,10 @@ def record_look(folder: RunDir, reader: RunReader) -> str:
 
     Return why that could not be written, empty if it was or need not be: who may only read may look.
     """
-    present = _present(reader)
-    status = _status(folder)
-    if not present.scores or status in ("", _FINISHED):
+    if _status(folder) in ("", _FINISHED):
         return ""
-    if any(one.scores == present.scores for one in _recorded(folder)):
+    present = _present(reader)
+    if not present.scores or any(one.scores == present.scores for one in _recorded(folder)):
         return ""
     try:
         with folder.looks.open("ab") as file:
