@@ -3,7 +3,7 @@
 Leads: students who are equal over all judges of a population, scored by a panel drawn from it, each judge
 with a leaning of its own to each student; items are drawn too. Comparisons: pages of differences overall, by
 task and by factor, of sides of which some are equal. Writes ``docs/evidence/judge-sample.md``; seeded, so
-that it is the same every time (three minutes).
+that it is the same every time (five minutes).
 
     python -m perf.judge_sample                 the page as it is kept
     python -m perf.judge_sample --repeats 100   a quick look, on the terminal
@@ -29,6 +29,8 @@ from coeval.analysis.panel.mean_squares import ByJudge
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-sample.md"
 REPEATS = 4000
+# Pages to a run: they take no ranking.
+PAGES = 10
 ITEMS = 100
 JUDGES = (2, 3, 5, 8)
 LEANINGS = (0.04, 0.07)
@@ -238,10 +240,10 @@ def page(repeats: int) -> str:
         "|" + "---|" * 5,
     ]
     for world in _worlds():
-        said, *shares = pages(world, repeats)
+        said, *shares = pages(world, PAGES * repeats)
         of_pages.append(f"| {said} | {' | '.join(map(_percent, shares))} |")
     told = INTRODUCTION.format(items=ITEMS, repeats=f"{repeats:,}", gap=100 * GAP)
-    compared = COMPARED.format(tasks=TASKS, of=OF_TASK, factors=FACTORS, repeats=f"{repeats:,}")
+    compared = COMPARED.format(tasks=TASKS, of=OF_TASK, factors=FACTORS, repeats=f"{PAGES * repeats:,}")
     return "\n".join([told, *lines, "", compared, *of_pages]) + "\n"
 
 
