@@ -276,8 +276,8 @@ def test_what_to_buy_is_said_in_points_and_dollars() -> None:
     said, best = next_purchases(steps, best_design(errors, PRICES, 2.0))
     now, doubled, judged = steps[0], steps[2], steps[4]
     assert said == (
-        f"To detect gaps of {100 * doubled.detectable:.1f} instead of {100 * now.detectable:.1f} points, add "
-        "40 items per task (about $1.60); one more judge (about $0.20) makes it "
+        f"To detect gaps of {100 * doubled.detectable:.1f} instead of {100 * now.detectable:.1f} points, ask "
+        "twice as many items (about $1.60); one more judge (about $0.20) makes it "
         f"{100 * judged.detectable:.1f}, whoever judges."
     )
     assert best.startswith("Best use of $")

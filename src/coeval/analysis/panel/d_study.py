@@ -45,10 +45,11 @@ _FEWEST = 2
 
 
 class Design(Record, frozen=True):
-    """So many ``items`` more in each task and ``judges`` more, and what a difference of two students would be
-    known to: standard errors to other items by these judges, to other judges on these items, and to both."""
+    """So many ``items`` more, shared among tasks as they are now, and ``judges`` more, and the standard
+    errors that a difference of two students would have: to other items by these judges, to other judges on
+    these items, and to both."""
 
-    items: Annotated[int, ShownAs("Items more in each task", elsewhere="next")]
+    items: Annotated[int, ShownAs("Items more, in all tasks", elsewhere="next")]
     judges: Annotated[int, ShownAs("Judges more", elsewhere="next")]
     over_items: Annotated[float, ShownAs("Standard error, these judges", "To other items", kind="points")]
     over_judges: Annotated[
@@ -67,7 +68,7 @@ class Design(Record, frozen=True):
 
 
 def design_name(design: Design) -> str:
-    items = [f"+{design.items:,} items a task"] * bool(design.items)
+    items = [f"+{numbered(design.items, 'item')}"] * bool(design.items)
     judges = [f"+{numbered(design.judges, 'judge')}"] * bool(design.judges)
     return ", ".join([*items, *judges]) or "now"
 
@@ -102,7 +103,8 @@ class RunErrors(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """US dollars on average: of writing an item, of an answer, of a judgment; None: not known."""
+    """US dollars on average: of writing an item, of all answers of a student to it, of their judgments by a
+    judge; None: not known."""
 
     item: float | None
     answer: float | None
@@ -221,7 +223,7 @@ def _design(errors: RunErrors, prices: Prices, times: float, judges: int) -> Des
         over_both = error
     reached = float(stdtrit(degrees, [(1 + LEVEL) / 2, POWER]).sum())
     return Design(
-        items=max(_more(task, times) for task in errors.tasks),
+        items=sum(_more(task, times) for task in errors.tasks),
         judges=judges,
         over_items=v_items**0.5,
         over_judges=over_judges,
@@ -279,18 +281,21 @@ def _spent(errors: RunErrors, prices: Prices) -> float | None:
     return _cost(errors, prices, 2.0, 0)
 
 
-# Records whose mean price is taken.
-_SOME = 2_000
-
-
 def _prices(reader: RunReader) -> Prices:
+    item, answer, judgment = (
+        _price(reader, phase) for phase in ("data_generation", "response_collection", "evaluation")
+    )
+    [(each,)] = reader.rows("SELECT count(*) / count(DISTINCT (datapoint, student)) FROM response")
+    samples = each or 1.0
     return Prices(
-        *(_price(reader, phase) for phase in ("data_generation", "response_collection", "evaluation"))
+        item,
+        None if answer is None else answer * samples,
+        None if judgment is None else judgment * samples,
     )
 
 
 def _price(reader: RunReader, phase: str) -> float | None:
-    """The mean over some records of a phase; None where the price of any of them is not known. What nobody
+    """The mean over the records of a phase; None where the price of any of them is not known. What nobody
     was asked for (items of one's own, labels) has no usage, and costs nothing."""
     found = reader.of_lines(phase, {"usage": "STRUCT(cost_usd DOUBLE)"}, _COSTS)
     known, priced, total = found[0] if found else (0, 0, 0.0)
@@ -299,8 +304,4 @@ def _price(reader: RunReader, phase: str) -> float | None:
     return float(total or 0.0) / known if known else 0.0
 
 
-_COSTS = f"""
-SELECT count(usage), count(usage.cost_usd), sum(usage.cost_usd) FROM (
-    SELECT usage FROM {{lines}} LIMIT {_SOME}
-)
-"""  # noqa: S608
+_COSTS = "SELECT count(usage), count(usage.cost_usd), sum(usage.cost_usd) FROM {lines}"

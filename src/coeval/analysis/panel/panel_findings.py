@@ -114,17 +114,17 @@ def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[s
     doubled = next((one for one in designs if one.items >= 2 * designs[1].items > 0 == one.judges), None)
     judged = next((one for one in designs if one.judges == 1), None)
     if doubled is not None and now.detectable < 1:
-        found = f"{_gap(doubled)} instead of {_gap(now)} points, add {doubled.items:,} items per task"
+        found = f"{_gap(doubled)} instead of {_gap(now)} points, ask twice as many items"
         other = "" if judged is None else f"; one more judge{_for(judged)} makes it {_gap(judged)}"
         whoever = "" if now.over_both is None else ", whoever judges"
         yield f"To detect gaps of {found}{_for(doubled)}{other}{whoever}."
     elif judged is not None and judged.detectable < 1:
         yield (
-            "By these judges no gap would show whether others would see it; with one more judge"
-            f"{_for(judged)} one of {_gap(judged)} points would."
+            "These judges cannot show whether others would see a gap, however large; with one more judge"
+            f"{_for(judged)} a gap of {_gap(judged)} points would show."
         )
     if best is not None and best.detectable < now.detectable:
-        more = [numbered(best.items, "item") + " per task"] * bool(best.items)
+        more = [numbered(best.items, "item")] * bool(best.items)
         more += [numbered(best.judges, "judge")] * bool(best.judges)
         bought = f"{' and '.join(more)} more, for gaps of {_gap(best)} points"
         yield f"Best use of {dollars(best.cost_usd or 0.0)} more: {bought}."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.d_study import Design, design_name
@@ -225,6 +224,9 @@ def _kind(design: Design) -> str:
 def _judgments(design: Design, grid: ScoreGrid) -> int:
     """Of new items by all judges, and of all items by new judges, in the tasks that are judged."""
     judged = [task for task, tasks in enumerate(grid.designs) if tasks.factors and tasks.judges]
-    items = int(np.isin(grid.items.task, judged).sum())
-    panels = sum(len(grid.designs[task].judges) + design.judges for task in judged)
-    return (design.judges * items + design.items * panels) * len(grid.students)
+    items = {task: int((grid.items.task == task).sum()) for task in judged}
+    more = design.items / max(1, sum(items.values()))
+    found = 0.0
+    for task, count in items.items():
+        found += count * (design.judges + more * (len(grid.designs[task].judges) + design.judges))
+    return round(found * len(grid.students))
