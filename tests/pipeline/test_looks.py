@@ -38,6 +38,11 @@ def looks(folder: Path) -> list[dict[str, int]]:
     return [{key: value for key, value in json.loads(line).items() if key != "at"} for line in lines]
 
 
+def looks_that_parse(folder: Path) -> list[dict[str, int]]:
+    lines = (folder / "looks.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines if line != "no look"]
+
+
 def test_readers_of_a_finished_run_leave_no_trace(lab: Lab, coeval: Command) -> None:
     lab.run()
     before = {path: path.read_bytes() for path in lab.path.rglob("*") if path.is_file()}
@@ -90,3 +95,5 @@ def test_who_may_only_read_may_look(lab: Lab, coeval: Command) -> None:
     (folder / "looks.jsonl").rmdir()
     (folder / "looks.jsonl").write_text('{"at": "x", "scores": 1, "items": 1, "planned": 6}\nno look\n{"at')
     assert "second look at a run as it grows" in coeval("results", "--run", folder).out.lower()
+    *_, recorded = looks_that_parse(folder)
+    assert recorded["items"] == 6, "a line torn before does not swallow this one"

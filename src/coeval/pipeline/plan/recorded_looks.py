@@ -13,7 +13,7 @@ from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decode
-from coeval.store.jsonl import is_torn, store_error
+from coeval.store.jsonl import Appender, cut_torn_tail, is_torn, store_error
 from coeval.store.rundir import RunDir, now
 
 _AT_WORK = ("running", "stopped", "interrupted")
@@ -41,7 +41,7 @@ def looks_at(folder: RunDir, reader: RunReader) -> Looks:
     earlier = [one for one in seen if one.scores < present.scores]
     planned = (seen[0].planned if seen else 0) or present.planned
     share = present.items / planned if planned else 1.0
-    return Looks(len(earlier) + 1, min(max(share, 1e-6), 1.0), growing)
+    return Looks(len(earlier) + 1, max(share, 1e-6), growing)
 
 
 def record_look(folder: RunDir, reader: RunReader) -> str:
@@ -54,11 +54,19 @@ def record_look(folder: RunDir, reader: RunReader) -> str:
     present = _present(reader)
     if not present.scores or any(one.scores == present.scores for one in _recorded(folder)):
         return ""
+    return _append(folder, present)
+
+
+def _append(folder: RunDir, look: Look) -> str:
     try:
-        with folder.looks.open("ab") as file:
-            file.write(msgspec.json.encode(present) + b"\n")
-    except OSError as error:
-        return f"this look at a run that grows is not recorded: {store_error('write', folder.looks, error)}"
+        cut_torn_tail(folder.looks)
+        file = Appender(folder.looks)
+        try:
+            file.append(look)
+        finally:
+            file.close()
+    except StoreError as error:
+        return f"this look at a run that grows is not recorded: {error}"
     return ""
 
 
