@@ -7,9 +7,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from coeval.analysis.comparison.lower_bound import items_needed, lower_bound
+from coeval.analysis.comparison.lower_bound import bound_over_all, items_needed, lower_bound
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Floats
+from coeval.analysis.comparison.pairing import ScoredPairs
+from coeval.analysis.intervals import SHARE, Floats
 
 
 def scored(
@@ -55,6 +56,32 @@ def test_over_tasks_each_counts_alike() -> None:
     small, large = draw.normal(0.3, 0.1, 30).clip(-1, 1), draw.normal(-0.3, 0.1, 3_000).clip(-1, 1)
     middle = (small.mean() + large.mean()) / 2
     assert middle - 0.2 < lower_bound([scored(small), scored(large)]) < middle - 0.03
+
+
+def with_missing(differences: Floats, missing: int) -> ScoredPairs:
+    share = len(differences) / (len(differences) + missing)
+    seen = share * float(differences.mean())
+    return ScoredPairs(scored(differences), missing, seen - (1 - share), seen + 1 - share, SHARE)
+
+
+def test_over_tasks_of_which_one_misses_more_it_is_no_better_than_the_worst_case() -> None:
+    """The task that is scored whole loses; the one that is hardly scored gains on what is."""
+    strata = [with_missing(np.full(1_000, -0.4), 0), with_missing(np.full(1_000, 0.4), 9_000)]
+    worst = float(np.mean([one.low for one in strata]))
+    assert worst - 0.01 < bound_over_all(strata) < worst
+    one = with_missing(np.repeat([-1.0, 0.0], [5, 95]), 25)
+    assert bound_over_all([one]) == pytest.approx(0.8 * lower_bound([one.pairs]) - 0.2)
+    assert bound_over_all([one, one]) < one.low
+
+
+def test_strata_that_count_unlike_are_a_quantile_of_random_weights() -> None:
+    draw = np.random.default_rng(4)
+    parts = [draw.normal(-0.2, 0.2, 30).clip(-1, 1), draw.normal(0.2, 0.3, 60).clip(-1, 1)]
+    weights = np.repeat([0.9 / 30, 0.3 / 60], [30, 60])
+    times = draw.exponential(size=(200_000, 91)) * np.append(weights, weights.max())
+    simulated = np.quantile(times @ np.append(np.concatenate(parts), -1.0) / times.sum(axis=1), 0.025)
+    found = lower_bound([scored(part) for part in parts], shares=[0.9, 0.3])
+    assert found == pytest.approx(simulated, abs=0.004)
 
 
 def test_the_items_that_it_would_take() -> None:

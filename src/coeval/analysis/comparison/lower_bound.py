@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from coeval.analysis.comparison.paired_difference import POWER, PairedScores
+from coeval.analysis.comparison.pairing import ScoredPairs
 from coeval.analysis.intervals import Floats
 
 # Of the two-sided level of 95 %: the share of losses beyond the margin that may pass.
@@ -36,7 +37,12 @@ _ROUGH = 256
 _MOST_TIMES = 10_000.0
 
 
-def lower_bound(strata: Sequence[PairedScores], alpha: float = ONE_SIDED, times: float = 1.0) -> float:
+def lower_bound(
+    strata: Sequence[PairedScores],
+    alpha: float = ONE_SIDED,
+    times: float = 1.0,
+    shares: Sequence[float] | None = None,
+) -> float:
     """Return the lower confidence bound of the mean over strata of b − a, at the level 1 − alpha, one-sided.
 
     The α-quantile of ``Σ w_i d_i`` over the items and one more of difference −1, with weights uniform on the
@@ -51,8 +57,20 @@ def lower_bound(strata: Sequence[PairedScores], alpha: float = ONE_SIDED, times:
     strata : T ≥ 1 of them, scores from 0 to 1; items of a cluster are one
     alpha : how often a bound may lie above the true difference
     times : with so many times as many items, of the same differences
+    shares : how much each stratum counts, above 0; None: all alike
     """
-    return _bound(*_independent(strata), alpha, times)
+    return _bound(*_independent(strata, shares), alpha, times)
+
+
+def bound_over_all(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
+    """Return the lower bound of the mean over strata of b − a over all their items, the missing ones as bad
+    as they can be: ``mean of n_h/N_h · D_h`` is bounded, and what the missing ones lose at most is added."""
+    paired = [one.pairs for one in strata]
+    means = [float(np.average(pairs.b - pairs.a, weights=pairs.weights)) for pairs in paired]
+    shares = [len(pairs.a) / (len(pairs.a) + one.missing) for pairs, one in zip(paired, strata, strict=True)]
+    lost = [one.low - share * mean for one, share, mean in zip(strata, shares, means, strict=True)]
+    bound = lower_bound(paired, alpha, shares=shares if len(set(shares)) > 1 else None)
+    return float(np.mean(shares)) * bound + float(np.mean(lost))
 
 
 def loss_p_value(strata: Sequence[PairedScores], drop: float) -> float:
@@ -119,14 +137,17 @@ def items_needed(strata: Sequence[PairedScores], drop: float, alpha: float = ONE
     return int(np.ceil(n * many))
 
 
-def _independent(strata: Sequence[PairedScores]) -> tuple[Floats, Floats]:
+def _independent(
+    strata: Sequence[PairedScores], shares: Sequence[float] | None = None
+) -> tuple[Floats, Floats]:
     """The differences of items, or of clusters of them, and how much each counts; of one stratum, 1 on
     average."""
     values, weights = [], []
-    for pairs in strata:
+    of_strata = np.ones(len(strata)) if shares is None else np.asarray(shares) / np.mean(shares)
+    for pairs, share in zip(strata, of_strata, strict=True):
         counted = pairs.summed(pairs.weights)
         values.append(pairs.summed(pairs.weights * (pairs.b - pairs.a)) / counted)
-        weights.append(counted / counted.sum())
+        weights.append(share * (counted / counted.sum()))
     every = np.concatenate(weights)
     return np.concatenate(values), every * len(every) / len(strata)
 

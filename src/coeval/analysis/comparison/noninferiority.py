@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
-import numpy as np
 
 from coeval.analysis.anytime import alpha_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import Comparison, shown_difference, where_of
@@ -27,7 +26,7 @@ from coeval.analysis.comparison.comparisons import (
     family_leads,
 )
 from coeval.analysis.comparison.judged_apart import judged_apart
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, items_needed, lower_bound
+from coeval.analysis.comparison.lower_bound import ONE_SIDED, bound_over_all, items_needed
 from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side
 from coeval.analysis.panel.mean_squares import judge_scatter
@@ -324,7 +323,7 @@ def _gated(draft: _Draft, found: Comparison | None, alpha: float, sure: bool) ->
         )
     strata = [part.pairs for part in row.parts]
     difference = found.difference / found.scale
-    lower = _with_missing(row, lower_bound(strata, alpha))
+    lower = bound_over_all(row.parts, alpha)
     few = found.n < rule["min_items"]
     why = draft.why
     if few:
@@ -385,17 +384,6 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
     if task.other_judges == "open":
         return f"; whether other judges would agree is open ({least})"
     return f"; other judges would agree ({least})"
-
-
-def _with_missing(row: ComparedRow, lower: float) -> float:
-    """The bound over all items, the missing ones as bad as they can be: ``n/N · L`` and their part."""
-    paired = [part.pairs for part in row.parts]
-    means = [float(np.average(pairs.b - pairs.a, weights=pairs.weights)) for pairs in paired]
-    shares = [
-        len(pairs.a) / (len(pairs.a) + part.missing) for pairs, part in zip(paired, row.parts, strict=True)
-    ]
-    lost = [part.low - share * mean for part, share, mean in zip(row.parts, shares, means, strict=True)]
-    return float(np.mean(shares)) * lower + float(np.mean(lost))
 
 
 def _sentence(task: GatedTask, found: Comparison, alpha: float) -> str:
