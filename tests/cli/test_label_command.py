@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -104,6 +106,77 @@ def test_a_workbook_has_choices_and_comes_back(run: Path, tmp_path: Path, coeval
     assert "kept 7 labels of me; 1 rows without a level; 7 of 10 are labelled" in said.err
 
 
+def test_a_sheet_with_levels_that_are_not_recorded_is_never_written_over(
+    run: Path, tmp_path: Path, coeval: Command
+) -> None:
+    sheet = tmp_path / "labels.csv"
+    words = ("label", run, "--n", "6", "--by", "anna", "--sheet", sheet)
+    assert coeval(*words).code == 0
+    assert coeval(*words).code == 0, "nothing is lost while it is empty"
+    write_rows(sheet, [dict(row, level="low") for row in rows_of(sheet)])
+    filled, drawn = sheet.read_bytes(), (run / "labels.jsonl").read_bytes()
+    said = coeval("label", run, "--n", "24", "--by", "anna", "--sheet", sheet)
+    assert said.code == 1
+    assert "holds 6 levels that are not recorded; read it first with --read, or name another" in said.err
+    assert (sheet.read_bytes(), (run / "labels.jsonl").read_bytes()) == (filled, drawn)
+    assert coeval("label", run, "--by", "anna", "--read", sheet).code == 0
+    assert coeval(*words).code == 0
+    assert {row["level"] for row in rows_of(sheet)} == {"Low"}
+    sheet.write_text("my,own\n1,2\n")
+    assert "exists and is no sheet of labels; name another file" in coeval(*words).err
+    assert sheet.read_text() == "my,own\n1,2\n"
+
+
+def test_a_sheet_that_cannot_be_written_draws_nothing(run: Path, tmp_path: Path, coeval: Command) -> None:
+    assert coeval("label", run, "--sheet", tmp_path / "q.pdf").code == 1
+    assert "there is no folder" in coeval("label", run, "--sheet", tmp_path / "gone" / "q.csv").err
+    assert not (run / "labels.jsonl").exists()
+
+
+def test_a_smaller_n_asks_for_the_first_of_the_draw(run: Path, tmp_path: Path, coeval: Command) -> None:
+    large, small = tmp_path / "large.csv", tmp_path / "small.csv"
+    coeval("label", run, "--n", "20", "--sheet", large)
+    assert coeval("label", run, "--n", "6", "--sheet", small).code == 0
+    assert [row["id"] for row in rows_of(small)] == [row["id"] for row in rows_of(large)[:6]]
+
+
+def test_a_level_that_was_cleared_stays_and_that_is_said(run: Path, tmp_path: Path, coeval: Command) -> None:
+    sheet = tmp_path / "labels.csv"
+    coeval("label", run, "--n", "6", "--sheet", sheet)
+    write_rows(sheet, [dict(row, level="Low") for row in rows_of(sheet)])
+    coeval("label", run, "--read", sheet)
+    rows = rows_of(sheet)
+    rows[0]["level"] = rows[1]["level"] = ""
+    write_rows(sheet, rows)
+    said = coeval("label", run, "--read", sheet).err
+    assert "2 rows without a level; 6 of 6 are labelled" in said
+    assert "of the rows without a level, 2 keep the one they had" in said
+
+
+def zipped(change: Callable[[bytearray], None]) -> bytes:
+    """A workbook of two cells, changed."""
+    data = io.BytesIO()
+    book = openpyxl.Workbook()
+    for sheet in book.worksheets:
+        sheet.append(["id", "level"])
+    book.save(data)
+    found = bytearray(data.getvalue())
+    change(found)
+    return bytes(found)
+
+
+def encrypted(data: bytearray) -> None:
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = -1
+        while (at := data.find(mark, at + 1)) >= 0:
+            data[at + flags] |= 1
+
+
+def garbled(data: bytearray) -> None:
+    at = data.find(b"xl/worksheets/sheet1.xml") + len("xl/worksheets/sheet1.xml")
+    data[at : at + 30] = b"\xff" * 30
+
+
 def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Command) -> None:
     sheet = tmp_path / "labels.csv"
     coeval("label", run, "--n", "6", "--sheet", sheet)
@@ -125,7 +198,13 @@ def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Co
     ("name", "data", "said"),
     [
         ("no.csv", b"prompt,answer\na,b\n", "lacks the columns id and level"),
-        ("no.csv", b"id,level\n\xff\xfe,High\n", "is no sheet that can be read"),
+        (
+            "no.csv",
+            b"id,level\n\xff\xfe,High\n",
+            "save it as CSV UTF-8, or as .xlsx without a password",
+        ),
+        ("no.xlsx", zipped(encrypted), "is no sheet that can be read: File 'xl/"),
+        ("no.xlsx", zipped(garbled), "save it as CSV UTF-8, or as .xlsx without a password"),
         ("no.xlsx", b"PK\x03\x04damaged", "is no sheet that can be read"),
         ("gone.csv", None, "there is no such file"),
     ],

@@ -71,8 +71,11 @@ def label(
     folder = existing_run(the_folder(word, run, "label"))
     need_address_space()
     # Here, because they load duckdb and numpy.
-    from coeval.reports.labelling.label_session import LabelRequest, LabelSession
+    from coeval.reports.labelling.label_session import LabelRequest, LabelSession, recorded_levels
+    from coeval.reports.labelling.label_sheet import check_new_sheet
 
+    if sheet is not None:  # before anything is drawn
+        check_new_sheet(sheet, recorded_levels(folder, by))
     people = tuple(filter(None, (name.strip() for name in among.split(","))))
     request = LabelRequest(
         by, n, tuple(factor or ()), seed, people, overlap, draws=read is None, items=tuple(item or ())
@@ -87,6 +90,8 @@ def label(
 
 
 def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
+    from shlex import quote
+
     from coeval.cli import streams
     from coeval.cli.commands.view_command import serve_pages
     from coeval.cli.streams import say
@@ -101,17 +106,20 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
 
     serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
     if session.given:
-        say(streams.messages(), f"then: coeval analyze calibration {session.path}")
+        say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
 def _write(session: LabelSession, path: Path) -> None:
+    from shlex import quote
+
     from coeval.cli import streams
     from coeval.cli.streams import say
     from coeval.reports.labelling.label_sheet import write_sheet
 
     write_sheet(path, session.questions, session.given)
     say(streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level")
-    say(streams.messages(), f"then: coeval label {session.path} --by {session.by} --read {path}")
+    run = quote(str(session.path))
+    say(streams.messages(), f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
 
 
 def _read(session: LabelSession, path: Path) -> None:
@@ -120,7 +128,7 @@ def _read(session: LabelSession, path: Path) -> None:
     from coeval.core.text import numbered
     from coeval.reports.labelling.label_sheet import read_sheet
 
-    found = read_sheet(path, session.questions)
+    found = read_sheet(path, session.questions, session.given)
     session.keep(found.labels)
     for problem in found.problems[:_MOST_SHOWN]:
         warn(streams.messages(), problem)
@@ -131,6 +139,11 @@ def _read(session: LabelSession, path: Path) -> None:
         f"kept {numbered(len(found.labels), 'label')} of {session.by}; {found.empty:,} rows without a level; "
         f"{len(session.given):,} of {len(session.questions):,} are labelled",
     )
+    if found.kept:
+        say(
+            streams.messages(),
+            f"of the rows without a level, {found.kept:,} keep the one they had; write another to change it",
+        )
     if found.problems:
         raise typer.Exit(1)
 

@@ -11,7 +11,14 @@ import msgspec
 
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.people.label_draw import DrawnAnswer, draw, judged_factors, picked, share_out
-from coeval.analysis.people.label_questions import LabelQuestion, ShownTexts, of_person, questions, to_label
+from coeval.analysis.people.label_questions import (
+    LabelQuestion,
+    ShownTexts,
+    of_person,
+    question_id,
+    questions,
+    to_label,
+)
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import reading
 from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
@@ -24,7 +31,8 @@ USUAL_N = 200
 class LabelRequest(NamedTuple):
     """What a person asks for: ``n`` answers (None: those drawn before, else `USUAL_N`), some ``factors``
     (empty: all), and who else labels them (``among``) with which ``overlap``. ``draws``: whether something
-    is drawn where ``n`` says nothing. ``items``: in place of a draw, all answers to these, picked by hand."""
+    is drawn where ``n`` says nothing, and only those ``n`` are asked for where it says something. ``items``:
+    in place of a draw, all answers to these, picked by hand."""
 
     by: str
     n: int | None = None
@@ -61,6 +69,9 @@ class LabelSession:
                     add_labels(self.path, new)
                 every = of_person(read_labels(self.path), judge)
                 asked_for = [label for label in every if label.drawn is not None and _asks(label, factors)]
+                if request.n is not None and request.draws:
+                    first = {key.answer for key, _ in part}
+                    asked_for = [label for label in asked_for if label.response_id in first]
             self.questions = tuple(questions(grid, texts, asked_for))
         if not self.questions:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
@@ -111,6 +122,16 @@ class LabelSession:
         question = self._by_id[self._order[-1]]
         self.keep([question.at(None)])
         return question
+
+
+def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
+    """Read a person's levels, by question; raises as `read_labels`, and UsageError as `human`."""
+    labels = of_person(read_labels(folder.path), human(by))
+    return {
+        question_id(label.response_id, label.factor): label.level
+        for label in labels
+        if label.level is not None
+    }
 
 
 def _part(

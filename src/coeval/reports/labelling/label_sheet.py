@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from coeval.analysis.people.label_questions import LabelQuestion
 from coeval.core.errors import UsageError
 from coeval.core.plain import file_bytes, plain
 from coeval.core.scale import RubricScale
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
 from coeval.reports.labelling.sheet_cells import SheetRow, workbook_cells
 from coeval.reports.workbook.workbook_file import looks_like_formula, sheet_text
 from coeval.store.human_labels import HumanLabel
@@ -27,14 +28,46 @@ _WIDTHS = (18, 50, 70, 16, 40, 24, 14)
 _LONGEST_LIST = 255
 # A sheet is texts of some hundred answers; more is no sheet of ours.
 _LARGEST = 64 << 20
+# What a file that is no sheet, or a damaged or encrypted archive, raises while it is unpacked.
+_DAMAGED = (BadZipFile, ValueError, csv.Error, zlib.error, RuntimeError, EOFError)
 
 
 class ReadSheet(NamedTuple):
-    """Labels of a sheet, and what is wrong with other rows: a sentence each; ``empty`` rows have no level."""
+    """Labels of a sheet, and what is wrong with other rows: a sentence each; ``empty`` rows have no level,
+    ``kept`` of them had one before."""
 
     labels: list[HumanLabel]
     problems: list[str]
     empty: int
+    kept: int
+
+
+def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
+    """Check that a sheet can be written there without loss.
+
+    Parameters
+    ----------
+    path : where; a sheet that is there already is written over if all its levels are ``recorded``
+    recorded : level by the id of its question
+
+    Raises UsageError: the name ends neither in .csv nor in .xlsx, the folder is missing, or the file holds
+    levels that are not recorded, or is no sheet of labels.
+    """
+    _kind(path)
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
+    if not path.exists():
+        return
+    try:
+        levels = [(name, level) for _, name, level in _cells(path) if level]
+    except UsageError as error:
+        raise UsageError(f"{path} exists and is no sheet of labels; name another file") from error
+    unread = [name for name, level in levels if recorded.get(name, "").casefold() != level.casefold()]
+    if unread:
+        raise UsageError(
+            f"{path} holds {numbered(len(unread), 'level')} that are not recorded; "
+            "read it first with --read, or name another file"
+        )
 
 
 def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> None:
@@ -43,16 +76,20 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
     Raises UsageError: the name ends neither in .csv nor in .xlsx; StoreError: it cannot be written.
     """
     rows = [_row(one, given.get(one.id, "")) for one in questions]
-    if path.suffix.lower() == ".xlsx":
+    if _kind(path) == ".xlsx":
         _write_workbook(path, rows, [one.scale for one in questions])
-    elif path.suffix.lower() == ".csv":
+    else:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerows([_HEADINGS, *([_no_formula(cell) for cell in row] for row in rows)])
         with replaced_whole(path) as file:
             file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
-    else:
+
+
+def _kind(path: Path) -> str:
+    if (kind := path.suffix.lower()) not in (".csv", ".xlsx"):
         raise UsageError(f"{path}: a sheet of labels ends in .csv or .xlsx")
+    return kind
 
 
 def _row(one: LabelQuestion, level: str) -> list[str]:
@@ -82,8 +119,9 @@ def _write_workbook(path: Path, rows: Sequence[Sequence[str]], scales: Sequence[
         sheet.freeze_panes(1, 0)
 
 
-def read_sheet(path: Path, questions: Sequence[LabelQuestion]) -> ReadSheet:
+def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> ReadSheet:
     """Read the levels of a sheet: each row is one of the ``questions``, by its id, and has one of its levels.
+    A row without one takes nothing back: the level that is ``given`` already stays.
 
     Unknown and repeated ids, other levels and formulas are told by row, and give no label.
 
@@ -92,7 +130,7 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion]) -> ReadSheet:
     known = {one.id: one for one in questions}
     labels: dict[str, HumanLabel] = {}
     problems: list[str] = []
-    empty = 0
+    empty = kept = 0
     for number, name, level in _cells(path):
         if not (name or level):
             continue
@@ -104,12 +142,13 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion]) -> ReadSheet:
             problems.append(f"row {number}: the level is a formula; write the level itself")
         elif not level:
             empty += 1
+            kept += name in given
         elif (found := question.scale.level(level)) is None:
             said = f"row {number}: {plain(level)[:40]!r} is no level of {question.factor}"
             problems.append(f"{said}; write one of {listed(question.scale.levels)}")
         else:
             labels[name] = question.at(found)
-    return ReadSheet(list(labels.values()), problems, empty)
+    return ReadSheet(list(labels.values()), problems, empty, kept)
 
 
 def _cells(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -124,8 +163,12 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str]]:
         raise UsageError(f"{path} has more than {_LARGEST >> 20} MiB: it is no sheet of labels")
     try:
         rows = workbook_cells(data, _LARGEST) if data[:2] == b"PK" else _csv_rows(data)
-    except (BadZipFile, ValueError, csv.Error) as error:
-        raise UsageError(f"{path} is no sheet that can be read: {plain(str(error))[:200]}") from error
+    except _DAMAGED as error:
+        said = plain(str(error))[:200] or "damaged"
+        raise UsageError(
+            f"{path} is no sheet that can be read: {said}; "
+            "save it as CSV UTF-8, or as .xlsx without a password"
+        ) from error
     headings = {cell.strip().lower(): column for column, cell in rows[0][1].items()} if rows else {}
     if not {"id", "level"} <= headings.keys():
         raise UsageError(f"{path} lacks the columns id and level; write one with --sheet")
