@@ -22,6 +22,7 @@ from coeval.analysis.people.prediction_powered import (
     LabelledStratum,
     best_weight,
     labels_needed,
+    parts_as_judged,
     parts_of,
     powered_difference,
     powered_mean,
@@ -134,6 +135,32 @@ def test_how_many_labels_are_needed_shrinks_with_better_judges() -> None:
     assert poor is not None
     assert 60 < good < poor / 2
     assert labels_needed([stratum(people, own, rest[:40])], 0.001) is None
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_labels_that_are_all_alike_still_need_some(value: float) -> None:
+    """So many as the interval itself takes for ± 3 points."""
+    few = np.full(10, value)
+    needed = labels_needed([stratum(few, few, np.full(490, value))], 0.03)
+    assert needed is not None
+    widths = []
+    for n in (needed - 1, needed):
+        labels = np.full(n, value)
+        low, high = powered_mean([stratum(labels, labels, np.full(500 - n, value))], 500).bounds
+        widths.append((high - low) / 2)
+    assert widths[1] <= 0.03 < widths[0]
+
+
+def test_a_score_taken_over_counts_answers_to_one_item_once() -> None:
+    """Of answers that come in tens, the judged mean scatters as that of the tens."""
+    judged = np.repeat(np.random.default_rng(0).random(20), 10)
+    own = LabelledStratum(np.full(200, np.nan), judged, np.repeat(np.arange(20), 10))
+    alike = [[stratum(np.full(60, 0.5), np.full(60, 0.5), np.full(60, 0.5))] for _ in range(20)]
+    found = transported_mean([own], alike, 120)
+    assert found is not None
+    parts = parts_as_judged([own], 120)
+    assert parts.variance(0.0) == pytest.approx(judged[::10].var(ddof=1) / 20)
+    assert found.bounds.high - found.bounds.low > 4 * parts.variance(0.0) ** 0.5
 
 
 def test_a_student_without_labels_takes_over_what_others_lacked_only_roughly() -> None:
@@ -268,7 +295,7 @@ def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> No
         assert student.people.value < student.judged.value - 0.05
         assert student.labels == 30
     assert any("cem leads" in sentence for sentence in people_sentences(found))
-    assert found.judges[PANEL].count == found.labels
+    assert found.judges[PANEL].count == 180
     [goal] = goal_sentences(scale)
     assert goal.startswith("± 3 points for each student takes")
 
@@ -328,4 +355,31 @@ def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
     scale = found.scales[ALL_FACTORS]
     assert scale.students["ann"].people.value is None  # two others are too few
     assert set(scale.pairs) == {("bob", "cem")}
-    assert any("ann: too few labels" in sentence for sentence in people_sentences(found))
+    said = " ".join(people_sentences(found))
+    assert "ann: too few labels" in said
+    assert "better than every other student with labels of its own (bob, cem)." in said
+
+
+def test_a_bias_that_is_not_significant_is_said_to_be_so(run: Path, tmp_path: Path) -> None:
+    found = people_of(label_all(run, tmp_path / "run"))
+    panel = found.judges[PANEL]
+    assert any(sentence.startswith("Judges give ") for sentence in people_sentences(found))
+    doubtful = replace(panel, bias=panel.bias._replace(value=-0.074, low=-0.173, high=0.026))
+    [said] = [
+        sentence
+        for sentence in people_sentences(replace(found, judges={PANEL: doubtful}))
+        if sentence.startswith("Judges show no significant bias")
+    ]
+    assert "they give 7.4 points less than people (" in said
+    assert "(± 9.9; " in said or "([−2.6, 17.3]; " in said
+
+
+def test_p_values_and_people_are_written_as_elsewhere(run: Path, tmp_path: Path) -> None:
+    found = people_of(label_all(run, tmp_path / "run", ("anna", "ben")))
+    assert [*found.between] == [("anna", "ben")]
+    scale = found.scales[ALL_FACTORS]
+    borrowed = replace(scale.students["ann"], transport_p=0.0001)
+    some = replace(scale, students={**scale.students, "ann": borrowed})
+    said = " ".join(people_sentences(replace(found, scales={ALL_FACTORS: some})))
+    assert "(p < 0.001)" in said
+    assert "human:" not in said

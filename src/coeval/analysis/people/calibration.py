@@ -17,9 +17,9 @@ from coeval.analysis.people.labelled_rows import LabelledRows
 from coeval.analysis.people.prediction_powered import (
     FEWEST,
     LabelledStratum,
-    LinearParts,
     Transported,
     labels_needed,
+    parts_as_judged,
     parts_of,
     powered_difference,
     powered_mean,
@@ -195,7 +195,7 @@ def _pairs(
     own: Mapping[str, Sequence[LabelledStratum]], clusters: int
 ) -> dict[tuple[str, str], CalibratedPair]:
     parts = {name: parts_of(of, clusters) for name, of in own.items()}
-    judged = {name: _as_if_labelled(of, clusters) for name, of in own.items()}
+    judged = {name: parts_as_judged(of, clusters) for name, of in own.items()}
     found = {
         (one, other): (
             powered_difference(judged[one], judged[other]),
@@ -214,16 +214,9 @@ def _pairs(
     }
 
 
-def _as_if_labelled(strata: Sequence[LabelledStratum], clusters: int) -> LinearParts:
-    """Of judged scores alone."""
-    return parts_of(
-        [one._replace(people=one.judged, judged=np.zeros(len(one.judged))) for one in strata], clusters
-    )
-
-
 def leaders(scale: HumanScale) -> Iterator[str]:
-    """Name who is significantly ahead of all others; nobody, or one."""
-    names = sorted({name for pair in scale.pairs for name in pair})
+    """Name who is significantly ahead of all others that are `compared`; nobody, or one."""
+    names = compared(scale)
     for name in names:
         mine = [
             found.sure and ((found.people.value or 0.0) > 0) == (one == name)
@@ -232,3 +225,8 @@ def leaders(scale: HumanScale) -> Iterator[str]:
         ]
         if mine and all(mine):
             yield name
+
+
+def compared(scale: HumanScale) -> list[str]:
+    """Name the students in pairs: those with labels of their own in all tasks."""
+    return sorted({name for pair in scale.pairs for name in pair})

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from coeval.analysis.comparison.comparison_report import half_text, points
 from coeval.analysis.human_score import HumanScore
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.measured import Measured, Record, ShownAs
+from coeval.analysis.measures.measured import Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
-from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, human_scales, leaders
+from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
     PANEL,
@@ -21,7 +22,7 @@ from coeval.analysis.people.labelled_rows import (
     people_agreement,
 )
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed, numbered, p_text
 from coeval.store.human_labels import HUMAN, read_labels
 
 
@@ -30,7 +31,7 @@ class PeopleMeasures(Record, frozen=True):
     what is there now."""
 
     labels: Annotated[int, ShownAs("Labels drawn by chance", elsewhere="people")]
-    asked: Annotated[int, ShownAs("ByChance by chance, labelled or not", elsewhere="people")]
+    asked: Annotated[int, ShownAs("Drawn by chance, labelled or not", elsewhere="people")]
     hand_picked: Annotated[int, ShownAs("Labels picked by hand, in no estimate", elsewhere="people")]
     stale: Annotated[int, ShownAs("Labels of what has changed since, in no estimate", elsewhere="people")]
     people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
@@ -46,6 +47,14 @@ class PeopleMeasures(Record, frozen=True):
     def whole(self) -> HumanScale | None:
         """By all factors, else by the one that people labelled."""
         return next(iter(self.scales.values()), None)
+
+    @property
+    def between(self) -> dict[tuple[str, str], PairAgreement]:
+        """``agreement`` by people's names."""
+        return {
+            (one.removeprefix(HUMAN), other.removeprefix(HUMAN)): agreed
+            for (one, other), agreed in self.agreement.items()
+        }
 
     @property
     def of(self) -> str:
@@ -111,22 +120,19 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
         yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
         return
     by = "" if found.of == ALL_FACTORS else f" ({found.of})"
+    among = compared(scale)
+    own = "" if len(among) == len(scale.students) else f" with labels of its own ({listed(among)})"
     first = list(leaders(scale))
     if first:
-        yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student."
+        yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student{own}."
     elif scale.pairs:
-        yield f"By people's labels{by}, no student is significantly ahead of all others."
-    if (panel := found.judges.get(PANEL)) is not None and panel.bias.value is not None:
-        more = "more" if panel.bias.value > 0 else "less"
-        yield (
-            f"Judges give {_points(abs(panel.bias.value))} points {more} than people "
-            f"({_signed(panel.bias)}; {numbered(panel.count, 'label')}, κ {_kappa(panel)})."
-        )
-    for (one, other), agreed in found.agreement.items():
+        yield f"By people's labels{by}, no student{own} is significantly ahead of all others."
+    if (panel := found.judges.get(PANEL)) is not None:
+        yield from _bias(panel)
+    for (one, other), agreed in found.between.items():
         if agreed.spa.value is not None and agreed.kappa.value is not None:
-            both = f"{one.removeprefix(HUMAN)} and {other.removeprefix(HUMAN)}"
             yield (
-                f"{both} give the same level in {100 * agreed.spa.value:.0f}% of "
+                f"{one} and {other} give the same level in {100 * agreed.spa.value:.0f}% of "
                 f"{numbered(agreed.count, 'label')} that both gave (κ {agreed.kappa.value:.2f})."
             )
     yield from _limits(found, scale)
@@ -153,7 +159,7 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         differ = "differ from student to student" if p < ALPHA else "show no difference between students"
         yield (
             f"{listed(borrowed)}: fewer than two labels in a task or five in all, so corrected by other "
-            f"students' labels, which may not carry over; the corrections {differ} (p = {p:.2f})."
+            f"students' labels, which may not carry over; the corrections {differ} ({p_text(p)})."
         )
     unknown = [name for name, one in scale.students.items() if one.people.value is None]
     if unknown:
@@ -169,14 +175,17 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         yield f"{numbered(found.hand_picked, 'label')} picked by hand: in no estimate."
 
 
-def _points(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _signed(found: Measured) -> str:
-    if found.low is None or found.high is None:
-        return "no interval"
-    return f"95% interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+def _bias(panel: AgainstPeople) -> Iterator[str]:
+    """How much more or less than people all judges give, significantly or not."""
+    value, low, high = panel.bias[:3]
+    if value is None or low is None or high is None:
+        return
+    more = "more" if value > 0 else "less"
+    if value < 0:
+        value, low, high = -value, -high, -low
+    how = f"({half_text(value, low, high)}; {numbered(panel.count, 'label')}, κ {_kappa(panel)})"
+    doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
+    yield f"{doubt} {points(value)} points {more} than people {how}."
 
 
 def _kappa(found: AgainstPeople) -> str:

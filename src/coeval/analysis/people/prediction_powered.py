@@ -9,6 +9,7 @@ coverage.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -153,6 +154,13 @@ def parts_of(strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = 
     return LinearParts(alone, judged, from_alone, from_judged, labelled, labels, len(strata))
 
 
+def parts_as_judged(strata: Sequence[LabelledStratum], clusters: int) -> LinearParts:
+    """`parts_of` judged scores, as if people had given them to all answers."""
+    return parts_of(
+        [one._replace(people=one.judged, judged=np.zeros(len(one.judged))) for one in strata], clusters
+    )
+
+
 def powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> Powered:
     """The mean on the human scale; where judged scores would widen it, by the labels alone."""
     parts = parts_of(strata, clusters)
@@ -204,19 +212,28 @@ def powered_difference(first: LinearParts, second: LinearParts) -> PoweredDiffer
 
 def labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
     """How many labels of a student make a 95% interval of ± ``half_width``, given how labels and judged
-    scores scatter so far; None: more than there are answers."""
+    scores scatter so far; None: more than there are answers. The interval is that of `powered_mean`, which
+    has a width where all labels are alike."""
     weight = best_weight(strata)
-    spread = imputed = 0.0
+    value = spread = imputed = 0.0
     answers = 0
     for one in strata:
         known = one.labelled
         residual = one.people[known] - weight * one.judged[known]
+        value += (float(residual.mean()) + weight * float(one.judged.mean())) / len(strata)
         spread += float(residual.var(ddof=1)) / len(strata)
         imputed += weight**2 * float(one.judged.var(ddof=1)) / len(one.judged) / len(strata) ** 2
         answers += len(one.judged)
-    quantile = float(stdtrit(max(answers - 1, 1), (1 + LEVEL) / 2))
-    left = (half_width / quantile) ** 2 - imputed
-    needed = int(np.ceil(spread / left)) if left > 0 else answers + 1
+    value = _bounded(value)
+
+    def wide(labels: int) -> bool:
+        low, high = _bounds(value, spread / labels + imputed, labels - len(strata))
+        return (high - low) / 2 > half_width
+
+    least = max(FEWEST, 2 * len(strata))
+    needed = bisect_left(
+        range(answers + 1), True, lo=min(least, answers + 1), key=lambda labels: not wide(labels)
+    )
     return needed if needed <= answers else None
 
 
@@ -245,7 +262,7 @@ def transported_mean(
     precision = 1 / variances
     q = float(precision @ (found - (precision @ found) / precision.sum()) ** 2)
     judged = float(np.mean([one.judged.mean() for one in own]))
-    error = float(sum(one.judged.var(ddof=1) / len(one.judged) for one in own)) / len(own) ** 2
+    error = parts_as_judged(own, clusters).variance(0.0)
     k = len(found)
     between = max(float(found.var(ddof=1)), float(variances.mean())) * (1 + 1 / k)
     half = float(stdtrit(k - 1, (1 + LEVEL) / 2)) * float(np.sqrt(between + error))

@@ -252,7 +252,7 @@ def _print_people(found: PeopleMeasures, console: Console, *, alone: bool) -> No
             for level, row in judge.confusion.items()
         }
         print_rows(f"{name}: people's levels below, its own beside", "people", levels, console)
-    agreed = {_name(pair): _cells(record) for pair, record in found.agreement.items()}
+    agreed = {_name(pair): _cells(record) for pair, record in found.between.items()}
     print_rows("People pairwise", "people", agreed, console)
     say(
         console,

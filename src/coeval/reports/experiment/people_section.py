@@ -34,7 +34,7 @@ def people_section(found: PeopleMeasures) -> ReportSection:
     ]
     if found.agreement:
         named = Named("people-agreement", "People pairwise", ("Person", "Other"))
-        tables.append(measure_table(named, PairAgreement, found.agreement, "Items"))
+        tables.append(measure_table(named, PairAgreement, found.between, "Items"))
     sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
     return section_of("by-people", "What do people say?", sentences, (), tuple(tables))
 
