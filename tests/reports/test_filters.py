@@ -315,7 +315,7 @@ def test_figures_of_random_filters_are_those_of_python(page: Page, measured: Mea
 def test_checks_weights_and_other_scales_are_filtered_as_python_does(
     browser: Browser, tmp_path: Path
 ) -> None:
-    made = run_of(tmp_path, MIXED)
+    made = run_of(tmp_path, MIXED, (model("cal", "judge", noise=0.3),))
     measured = measured_of(made)
     assert measured.grid.checked is not None
     assert len(measured.grid.scales) == 3

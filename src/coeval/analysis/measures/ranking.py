@@ -203,7 +203,8 @@ def ranking(
         pair: shared.by_judge(*pair, strata, left_out(*pair)) for pair, strata in common.items() if strata
     }
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
-    partial = {name for name in known if _skips_tasks(students[name])}
+    some = {name for name in known if not grid.does[place[name]].all()}
+    partial = {name for name in some if _skips_tasks(students[name])}
     whole = ranked(levels, common, partial, judged, grid.looks)
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
