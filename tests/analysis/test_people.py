@@ -30,6 +30,7 @@ from coeval.analysis.people.prediction_powered import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
+from coeval.core.records import response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.store.human_labels import add_labels, human, read_labels
 
@@ -257,7 +258,7 @@ def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: i
         grid = grid_of(reader)
         factors = judged_factors(grid)
         drawn = draw(grid, factors, n, 0)
-        texts = ShownTexts(reader, {key.answer for key, _ in drawn})
+        texts = ShownTexts(reader, {key.answer for key, _ in drawn}, grid)
         for name in people:
             labels = []
             for label in to_label(texts, drawn, factors, human(name)):
@@ -325,11 +326,29 @@ def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(run: Path, tm
     gone = replace(some[3], judge_model_id=human("ben"), response_id="x__y__z__#9")
     add_labels(folder, [by_hand, changed, elsewhere, gone])
     with (folder / "labels.jsonl").open("a") as file:
-        file.write('{"judge_model_id": "human:eve", "torn')
+        file.write('{"judge_model_id": 5}\n["no label"]\n{"judge_model_id": "human:eve", "torn')
     after = people_of(folder)
-    assert (after.hand_picked, after.stale) == (1, 2)
+    assert (after.hand_picked, after.stale, after.unfit, after.damaged) == (1, 2, 1, 2)
+    assert after.labels == before.labels
+    said = [*people_sentences(after)]
+    assert "1 label with a level that the scale lacks: in no estimate." in said
+    assert "2 lines of labels.jsonl damaged: in no estimate." in said
     assert after.scales == before.scales
     assert after.judges == before.judges
+
+
+def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
+    """The same words worth other values, or other words, are another question."""
+    with RunReader(run) as reader:
+        grid = grid_of(reader)
+        [design] = grid.designs
+        answer = response_id("haiku__t.1__00001", "ann")
+        found = set()
+        for scale in (HIGH_MEDIUM_LOW, replace(HIGH_MEDIUM_LOW, values=(0.0, 0.7, 1.0))):
+            of_it = grid._replace(designs=(design._replace(scales={"plot": scale}),))
+            found.add(ShownTexts(reader, {answer}, of_it).hashes(answer, "haiku", "plot"))
+    assert len(found) == 2
+    assert all(shown for shown, _ in found)
 
 
 @pytest.mark.parametrize("number", ["#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2"])

@@ -6,7 +6,7 @@ about one item) the last one counts. It needs no lock: a run that is at work nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -96,19 +96,28 @@ def read_labels(folder: Path) -> dict[tuple[str, str, str, str], HumanLabel]:
 
     Raises StoreError: the file cannot be read, or is a link that leads out of the folder.
     """
+    return {label.key: label for label in _lines(folder) if label is not None}
+
+
+def damaged_labels(folder: Path) -> int:
+    """Count the lines of ``labels.jsonl`` that are no labels; raises as `read_labels`."""
+    return sum(label is None for label in _lines(folder))
+
+
+def _lines(folder: Path) -> Iterator[HumanLabel | None]:
+    """The label of each line; None of a damaged one."""
     read = decoder(HumanLabel)
-    found: dict[tuple[str, str, str, str], HumanLabel] = {}
     path = folder / LABELS_FILE
     if not path.exists():
-        return found
+        return
     refuse_foreign(folder, ())
     for line in whole_lines(path):
         try:
             label = read(line.text)
         except Undecodable:
-            continue
-        found[label.key] = label
-    return found
+            yield None
+        else:
+            yield label
 
 
 def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:

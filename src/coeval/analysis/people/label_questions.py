@@ -33,18 +33,19 @@ class LabelQuestion(NamedTuple):
         return msgspec.structs.replace(self.label, level=level, value=value)
 
 
-def question_id(answer: str, factor: str) -> str:
-    """Name a question; it begins with a letter, so that no spreadsheet takes it for a number."""
-    return f"q{digest('question', answer, factor)}"
+def question_id(answer: str, factor: str, judge: str) -> str:
+    """Name a question to a person, so that nobody's sheet is taken for another's; it begins with a letter, so
+    that no spreadsheet takes it for a number."""
+    return f"q{digest('question', answer, factor, judge)}"
 
 
 class ShownTexts:
-    """Prompts, answers and criteria of a run, as people are shown them.
+    """Prompts, answers, criteria and scales of a run, as people are shown them.
 
     Raises StoreError: a file cannot be read.
     """
 
-    def __init__(self, reader: RunReader, answers: Iterable[str]) -> None:
+    def __init__(self, reader: RunReader, answers: Iterable[str], grid: ScoreGrid) -> None:
         found = {record.id: record for record in reader.records(Response, frozenset(answers))}
         items = reader.texts({record.datapoint_id for record in found.values()})
         self._answers = {key: record.response or "" for key, record in found.items()}
@@ -54,6 +55,7 @@ class ShownTexts:
             if record.datapoint_id in items
         }
         self._criteria = reader.rubrics()
+        self._designs = dict(zip(grid.tasks, grid.designs, strict=True))
 
     def of(self, answer: str) -> tuple[str, str] | None:
         """Return prompt and answer; None where one of them is gone."""
@@ -64,10 +66,22 @@ class ShownTexts:
     def criterion(self, task: str, factor: str) -> str:
         return self._criteria.get(task, {}).get(factor, "")
 
+    def scale(self, task: str, factor: str) -> RubricScale:
+        design = self._designs.get(task)
+        return HIGH_MEDIUM_LOW if design is None else design.scales.get(factor, HIGH_MEDIUM_LOW)
+
+    def fits(self, label: HumanLabel) -> bool:
+        """Whether a label's level is one of its factor's scale."""
+        return self.scale(label.task_id, label.factor).level(label.level) is not None
+
     def hashes(self, answer: str, task: str, factor: str) -> tuple[str, str]:
-        """Hash what is shown: prompt with answer, and the criterion; empty where a text is gone."""
+        """Hash what is shown: prompt with answer, and the criterion with its scale; empty where an answer or
+        its prompt is gone."""
         shown = self.of(answer)
-        return ("" if shown is None else digest(*shown)), digest(self.criterion(task, factor))
+        scale = self.scale(task, factor)
+        values = map(repr, scale.values)
+        criterion = digest(self.criterion(task, factor), *scale.levels, *values)
+        return ("" if shown is None else digest(*shown)), criterion
 
     def shows(self, label: HumanLabel) -> bool:
         """Whether a label is about what is there now."""
@@ -103,11 +117,11 @@ def questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) 
         if shown is None or design is None or label.factor not in design.judged or not texts.shows(label):
             continue
         yield LabelQuestion(
-            question_id(label.response_id, label.factor),
+            question_id(label.response_id, label.factor, label.judge_model_id),
             *shown,
             label.factor,
             texts.criterion(label.task_id, label.factor),
-            design.scales.get(label.factor, HIGH_MEDIUM_LOW),
+            texts.scale(label.task_id, label.factor),
             label,
         )
 

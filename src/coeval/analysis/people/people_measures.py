@@ -23,7 +23,7 @@ from coeval.analysis.people.labelled_rows import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.text import listed, numbered, p_text
-from coeval.store.human_labels import HUMAN, read_labels
+from coeval.store.human_labels import HUMAN, damaged_labels, read_labels
 
 
 class PeopleMeasures(Record, frozen=True):
@@ -34,6 +34,10 @@ class PeopleMeasures(Record, frozen=True):
     asked: Annotated[int, ShownAs("Drawn by chance, labelled or not", elsewhere="people")]
     hand_picked: Annotated[int, ShownAs("Labels picked by hand, in no estimate", elsewhere="people")]
     stale: Annotated[int, ShownAs("Labels of what has changed since, in no estimate", elsewhere="people")]
+    unfit: Annotated[
+        int, ShownAs("Labels of levels that the scale lacks, in no estimate", elsewhere="people")
+    ]
+    damaged: Annotated[int, ShownAs("Damaged lines of labels.jsonl", elsewhere="people")]
     people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
     scales: Annotated[Mapping[str, HumanScale], ShownAs("By all factors, and by each", elsewhere="people")]
     judges: Annotated[
@@ -73,16 +77,19 @@ def people_measures(
     given = [label for label in every if label.given]
     if not given:
         return None
-    texts = ShownTexts(reader, {label.response_id for label in given})
+    texts = ShownTexts(reader, {label.response_id for label in given}, grid)
     current = [label for label in given if texts.shows(label)]
-    drawn = [label for label in current if label.drawn is not None]
+    fitting = [label for label in current if texts.fits(label)]
+    drawn = [label for label in fitting if label.drawn is not None]
     rows = labelled_rows(grid, drawn)
     reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     return PeopleMeasures(
         labels=len(drawn),
         asked=sum(label.drawn is not None for label in every),
-        hand_picked=len(current) - len(drawn),
+        hand_picked=len(fitting) - len(drawn),
         stale=len(given) - len(current),
+        unfit=len(current) - len(fitting),
+        damaged=damaged_labels(reader.run.path),
         people=tuple(sorted({label.person for label in given})),
         scales=human_scales(grid, rows),
         judges=judges_against_people(grid, rows, reweighting),
@@ -98,7 +105,8 @@ def drawn_scales(reader: RunReader) -> dict[str, HumanScale]:
     drawn = [label for label in read_labels(reader.run.path).values() if label.given and label.drawn]
     if not drawn:
         return {}
-    grid, texts = score_grid(reader), ShownTexts(reader, {label.response_id for label in drawn})
+    grid = score_grid(reader)
+    texts = ShownTexts(reader, {label.response_id for label in drawn}, grid)
     return human_scales(grid, labelled_rows(grid, filter(texts.shows, drawn)))
 
 
@@ -171,6 +179,10 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         )
     if found.stale:
         yield f"{numbered(found.stale, 'label')} of texts that have changed since: in no estimate."
+    if found.unfit:
+        yield f"{numbered(found.unfit, 'label')} with a level that the scale lacks: in no estimate."
+    if found.damaged:
+        yield f"{numbered(found.damaged, 'line')} of labels.jsonl damaged: in no estimate."
     if found.hand_picked:
         yield f"{numbered(found.hand_picked, 'label')} picked by hand: in no estimate."
 

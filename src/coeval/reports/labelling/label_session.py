@@ -61,7 +61,8 @@ class LabelSession:
             known = of_person(read_labels(self.path), judge)
             drawn = [label for label in known if label.drawn is not None and _asks(label, factors)]
             part = _part(grid, factors, request, begun=bool(drawn))
-            texts = ShownTexts(reader, {key.answer for key, _ in part} | {one.response_id for one in drawn})
+            answers = {key.answer for key, _ in part} | {one.response_id for one in drawn}
+            texts = ShownTexts(reader, answers, grid)
             asked_for = list(_current(texts, to_label(texts, part, factors, judge), known))
             if not request.items:
                 there = frozenset(known)
@@ -128,7 +129,7 @@ def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
     """Read a person's levels, by question; raises as `read_labels`, and UsageError as `human`."""
     labels = of_person(read_labels(folder.path), human(by))
     return {
-        question_id(label.response_id, label.factor): label.level
+        question_id(label.response_id, label.factor, label.judge_model_id): label.level
         for label in labels
         if label.level is not None
     }

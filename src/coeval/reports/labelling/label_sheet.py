@@ -128,6 +128,7 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
     Raises UsageError: there is no such file, it is no sheet, or lacks the columns ``id`` and ``level``.
     """
     known = {one.id: one for one in questions}
+    by = questions[0].label.person if questions else "anybody"
     labels: dict[str, HumanLabel] = {}
     problems: list[str] = []
     empty = kept = 0
@@ -135,7 +136,7 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
         if not (name or level):
             continue
         if (question := known.get(name)) is None:
-            problems.append(f"row {number}: id {plain(name)[:40]!r} is none of the labels asked for")
+            problems.append(f"row {number}: id {plain(name)[:40]!r} is none of the labels asked of {by}")
         elif name in labels:
             problems.append(f"row {number}: id {name} has a row above; the first one counts")
         elif level.startswith("="):
