@@ -87,3 +87,43 @@ def test_one_judge_says_nothing_of_others(tmp_path: Path) -> None:
     assert one.sentence.startswith("ann is better than cem on ")
     assert " by this judge by " in one.sentence
     assert "; whether other judges would agree is not known with one judge. " in one.sentence
+
+
+def test_branches_share_the_level_evenly() -> None:
+    """overall, a task and one of its factors; two labels."""
+    p = [0.01, 0.002, 0.03, 0.001, 0.02]
+    found = gatekept(p, [None, 0, 1, None, None], [False, False, False, True, True])
+    assert found == pytest.approx([0.02, 0.02, 0.06, 0.004, 0.04])
+    assert gatekept(p[3:], [None] * 2, [True] * 2) == pytest.approx([0.002, 0.02])
+
+
+def test_pages_with_labels_have_one_error_rate() -> None:
+    """Where no two sides differ: an overall difference, two tasks, four labels, all independent."""
+    drawn = np.random.default_rng(7).random((4000, 7))
+    above, branches = [None, 0, 0, *[None] * 4], [False] * 3 + [True] * 4
+    false = np.mean([min(one or 0.0 for one in gatekept(p, above, branches)) < 0.05 for p in drawn.tolist()])
+    assert 0.04 <= false <= 0.06
+
+
+def labelled(folder: Path, n: int = 100, lost: int = 66) -> Path:
+    """Two students with the same scores, of whom ben has lost some labels."""
+    run = Run(folder)
+    for at in range(1, n + 1):
+        for student in ("ann", "ben"):
+            run.judged(at, student, "j", {"a": "High" if at % 2 else "Low"})
+            match = student == "ann" or at > lost
+            said = {"expected": "strict", "predicted": "strict" if match else "loose", "match": match}
+            run.evaluation(at, student, "exact_match", {}, label_scores={"form": said})
+    return run.folder
+
+
+@pytest.mark.process
+def test_a_label_is_tested_beside_scores_that_do_not_differ(tmp_path: Path) -> None:
+    compared = api.compare(labelled(tmp_path / "run"))
+    score, label = compared.comparisons
+    assert (score.family, label.family) == ("task", "label")
+    assert (score.p_adjusted, label.place, label.gate) == (1.0, "haiku: form", None)
+    assert label.p is not None
+    assert label.p_adjusted == pytest.approx(2 * label.p)
+    assert label.significant
+    assert compared.sentences[1].startswith("ann is better than ben on haiku (form) by 66.0 ± ")

@@ -23,14 +23,19 @@ from coeval.reports.plots import Halves, interval_plot
 _QUESTIONS = {
     "overall": "Is one better than another?",
     "task": "In which tasks?",
+    "label": "In which labels?",
     "part": "In which factors and metrics?",
 }
 _TITLES = {
     "overall": "Differences overall",
     "task": "Differences by task",
+    "label": "Differences by label",
     "part": "Differences by factor and metric",
 }
-_P = "Adjusted for all comparisons: tasks are tested where overall is significant, parts where their task is"
+_P = (
+    "Adjusted for all comparisons: tasks are tested where overall is significant, parts where their task is, "
+    "labels by themselves"
+)
 # Above the first picture no more is read; the table has all.
 _MOST_TOLD = 12
 # Rows of a picture; the table has all.

@@ -17,8 +17,8 @@ from coeval.core.text import numbered, p_text, probability
 
 # --- Comparison of two sides in one metric
 
-Family: TypeAlias = Literal["overall", "task", "part"]
-FAMILIES: tuple[Family, ...] = ("overall", "task", "part")
+Family: TypeAlias = Literal["overall", "task", "label", "part"]
+FAMILIES: tuple[Family, ...] = ("overall", "task", "label", "part")
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -81,9 +81,9 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """``overall``, the task, or the task and a part of it."""
+        """``overall``, the task, or the task and a label or part of it."""
         place = "overall" if self.task is None else self.task
-        return f"{place}: {self.metric}" if self.family == "part" else place
+        return f"{place}: {self.metric}" if self.family in ("label", "part") else place
 
 
 # Decimals of a sum of points that do not depend on its order.
@@ -142,7 +142,7 @@ def detected(one: Comparison, least: float) -> str:
 def where_of(one: Comparison) -> str:
     """``overall``, ``on haiku`` or ``on haiku (plot)``"""
     where = "overall" if one.task is None else f"on {one.task}"
-    return f"{where} ({one.metric})" if one.family == "part" else where
+    return f"{where} ({one.metric})" if one.family in ("label", "part") else where
 
 
 def _of_looks(one: Comparison) -> str:
@@ -216,8 +216,8 @@ def _digits(one: Comparison) -> int:
 LEGEND = (
     "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95% "
     "interval over n paired items. p: adjusted for all comparisons (a task is tested where overall is "
-    "significant, a factor where its task is). least: the true difference that would be detected four times "
-    "in five."
+    "significant, a factor where its task is, a label by itself). least: the true difference that would be "
+    "detected four times in five."
 )
 _NONE = "–"
 
@@ -236,8 +236,8 @@ class ShownComparison(NamedTuple):
 class ComparisonReport(msgspec.Struct, frozen=True):
     """Every two of several sides on the same items, as `coeval.compare` returns it.
 
-    ``comparisons``: overall first, then by task, then by factor and further metric. ``sides``: by label, the
-    folder and the model; ``bases``: those that others are held against when it is asked who is worse;
+    ``comparisons``: overall first, then by task, by label, by factor and further metric. ``sides``: by label,
+    the folder and the model; ``bases``: those that others are held against when it is asked who is worse;
     ``doubts``: what speaks against taking differences as they are, and ``notes``: what else is to be known of
     the comparison, one sentence each. ``simulated``: simulated models took part.
     """
@@ -251,8 +251,8 @@ class ComparisonReport(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Who is better and by how much, overall and by task; of factors and further metrics where there is
-        nothing else."""
+        """Who is better and by how much, overall, by task and by label; of factors and further metrics where
+        there is nothing else."""
         main = [one.sentence for one in self.comparisons if one.family != "part"]
         return tuple(main or (one.sentence for one in self.comparisons))
 
@@ -305,7 +305,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
 def by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str], list[Comparison]]]:
     """Of each pair: what is overall, then each task with its parts."""
     order = {pair: n for n, pair in enumerate(dict.fromkeys((one.a, one.b) for one in comparisons))}
-    families = {"overall": 0, "task": 1, "part": 2}
+    families = {family: n for n, family in enumerate(FAMILIES)}
     found = sorted(
         comparisons, key=lambda one: (order[one.a, one.b], one.task or "", families[one.family], one.metric)
     )

@@ -2,7 +2,8 @@
 for their number.
 
 All comparisons share one error rate: tasks are tested where the overall difference of their pair is
-significant, factors and further metrics where their task is (`coeval.analysis.comparison.gatekeeping`).
+significant, factors and further metrics where their task is, labels by themselves
+(`coeval.analysis.comparison.gatekeeping`).
 """
 
 from __future__ import annotations
@@ -342,7 +343,9 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
             found = pairing.scored([place])
             if found is None or (factors == [place] and task in scored):  # the only factor is the score
                 continue
-            family: Family = "task" if name.headline or (name.measure == "label" and not factors) else "part"
+            family: Family = "task" if name.headline else "part"
+            if name.measure == "label":  # in no score: with a share of the level of its own
+                family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
             judged = [pairing.by_judge([place])]
             rows.append(ComparedRow(task, name.metric, family, name.unit, [found], judged, counted))
@@ -436,7 +439,7 @@ def _scatters(
 def _tested(rows: Sequence[Comparison]) -> list[Comparison]:
     """With p-values of one error rate for all (`gatekept`), and in words."""
     above = _above(rows)
-    p = gatekept([one.p for one in rows], above)
+    p = gatekept([one.p for one in rows], above, [one.family == "label" for one in rows])
     # where nothing is known of judges above, as of checks, what is below is tested by itself
     known = [None if at is not None and rows[at].p_over_judges is None else at for at in above]
     over = gatekept([one.p_over_judges for one in rows], known)

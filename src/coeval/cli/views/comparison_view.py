@@ -75,8 +75,9 @@ def _sentences(compared: ComparisonReport) -> list[str]:
 
 
 def _name(one: Comparison) -> str:
-    """On a terminal a part stands below its task; elsewhere each row tells its task, for whoever searches."""
-    return f"  {one.metric}" if one.family == "part" else one.place
+    """On a terminal labels and parts stand below their task; elsewhere each row tells its own, for whoever
+    searches."""
+    return f"  {one.metric}" if one.family in ("label", "part") else one.place
 
 
 def _heading(label: str, short: str) -> str:
