@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import openpyxl
 import pytest
 from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
 from written_run import Run, append
 
 from coeval.api import open_run
@@ -83,6 +84,27 @@ def test_a_sheet_is_blind_and_comes_back(run: Path, tmp_path: Path, coeval: Comm
     assert "By judges and by people" in open_run(run).results()._repr_html_()
     measures = json.loads(coeval("analyze", "calibration", "--run", run, "--format", "json").out)
     assert measures["people"]["scales"]["all factors"]["students"]["ann"]["labels"] == 10
+
+
+def test_the_reference_of_an_item_is_shown_beside_its_answers(tmp_path: Path, coeval: Command) -> None:
+    written = Run(tmp_path / "run")
+    for n in (1, 2):
+        written.datapoint(n, reference_response=f"right {n}" if n == 1 else "")
+        written.response(n, "ann", response=f"answer {n}")
+        written.evaluation(n, "ann", "j1", {"plot": "High"})
+    sheet, book = tmp_path / "labels.csv", tmp_path / "labels.xlsx"
+    assert coeval("label", tmp_path / "run", "--sheet", sheet).code == 0
+    rows = rows_of(sheet)
+    assert {row["answer"]: row["reference"] for row in rows} == {"answer 1": "right 1", "answer 2": ""}
+    assert coeval("label", tmp_path / "run", "--sheet", book).code == 0
+    assert [cell.value for cell in openpyxl.load_workbook(book)["labels"][1]] == list(rows[0])
+    write_rows(sheet, [dict(row, level="Low") for row in rows])
+    assert "kept 2 labels" in coeval("label", tmp_path / "run", "--read", sheet).err
+    written.datapoint(1, reference_response="another")
+    coeval("label", tmp_path / "run", "--sheet", tmp_path / "again.csv")
+    assert [row["level"] for row in rows_of(tmp_path / "again.csv")] == ["Low"], (
+        "a label is of what was shown"
+    )
 
 
 def test_a_workbook_has_choices_and_comes_back(run: Path, tmp_path: Path, coeval: Command) -> None:
@@ -273,6 +295,15 @@ def test_a_run_of_custom_scales_asks_for_its_levels(tmp_path: Path, coeval: Comm
     write_rows(sheet, rows)
     assert coeval("label", folder, "--read", sheet).code == 0
     assert "all judges" in coeval("analyze", "calibration", folder).out
+
+
+def test_the_scale_beside_a_criterion_is_in_words(tmp_path: Path, coeval: Command) -> None:
+    models = [model("tea", "teacher"), model("ann", "student"), model("joe", "judge")]
+    lab = Lab(tmp_path, models, [task(total=2, scale=["fail", "pass"])])
+    assert lab.run().exit_code == 0
+    assert coeval("label", lab.path, "--sheet", tmp_path / "labels.csv").code == 0
+    endings = {row["criterion"].partition(" (")[2] for row in rows_of(tmp_path / "labels.csv")}
+    assert endings == {"fail 0, pass 1)"}
 
 
 def test_nothing_to_label_is_said(tmp_path: Path, coeval: Command) -> None:

@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("labelling") / "run"
     written = Run(folder)
     for n in range(1, 7):
-        written.datapoint(n, prompt=f"{n * 7919 % 101} {SCRIPT}")
+        written.datapoint(n, prompt=f"{n * 7919 % 101} {SCRIPT}", reference_response="what is right")
         for place, student in enumerate(("studentA", "studentB")):
             written.response(n, student, response=f"answer {n} {place} {SCRIPT}")
             written.evaluation(n, student, "judgeJ", {"plot": ("High", "Medium", "Low")[(n + place) % 3]})
@@ -82,6 +82,7 @@ def test_it_is_blind_and_refuses_what_is_no_label(server: ViewServer, run: Path)
     assert not {word for word in ("studentA", "studentB", "judgeJ", "haiku__") if word in said.text}
     question = said.value["question"]
     assert question["levels"] == ["Low", "Medium", "High"]
+    assert question["reference"] == "what is right"
     wrong: tuple[object, ...] = (
         {"id": "nobody", "level": "High"},
         {"id": question["id"], "level": "Superb"},

@@ -76,6 +76,13 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
             return f"{self.levels[0]}-{self.levels[-1]}"
         return dict(zip(self.levels, self.values, strict=True))
 
+    def in_words(self) -> str:
+        """Write the scale in full, in the fewest words: ``1-5``, or ``no 0, yes 1``."""
+        written = self.written()
+        if isinstance(written, str):
+            return written
+        return ", ".join(f"{level} {value:g}" for level, value in written.items())
+
     def spelled(self) -> str:
         """Write the levels from worst to best: ``1 to 5``, or ``poor, fair, good, excellent``."""
         if self.is_numeric and len(self.levels) > 2:

@@ -42,8 +42,8 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``judge_model_id`` is ``human:NAME``; ``value`` what the ``level`` is worth, 0 to 1; both are None while
     the answer is only drawn, or once the label was taken back. ``drawn`` is None of what was picked by hand.
-    ``input_hash`` and ``criterion`` are hashes of what was shown: of prompt and answer, and of the criterion
-    with its scale.
+    ``input_hash`` and ``criterion`` are hashes of what was shown: of prompt, answer and reference, and of the
+    criterion with its scale.
     """
 
     judge_model_id: str

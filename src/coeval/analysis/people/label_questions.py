@@ -16,12 +16,21 @@ from coeval.core.text import digest
 from coeval.store.human_labels import HumanLabel, Labels
 
 
+class LabelTexts(NamedTuple):
+    """``reference`` is empty where the item has none."""
+
+    prompt: str
+    answer: str
+    reference: str
+
+
 class LabelQuestion(NamedTuple):
     """``id`` tells nothing of the student; ``label`` is what is kept once a level is given."""
 
     id: str
     prompt: str
     answer: str
+    reference: str
     factor: str
     criterion: str
     scale: RubricScale
@@ -40,7 +49,7 @@ def question_id(answer: str, factor: str, judge: str) -> str:
 
 
 class ShownTexts:
-    """Prompts, answers, criteria and scales of a run, as people are shown them.
+    """Prompts, answers, references, criteria and scales of a run, as people are shown them.
 
     Raises StoreError: a file cannot be read.
     """
@@ -48,20 +57,17 @@ class ShownTexts:
     def __init__(self, reader: RunReader, answers: Iterable[str], grid: ScoreGrid) -> None:
         found = {record.id: record for record in reader.records(Response, frozenset(answers))}
         items = reader.texts({record.datapoint_id for record in found.values()})
-        self._answers = {key: record.response or "" for key, record in found.items()}
-        self._prompts = {
-            key: items[record.datapoint_id].prompt or ""
+        self._shown = {
+            key: LabelTexts(item.prompt or "", record.response or "", item.reference_response or "")
             for key, record in found.items()
-            if record.datapoint_id in items
+            if (item := items.get(record.datapoint_id)) is not None
         }
         self._criteria = reader.rubrics()
         self._designs = dict(zip(grid.tasks, grid.designs, strict=True))
 
-    def of(self, answer: str) -> tuple[str, str] | None:
-        """Return prompt and answer; None where one of them is gone."""
-        if answer not in self._prompts:
-            return None
-        return self._prompts[answer], self._answers[answer]
+    def of(self, answer: str) -> LabelTexts | None:
+        """Return what is shown with an answer; None where the answer or its item is gone."""
+        return self._shown.get(answer)
 
     def criterion(self, task: str, factor: str) -> str:
         return self._criteria.get(task, {}).get(factor, "")
@@ -75,13 +81,14 @@ class ShownTexts:
         return self.scale(label.task_id, label.factor).level(label.level) is not None
 
     def hashes(self, answer: str, task: str, factor: str) -> tuple[str, str]:
-        """Hash what is shown: prompt with answer, and the criterion with its scale; empty where an answer or
-        its prompt is gone."""
+        """Hash what is shown: prompt, answer and the reference if there is one, and the criterion with its
+        scale; empty where an answer or its prompt is gone."""
         shown = self.of(answer)
+        texts = () if shown is None else shown if shown.reference else shown[:2]
         scale = self.scale(task, factor)
         values = map(repr, scale.values)
         criterion = digest(self.criterion(task, factor), *scale.levels, *values)
-        return ("" if shown is None else digest(*shown)), criterion
+        return (digest(*texts) if texts else ""), criterion
 
     def shows(self, label: HumanLabel) -> bool:
         """Whether a label is about what is there now."""

@@ -458,7 +458,7 @@ class RunReader(Reader):
         """The scale of a factor, in words; empty of High, Medium and Low."""
         plan = self.planned.tasks.get(task) if self.planned is not None else None
         scale = plan.scales.get(factor, HIGH_MEDIUM_LOW) if plan is not None else HIGH_MEDIUM_LOW
-        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.written()})"
+        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.in_words()})"
 
     @property
     def names_sql(self) -> str:

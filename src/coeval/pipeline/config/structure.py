@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
 from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Items, Sampling, Stop
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
-from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD
+from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
 from coeval.simulation.traits import SAMPLING
 
 # What is written where a few words may stand instead.
@@ -102,6 +102,8 @@ def _known_keys(detail: ErrorDetails) -> list[str]:
             section = Items
         case ("tasks", _, "stop"):
             section = Stop
+        case ("tasks", _, "rubric", _):
+            section = RubricFactor
         case ("tasks", _):
             section = TaskConfig
         case ("experiment",):

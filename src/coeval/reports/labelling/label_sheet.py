@@ -22,8 +22,17 @@ from coeval.reports.workbook.workbook_file import looks_like_formula, sheet_text
 from coeval.store.human_labels import HumanLabel
 from coeval.store.jsonl import replaced_whole, store_error
 
-_HEADINGS = ("id", "prompt", "answer", "factor", "criterion", "levels", "level")
-_WIDTHS = (18, 50, 70, 16, 40, 24, 14)
+# Width by heading; the reference is left out where no item has one.
+_COLUMNS = {
+    "id": 18,
+    "prompt": 50,
+    "reference": 50,
+    "answer": 70,
+    "factor": 16,
+    "criterion": 40,
+    "levels": 24,
+    "level": 14,
+}
 # Excel's list of a drop-down has at most so many characters.
 _LONGEST_LIST = 255
 # A sheet is texts of some hundred answers; more is no sheet of ours.
@@ -75,13 +84,14 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
 
     Raises UsageError: the name ends neither in .csv nor in .xlsx; StoreError: it cannot be written.
     """
-    rows = [_row(one, given.get(one.id, "")) for one in questions]
+    headings = [name for name in _COLUMNS if name != "reference" or any(one.reference for one in questions)]
+    rows = [_row(one, given.get(one.id, ""), headings) for one in questions]
     if _kind(path) == ".xlsx":
-        _write_workbook(path, rows, [one.scale for one in questions])
+        _write_workbook(path, headings, rows, [one.scale for one in questions])
     else:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
-        writer.writerows([_HEADINGS, *([_no_formula(cell) for cell in row] for row in rows)])
+        writer.writerows([headings, *([_no_formula(cell) for cell in row] for row in rows)])
         with replaced_whole(path) as file:
             file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
 
@@ -92,30 +102,32 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _row(one: LabelQuestion, level: str) -> list[str]:
-    shown = (one.id, one.prompt, one.answer, one.factor, one.criterion, one.scale.spelled(), level)
-    return [sheet_text(cell) for cell in shown]
+def _row(one: LabelQuestion, level: str, headings: Sequence[str]) -> list[str]:
+    shown = {**one._asdict(), "levels": one.scale.spelled(), "level": level}
+    return [sheet_text(shown[name]) for name in headings]
 
 
 def _no_formula(cell: str) -> str:
     return f"'{cell}" if looks_like_formula(cell) else cell
 
 
-def _write_workbook(path: Path, rows: Sequence[Sequence[str]], scales: Sequence[RubricScale]) -> None:
+def _write_workbook(
+    path: Path, headings: Sequence[str], rows: Sequence[Sequence[str]], scales: Sequence[RubricScale]
+) -> None:
     plainly = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
     with replaced_whole(path) as file, xlsxwriter.Workbook(file, plainly) as book:
         sheet = book.add_worksheet("labels")
         text = book.add_format({"text_wrap": True, "valign": "top", "num_format": "@"})
         head = book.add_format({"bold": True})
-        for column, (name, width) in enumerate(zip(_HEADINGS, _WIDTHS, strict=True)):
+        for column, name in enumerate(headings):
             sheet.write_string(0, column, name, head)
-            sheet.set_column(column, column, width, text)
+            sheet.set_column(column, column, _COLUMNS[name], text)
         for number, (row, scale) in enumerate(zip(rows, scales, strict=True), 1):
             for column, cell in enumerate(row):
                 sheet.write_string(number, column, cell, text)
             if len(",".join(scale.levels)) <= _LONGEST_LIST:
                 choice = {"validate": "list", "source": list(scale.levels)}
-                sheet.data_validation(number, len(_HEADINGS) - 1, number, len(_HEADINGS) - 1, choice)
+                sheet.data_validation(number, len(headings) - 1, number, len(headings) - 1, choice)
         sheet.freeze_panes(1, 0)
 
 

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 _TEXTS, _SHEET = "xl/sharedStrings.xml", "xl/worksheets/sheet1.xml"
 _PLACE = re.compile(r"([A-Z]{1,3})(\d{1,7})")
-# A sheet of labels has seven columns.
+# A sheet of labels has eight columns at most.
 _MOST_COLUMNS = 50
 
 

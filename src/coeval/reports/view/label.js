@@ -27,7 +27,7 @@
       place("levels").replaceChildren();
       return;
     }
-    place("question").replaceChildren(make("h2", {}, make("bdi", {}, question.factor)), make("p", { class: "criterion" }, question.criterion), ...box("Prompt", question.prompt), ...box("Answer", question.answer));
+    place("question").replaceChildren(make("h2", {}, make("bdi", {}, question.factor)), make("p", { class: "criterion" }, question.criterion), ...box("Prompt", question.prompt), ...(question.reference ? box("Reference", question.reference) : []), ...box("Answer", question.answer));
     place("levels").replaceChildren(
       ...question.levels.map((level, at) => {
         const key = at < 10 ? String((at + 1) % 10) : "";

@@ -90,6 +90,7 @@ class _LabelHandlers:
             shown = {
                 "id": question.id,
                 "prompt": question.prompt,
+                "reference": question.reference,
                 "answer": question.answer,
                 "factor": question.factor,
                 "criterion": question.criterion,
