@@ -123,6 +123,73 @@ def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command
         assert said in ended.out
 
 
+@pytest.fixture
+def two_tasks(here: Path) -> dict[str, Path]:
+    """Equal scores throughout: of two tasks in base and same, of one in less; other items in apart."""
+    folders = {}
+    for name in ("base", "same", "less", "apart"):
+        folders[name] = here / name
+        for kind in ("haiku", "ode"):
+            if (name, kind) == ("less", "ode"):
+                continue
+            run = Run(here / name, kind)
+            for n in range(1, 101):
+                run.judged(n, "ann", "judge", {"a": "High" if n % 2 else "Low"})
+            if (name, kind) == ("apart", "ode"):
+                run.judged(101, "ann", "judge", {"a": "High"})
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("tasks", "other", "code", "said"),
+    [
+        ("haiku: advisory, ode: advisory, overall: critical", "same", 0, ""),
+        (
+            "haiku: advisory, ode: advisory, overall: critical",
+            "apart",
+            3,
+            "ode does not fit on both sides",
+        ),
+        ("haiku: advisory, ode: advisory, overall: critical", "less", 3, "ode has no score of both"),
+        (
+            "haiku: advisory, ode: advisory, song: advisory, overall: critical",
+            "same",
+            3,
+            "song has no score of both",
+        ),
+        ("ode: advisory", "apart", 0, ""),
+        ("ode: advisory", "less", 0, ""),
+    ],
+)
+def test_the_mean_over_tasks_is_of_all_of_them_or_never_go(
+    tasks: str, other: str, code: int, said: str, two_tasks: dict[str, Path], coeval: Command
+) -> None:
+    policy = written(two_tasks["base"].parent, f"max_drop: 10\ntasks: {{{tasks}}}")
+    ended, found = gated(coeval, two_tasks["base"], two_tasks[other], "--policy", policy)
+    assert (ended, found["verdict"]) == (code, "INCONCLUSIVE" if code else "GO"), found
+    overall = next((one for one in found["candidates"][0]["tasks"] if one["task"] is None), None)
+    if "overall" in tasks:
+        assert overall is not None
+        assert any(said in reason for reason in overall["reasons"] or [""])
+        assert (overall["n"], overall["fits"]) == (100 if other == "less" else 200, not code)
+
+
+def test_of_one_task_the_mean_is_its_own_and_metrics_have_none(here: Path, coeval: Command) -> None:
+    for name in ("one", "other"):
+        for n in range(1, 101):
+            Run(here / name).judged(n, "ann", "judge", {"a": "High" if n % 2 else "Low"})
+    policy = written(here, "max_drop: 10\ntasks: {haiku: advisory, overall: critical}")
+    code, found = gated(coeval, here / "one", here / "other", "--policy", policy)
+    overall, own = found["candidates"][0]["tasks"]
+    assert (code, overall["task"], own["task"]) == (0, None, "haiku")
+    assert (overall["lower"], overall["n"]) == (own["lower"], 100)
+    policy = written(here, "max_drop: 10\ntasks: {ifeval: advisory, overall: critical}")
+    code, found = gated(coeval, *two(here, 0), "--policy", policy)
+    overall = found["candidates"][0]["tasks"][0]
+    assert (code, overall["task"], overall["n"]) == (3, None, 0)
+    assert overall["reasons"] == ["metrics of benchmarks and labels have no mean over tasks"]
+
+
 def test_a_side_without_scores_and_missing_ones_are_never_go(here: Path, coeval: Command) -> None:
     run = Run(here / "run")
     for n in range(1, 201):

@@ -8,7 +8,7 @@ an intersection–union test, whose error is that of its weakest part, so tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from coeval.analysis.anytime import alpha_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import Comparison, shown_difference, where_of
 from coeval.analysis.comparison.comparisons import (
+    SCORE,
     ComparedRow,
     FamilyLead,
     adjusted,
@@ -114,8 +115,9 @@ class GatedTask(msgspec.Struct, frozen=True):
         """Whether it stands in the way of a GO."""
         if self.verdict == "GO" or self.tier == "advisory":
             return False
-        unscored = not self.n and self.task is not None
-        return self.tier == "critical" or self.verdict == "NO-GO" or unscored or not self.fits
+        # what does not fit of a mean over tasks is theirs, and holds back where they decide
+        unfit = self.task is not None and not (self.n and self.fits)
+        return self.tier == "critical" or self.verdict == "NO-GO" or unfit
 
 
 class GatedCandidate(msgspec.Struct, frozen=True):
@@ -269,36 +271,65 @@ def _leads(held: _Held) -> Iterator[FamilyLead]:
 
 
 def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
-    a, b, pairing = held
-    rows = list(compared_rows(pairing))
-    on_either = {item.task for side in (a, b) for item in side.items.values()}
-    for row in rows:
-        if row.task is None:
-            yield _Draft(None, row.metric, policy.rule(None), row, _over_judges(a, b, row), ())
+    rows = list(compared_rows(held.pairing))
+    on_either = {item.task for side in held[:2] for item in side.items.values()}
+    of_tasks: list[_Draft] = []
+    lacking: dict[str, str] = {}
     for task in sorted(on_either | policy.named):
         rule = policy.rule(task)
-        why = [one.said for one in pairing.mismatches if one.task == task]
-        why += judged_apart([one for one in pairing.apart if one.task == task], [a, b])
+        why = [one.said for one in held.pairing.mismatches if one.task == task]
+        why += judged_apart([one for one in held.pairing.apart if one.task == task], held[:2])
+        if why:
+            lacking[task] = "does not fit on both sides"
         metric = rule.get("metric")
         of_task = [row for row in rows if row.task == task]
         chosen = [
             row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
         ]
         for row in chosen:
-            found = _over_judges(a, b, row)
-            yield _Draft(task, row.metric, rule, row, found, tuple(why))
+            found = _over_judges(held.base, held.candidate, row)
+            of_tasks.append(_Draft(task, row.metric, rule, row, found, tuple(why)))
         if (
             not chosen and metric is None
         ):  # the headline is fitted to all items at once: the next one stands in
             chosen = [row for row in of_task if row.counted == "prompt"][:1]
         if not chosen:
-            lacks = f"{task}: no item has a score of both {a.label} and {b.label}"
+            lacks = f"{task}: no item has a score of both {held.base.label} and {held.candidate.label}"
             if task not in on_either:
                 lacks = f"{task}: neither side has this task, which the policy names"
             elif metric is not None and of_task:
                 there = listed(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {there}"
-            yield _Draft(task, metric or "", rule, None, None, (*why, lacks))
+            of_tasks.append(_Draft(task, metric or "", rule, None, None, (*why, lacks)))
+        if not any(row.metric == SCORE and row.family == "task" for row in of_task):
+            lacking[task] = "has no score of both"
+    yield from _overall(held, policy, rows, lacking)
+    yield from of_tasks
+
+
+def _overall(
+    held: _Held, policy: GatePolicy, rows: Sequence[ComparedRow], lacking: Mapping[str, str]
+) -> Iterator[_Draft]:
+    """The mean over tasks, which is that of one task where only one is scored; ``lacking``: by task, why the
+    mean says nothing of it. Benchmarks' metrics have no mean."""
+    found = [row for row in rows if row.task is None]
+    if not found and OVERALL in policy.tasks:
+        whole = [row for row in rows if row.family == "task" and row.metric == SCORE]
+        found = [row._replace(task=None, family="overall") for row in whole]
+    measures: dict[str, set[str]] = {}
+    for one in held.pairing.metrics:
+        measures.setdefault(one.task, set()).add(one.measure)
+    by_reason: dict[str, list[str]] = {}
+    for task, reason in lacking.items():
+        if "factor" in measures.get(task, {"factor"}):
+            by_reason.setdefault(reason, []).append(task)
+    why = [f"{listed(tasks)} {reason}" for reason, tasks in by_reason.items()]
+    rule = policy.rule(None)
+    for row in found:
+        yield _Draft(None, row.metric, rule, row, _over_judges(held.base, held.candidate, row), tuple(why))
+    if not found and OVERALL in policy.tasks:
+        none = "metrics of benchmarks and labels have no mean over tasks"
+        yield _Draft(None, SCORE, rule, None, None, tuple(why or [none]))
 
 
 def _over_judges(a: Side, b: Side, row: ComparedRow) -> Comparison:
