@@ -64,8 +64,9 @@ def kept_for_results() -> Iterator[None]:
     """Context: what code of the user's, and what it starts, prints to standard output goes to standard
     error."""
     with ExitStack() as stack:
-        with suppress(OSError):  # somebody has closed one of them
-            sys.stdout.flush()
+        if sys.stdout is not None and sys.stderr is not None:  # else these numbers are some other file's
+            with suppress(BrokenPipeError):  # what is printed next says so
+                sys.stdout.flush()
             ours = os.dup(1)
             stack.callback(os.close, ours)
             os.dup2(2, 1)
