@@ -209,6 +209,23 @@ def test_a_side_without_scores_and_missing_ones_are_never_go(here: Path, coeval:
     assert "20 without a score on either side count as lost" in codes["dan"].out
 
 
+def test_a_label_that_is_lost_is_no_go_whatever_the_score_says(here: Path, coeval: Command) -> None:
+    run = Run(here / "run")
+    for n in range(1, 101):
+        for student in ("ann", "ben"):
+            run.judged(n, student, "judge", {"a": "High" if n % 2 else "Low"})
+            match = student == "ann" or n > 66
+            said = {"expected": "strict", "predicted": "strict" if match else "loose", "match": match}
+            run.evaluation(n, student, "exact_match", {}, label_scores={"form": said})
+    arguments = (run.folder, "--students", "ann,ben", "--policy")
+    code, found = gated(coeval, *arguments, written(here, "max_drop: 5"))
+    tasks = {one["place"]: (one["tier"], one["verdict"]) for one in found["candidates"][0]["tasks"]}
+    assert (code, tasks) == (4, {"haiku": ("critical", "GO"), "haiku: form": ("critical", "NO-GO")})
+    chosen = written(here, "max_drop: 5\ntasks: {haiku: {metric: score}}")
+    assert coeval("gate", *arguments, chosen).code == 0
+    assert coeval("compare", *arguments[:3], "--fail-if-worse", "2%").code == 4
+
+
 def test_several_candidates_share_the_error(here: Path, policy: Path, coeval: Command) -> None:
     base, new = two(here, 0)
     worse = output(here / "worse", "worse", verdicts([1, 0] * 30 + [0, 0] * 70))
@@ -244,6 +261,7 @@ def test_reports_for_a_build(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("max_drop: 5\ntasks: {overall: {metric: nonsense}}", "leave out its metric, nonsense"),
         ("", "the file is empty"),
         ("min_items: 3", "the policy lacks max_drop"),
         ("max_drop: -1", "gate.yaml:1  max_drop"),

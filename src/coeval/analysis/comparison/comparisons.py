@@ -251,7 +251,9 @@ def _labels(readers: Sequence[Reader], group: Sequence[str], groups: int) -> lis
         return names
     labels = [f"{name}:{model}" if model else name for name, model in zip(names, group, strict=True)]
     if len(set(labels)) < len(labels):
-        raise UsageError(f"the same folder is named twice: {listed(names)}; give another one")
+        raise UsageError(
+            f"the same folder is named twice: {listed(names)}; give another, or it once with {STUDENTS} A,B"
+        )
     return labels
 
 

@@ -175,8 +175,11 @@ def gate_sides(
     INCONCLUSIVE otherwise. A candidate is NO-GO where any critical or supporting task is; GO where all
     critical ones are and no supporting one lacks scores or does not fit.
 
-    Raises UsageError: there is no candidate, or nothing critical. ``sure``: losses need be significant.
+    Raises UsageError: there is no candidate, nothing critical, or a metric of overall. ``sure``: losses need
+    be significant.
     """
+    if metric := policy.rule(None).get("metric"):
+        raise UsageError(f"{OVERALL} is the mean of the tasks' scores: leave out its metric, {metric}")
     held = [_Held(base, each, pair(base, each)) for base, *others in groups for each in others]
     if not held:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
@@ -286,13 +289,12 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
         chosen = [
             row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
         ]
-        for row in chosen:
+        if not chosen and metric is None:  # the headline is fitted to all items: the next one stands in
+            chosen = [row for row in of_task if row.counted == "prompt"][:1]
+        labels = [row for row in of_task if row.family == "label" and metric is None]
+        for row in (*chosen, *labels):  # labels are in no score: what is lost there shows nowhere else
             found = _over_judges(held.base, held.candidate, row)
             of_tasks.append(_Draft(task, row.metric, rule, row, found, tuple(why)))
-        if (
-            not chosen and metric is None
-        ):  # the headline is fitted to all items at once: the next one stands in
-            chosen = [row for row in of_task if row.counted == "prompt"][:1]
         if not chosen:
             lacks = f"{task}: no item has a score of both {held.base.label} and {held.candidate.label}"
             if task not in on_either:

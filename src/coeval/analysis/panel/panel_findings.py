@@ -22,6 +22,8 @@ _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
+# Points: a gap that would be shown as 0.0 is no reason to buy anything.
+_SHOWN = 0.05
 # So many judges may lean apart, and nobody can tell which of them does.
 TOO_FEW_TO_TELL = 2
 
@@ -111,6 +113,8 @@ def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[s
     if not designs:
         return
     now = designs[0]
+    if 100 * now.detectable < _SHOWN:
+        return
     doubled = next((one for one in designs if one.items >= 2 * designs[1].items > 0 == one.judges), None)
     judged = next((one for one in designs if one.judges == 1), None)
     if doubled is not None and now.detectable < 1:
