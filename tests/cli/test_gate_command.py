@@ -121,6 +121,9 @@ def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command
         ended = coeval("gate", base, other, "--policy", policy)
         assert (ended.code, ended.out.startswith("INCONCLUSIVE: ")) == (3, True), (said, ended)
         assert said in ended.out
+        headline = ended.out.splitlines()[0]
+        assert "may lose" not in headline, "no loss is the reason"
+        assert ("has no score to hold against" if judged is None else "does not fit") in headline
 
 
 @pytest.fixture

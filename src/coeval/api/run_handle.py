@@ -292,7 +292,12 @@ def sides_of(
 
     with ExitStack() as stack:
         read = [stack.enter_context(opened(folder, shown=True)) for folder in found]
-        notes = [note for reader, more in read for note in (*reader.notes(), *more)]
+        several = len(set(found)) > 1
+        notes = [
+            note
+            for folder, (reader, more) in zip(found, read, strict=True)
+            for note in (*reader.notes(), *(f"{folder}: {one}" if several else one for one in more))
+        ]
         notes += _mixed(found)
         notes += [
             f"{folder} has pairwise comparisons, which compare leaves out: coeval analyze students --run "

@@ -133,9 +133,23 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         """What is shown of it, and where it is not."""
         if self.verdict == "GO":
             return f"GO: {self.candidate} may take the place of {self.base}"
-        how = "loses" if self.verdict == "NO-GO" else "may lose"
-        where = listed(one.place for one in self.tasks if one.holds_back and one.verdict == self.verdict)
-        return f"{self.verdict}: {self.candidate} {how} more than allowed to {self.base} in {where}"
+        by_reason: dict[str, list[str]] = {}
+        for one in self.tasks:
+            if one.holds_back and one.verdict == self.verdict:
+                by_reason.setdefault(self._because(one), []).append(one.place)
+        said = "; ".join(f"{reason} in {listed(places)}" for reason, places in by_reason.items())
+        return f"{self.verdict}: {self.candidate} {said}"
+
+    def _because(self, task: GatedTask) -> str:
+        if task.verdict == "NO-GO":
+            return f"loses more than allowed to {self.base}"
+        if not task.n:
+            return f"has no score to hold against {self.base}"
+        if not task.fits:
+            return f"does not fit {self.base}"
+        if task.lower is not None and task.lower < -task.max_drop:
+            return f"may lose more than allowed to {self.base}"
+        return "has too few items"
 
 
 class GateReport(msgspec.Struct, frozen=True):
@@ -222,12 +236,13 @@ def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterat
     for _, one in every:
         if one.verdict == "NO-GO":
             yield f"gate failed: {one.sentence.removeprefix('NO-GO: ')}"
-    if found.verdict != "NO-GO":
+    if found.verdict != "NO-GO" and not found.unscored:
         how = ", and significantly so" if sure else ", significantly or not"
         yield f"gate passed: no side is worse by more than {100 * delta:.4g}% of the scale{how}"
     for each, one in every:
         if not one.n and one.holds_back:
-            yield f"the gate says nothing of {each.candidate}: {'; '.join(one.reasons)}"
+            why = "; ".join(reason.removeprefix(f"{one.place}: ") for reason in one.reasons)
+            yield f"the gate says nothing of {one.place} for {each.candidate}: {why}"
     bounds = [(one.lower, each, one) for each, one in every if one.lower is not None]
     if bounds and found.verdict != "NO-GO":
         lower, each, one = min(bounds, key=lambda bound: bound[0])
