@@ -301,6 +301,18 @@ def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> No
     assert goal.startswith("± 3 points for each student takes")
 
 
+def test_differences_by_judges_are_those_of_the_ranking(run: Path, tmp_path: Path) -> None:
+    with RunReader(label_all(run, tmp_path / "run")) as reader:
+        measures = measure_run(reader).measures
+    assert measures.people is not None
+    pairs = measures.people.scales[ALL_FACTORS].pairs
+    assert len(pairs) == 3
+    for (one, other), found in pairs.items():
+        gap = measures.ranking.between(one, other)
+        assert gap is not None
+        assert found.judged[:3] == pytest.approx(gap.turned.difference[:3])
+
+
 def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tmp_path: Path) -> None:
     """People enter neither judges' agreement nor panels."""
     labelled = label_all(run, tmp_path / "run", ("anna", "ben"))

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats, mean_over_strata
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -19,7 +19,6 @@ from coeval.analysis.people.prediction_powered import (
     LabelledStratum,
     Transported,
     labels_needed,
-    parts_as_judged,
     parts_of,
     powered_difference,
     powered_mean,
@@ -152,7 +151,11 @@ def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
         students[name] = _own(of, clusters) if name in own else _transported(of, list(own.values()), clusters)
     comparable = {name: of for name, of in own.items() if len(of) == len(tasks)}
     labelled, unlabelled = (tuple(grid.tasks[at] for at in some.tolist()) for some in (tasks, others))
-    return HumanScale(labelled, unlabelled, students, _pairs(comparable, clusters))
+    judged = {
+        pair: _judged_difference(grid, answers, tasks.tolist(), pair)
+        for pair in combinations(sorted(comparable), 2)
+    }
+    return HumanScale(labelled, unlabelled, students, _pairs(comparable, judged, clusters))
 
 
 def _stratum(grid: ScoreGrid, answers: LabelledAnswers, mine: NDArray[np.bool_]) -> LabelledStratum:
@@ -191,26 +194,39 @@ def _transported(
     return CalibratedStudent(_judged(strata), people, nothing, None, labels, None, found.p)
 
 
+def _judged_difference(
+    grid: ScoreGrid, answers: LabelledAnswers, tasks: Sequence[int], pair: tuple[str, str]
+) -> Measured:
+    """How much more judges give the first than the second, on the items that both answered."""
+    strata = []
+    for task in tasks:
+        means = []
+        for name in pair:
+            mine = (answers.task == task) & (answers.student == grid.students.index(name))
+            item, places = answers.item[mine], len(grid.items.ids)
+            count = np.bincount(item, minlength=places)
+            total = np.bincount(item, answers.judged[mine], places)
+            means.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+        first, second = means
+        both = np.isfinite(first) & np.isfinite(second)
+        if both.any():
+            alike = grid.items.cluster[both]
+            strata.append(PairedScores(second[both], first[both], np.ones(len(alike)), alike))
+    if not strata:
+        return Measured(None, None, None, None, None)
+    found = paired_difference(strata)
+    return Measured(found.difference, found.low, found.high, found.n, None)
+
+
 def _pairs(
-    own: Mapping[str, Sequence[LabelledStratum]], clusters: int
+    own: Mapping[str, Sequence[LabelledStratum]], judged: Mapping[tuple[str, str], Measured], clusters: int
 ) -> dict[tuple[str, str], CalibratedPair]:
     parts = {name: parts_of(of, clusters) for name, of in own.items()}
-    judged = {name: parts_as_judged(of, clusters) for name, of in own.items()}
-    found = {
-        (one, other): (
-            powered_difference(judged[one], judged[other]),
-            powered_difference(parts[one], parts[other]),
-        )
-        for one, other in combinations(sorted(own), 2)
-    }
-    adjusted = holm([people.p for _, people in found.values()])
+    found = {(one, other): powered_difference(parts[one], parts[other]) for one, other in judged}
+    adjusted = holm([people.p for people in found.values()])
     return {
-        pair: CalibratedPair(
-            Measured(by_judges.value, *by_judges.bounds, None, None),
-            Measured(people.value, *people.bounds, people.labels, None),
-            p,
-        )
-        for (pair, (by_judges, people)), p in zip(found.items(), adjusted, strict=True)
+        pair: CalibratedPair(judged[pair], Measured(people.value, *people.bounds, people.labels, None), p)
+        for (pair, people), p in zip(found.items(), adjusted, strict=True)
     }
 
 
