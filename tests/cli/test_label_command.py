@@ -175,6 +175,19 @@ def test_a_level_that_was_cleared_stays_and_that_is_said(run: Path, tmp_path: Pa
     assert "of the rows without a level, 2 keep the one they had" in said
 
 
+def test_an_id_beside_other_texts_gives_no_label(run: Path, tmp_path: Path, coeval: Command) -> None:
+    sheet = tmp_path / "labels.csv"
+    coeval("label", run, "--n", "6", "--sheet", sheet)
+    rows = [dict(row, level="High") for row in rows_of(sheet)]
+    rows[0]["id"], rows[1]["id"] = rows[1]["id"], rows[0]["id"]
+    rows[2]["answer"] = f" {rows[2]['answer']}\r\n"
+    write_rows(sheet, rows)
+    said = coeval("label", run, "--read", sheet)
+    assert said.code == 1
+    assert "kept 4 labels" in said.err
+    assert f"row 2: its answer is not the one of id {rows[0]['id']}; keep each id beside" in said.err
+
+
 def zipped(change: Callable[[bytearray], None]) -> bytes:
     """A workbook of two cells, changed."""
     data = io.BytesIO()

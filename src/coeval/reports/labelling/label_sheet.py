@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,15 @@ _LARGEST = 64 << 20
 _DAMAGED = (BadZipFile, ValueError, csv.Error, zlib.error, RuntimeError, EOFError)
 
 
+# What names a question beside its id. A spreadsheet writes numbers and dates its own way: such texts, and the
+# marks of Excel for control characters, are not compared.
+_TEXTS = ("prompt", "answer", "factor")
+_REWRITTEN = re.compile(
+    r"(?=.*\d)[\d\W]*(e|am|pm|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})?[\d\W]*"
+)
+_ESCAPED = re.compile(r"_x[0-9A-Fa-f]{4}_")
+
+
 class ReadSheet(NamedTuple):
     """Labels of a sheet, and what is wrong with other rows: a sentence each; ``empty`` rows have no level,
     ``kept`` of them had one before."""
@@ -68,7 +78,7 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     if not path.exists():
         return
     try:
-        levels = [(name, level) for _, name, level in _cells(path) if level]
+        levels = [(name, level) for _, name, level, _ in _cells(path) if level]
     except UsageError as error:
         raise UsageError(f"{path} exists and is no sheet of labels; name another file") from error
     unread = [name for name, level in levels if recorded.get(name, "").casefold() != level.casefold()]
@@ -135,7 +145,8 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
     """Read the levels of a sheet: each row is one of the ``questions``, by its id, and has one of its levels.
     A row without one takes nothing back: the level that is ``given`` already stays.
 
-    Unknown and repeated ids, other levels and formulas are told by row, and give no label.
+    Unknown and repeated ids, ids beside other texts, other levels and formulas are told by row, and give no
+    label.
 
     Raises UsageError: there is no such file, it is no sheet, or lacks the columns ``id`` and ``level``.
     """
@@ -144,13 +155,16 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
     labels: dict[str, HumanLabel] = {}
     problems: list[str] = []
     empty = kept = 0
-    for number, name, level in _cells(path):
+    for number, name, level, texts in _cells(path):
         if not (name or level):
             continue
         if (question := known.get(name)) is None:
             problems.append(f"row {number}: id {plain(name)[:40]!r} is none of the labels asked of {by}")
         elif name in labels:
             problems.append(f"row {number}: id {name} has a row above; the first one counts")
+        elif level and (other := _misplaced(question, texts)):
+            said = f"row {number}: its {other} is not the one of id {name}"
+            problems.append(f"{said}; keep each id beside its own texts")
         elif level.startswith("="):
             problems.append(f"row {number}: the level is a formula; write the level itself")
         elif not level:
@@ -164,8 +178,22 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
     return ReadSheet(list(labels.values()), problems, empty, kept)
 
 
-def _cells(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Row number, id and level of each row below the headings; a formula keeps its sign."""
+def _misplaced(question: LabelQuestion, texts: Mapping[str, str]) -> str:
+    """Which text of a row is another question's; empty where all are this one's."""
+    for name, text in texts.items():
+        asked = _plainly(getattr(question, name))
+        if not _REWRITTEN.fullmatch(asked) and _plainly(text) != asked:
+            return name
+    return ""
+
+
+def _plainly(text: str) -> str:
+    """Without what a spreadsheet may change: white space, letter case of true and false, control marks."""
+    return "".join(_ESCAPED.sub("", sheet_text(text)).removeprefix("'").split()).casefold()
+
+
+def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
+    """Row number, id, level and texts of each row below the headings; a formula keeps its sign."""
     try:
         data = file_bytes(path)
     except FileNotFoundError:
@@ -187,7 +215,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str]]:
         raise UsageError(f"{path} lacks the columns id and level; write one with --sheet")
     for number, row in rows[1:]:
         name, level = (row.get(headings[of], "").strip().removeprefix("'") for of in ("id", "level"))
-        yield number, name, level
+        yield number, name, level, {of: row.get(headings[of], "") for of in _TEXTS if of in headings}
 
 
 def _csv_rows(data: bytes) -> list[SheetRow]:
