@@ -457,6 +457,7 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "pairs",
             "checks_alone",
             "leads",
+            "people",
         )
     }
     assert data["students"][0].keys() == set(StudentScore.__struct_fields__)
