@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from coeval.core.errors import Draining
 from coeval.core.options import OVERWRITE
@@ -31,7 +31,6 @@ from coeval.pipeline.plan.count_plan import (
 )
 from coeval.pipeline.plan.forecast import expected
 from coeval.pipeline.plan.pair_design import OrderedPair
-from coeval.pipeline.plan.planned_looks import Asked
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
@@ -42,6 +41,9 @@ from coeval.pipeline.run_flow import RunFlow
 from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.begin_run import Begun, begun
+
+if TYPE_CHECKING:
+    from coeval.pipeline.plan.planned_looks import Asked
 
 log = logging.getLogger("coeval")
 

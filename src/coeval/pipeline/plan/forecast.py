@@ -17,7 +17,6 @@ from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF
 from coeval.pipeline.phases.supplied import short_answers
-from coeval.pipeline.plan.planned_looks import EACH, expected_share
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.run_options import RunOptions
@@ -105,6 +104,8 @@ def _looks(preview: Preview) -> Iterator[str]:
         stop = setup.task.stop
         if stop is None:
             continue
+        from coeval.pipeline.plan.planned_looks import EACH, expected_share
+
         total = sum(1 for _ in preview.plan.slots(setup))
         share = expected_share(stop, len(setup.students), total)
         yield (

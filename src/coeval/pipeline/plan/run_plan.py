@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.plan.active_pairs import Unit, wanted_units
-from coeval.pipeline.plan.planned_looks import Asked, asked_by_now
 from coeval.pipeline.plan.recipes import CHECK_RECIPE, label_recipe
 from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import Stance
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
+
+if TYPE_CHECKING:
+    from coeval.pipeline.plan.active_pairs import Unit
+    from coeval.pipeline.plan.planned_looks import Asked
 
 # --- Status of a recorded item, response or evaluation
 
@@ -280,18 +282,22 @@ class Plan:
     def wanted(self, setup: TaskSetup) -> frozenset[Unit] | None:
         """What of a task is to be compared by now; None: all."""
         task = setup.task.name
-        if task not in self._wanted:
-            items = [slot.id for slot in self.slots(setup)] if setup.pairs is not None else []
+        if setup.pairs is not None and setup.pairs.share is not None and task not in self._wanted:
+            from coeval.pipeline.plan.active_pairs import wanted_units
+
+            items = [slot.id for slot in self.slots(setup)]
             self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self.furthest)
-        return self._wanted[task]
+        return self._wanted.get(task)
 
     def asked(self, setup: TaskSetup) -> Asked | None:
         """Whom a task with `stop` asks for which items by now; None: everybody for all."""
         task = setup.task.name
-        if task not in self._asked:
-            items = [slot.id for slot in self.slots(setup)] if setup.task.stop is not None else []
+        if setup.task.stop is not None and task not in self._asked:
+            from coeval.pipeline.plan.planned_looks import asked_by_now
+
+            items = [slot.id for slot in self.slots(setup)]
             self._asked[task] = asked_by_now(items, self.recorded, setup, furthest=self.furthest)
-        return self._asked[task]
+        return self._asked.get(task)
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)

@@ -21,7 +21,6 @@ from coeval.pipeline.config.resolve import sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.planned_looks import EACH, expected_share
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -207,6 +206,8 @@ class _TaskShapes:
         stop = self.setup.task.stop
         if stop is None:
             return 1.0
+        from coeval.pipeline.plan.planned_looks import EACH, expected_share
+
         total = sum(1 for _ in self.preview.plan.slots(self.setup))
         first = max(EACH, stop.min_items)
         share = expected_share(stop, len(self.setup.students), total)
