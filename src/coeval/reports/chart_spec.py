@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import altair as alt
 
 from coeval.core.foreign import decode
-from coeval.core.plain import plain, short_names
+from coeval.core.plain import fitted_names, plain
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -84,14 +84,14 @@ class _ShownNames(NamedTuple):
             shown = {name: name for name in self.names}
         wide, narrow = (
             _looked_up(self.of, {name: short[text] for name, text in shown.items()})
-            for short in (short_names(shown.values(), most) for most in (self.longest, self.narrow))
+            for short in (fitted_names(shown.values(), most) for most in (self.longest, self.narrow))
         )
         return wide if wide == narrow else f"containerSize()[0] < {_NARROW} ? {narrow} : {wide}"
 
 
 def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
     """A specification in which each `shown_name` is an expression: a model's label, or its name, as short as
-    is wanted (`short_names`)."""
+    is wanted (`fitted_names`)."""
     match part:
         case str() if "⟦" in part:
             return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), part)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.plain import plain, short_names
+from coeval.core.plain import fitted_names, plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Cell,
@@ -101,7 +101,7 @@ def _ranking(order: Sequence[str], reported: Sequence[Comparison]) -> Iterator[s
 
 def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportSection:
     pairs = {(one.a, one.b) for one in found}
-    short = short_names((side for pair in pairs for side in pair), _LONGEST_SIDE)
+    short = fitted_names((side for pair in pairs for side in pair), _LONGEST_SIDE)
     rows: list[tuple[Cell, ...]] = []
     for one in found:
         pair = f"{short[one.a]} ↔ {short[one.b]}"
