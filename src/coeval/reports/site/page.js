@@ -130,6 +130,6 @@ readAddress();
 watchPictures();
 openTarget();
 watchItems();
-offerAllRows();
+offerTools();
 buildToggles();
 buildFilters().then(showAddress);

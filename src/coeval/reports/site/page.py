@@ -94,6 +94,8 @@ _SCRIPTS = (
     (_SITE, "blocks.js"),
     (_SITE, "address.js"),
     (_SITE, "cells.js"),
+    (_SITE, "edges.js"),
+    (_SITE, "copies.js"),
     (_FILTERING, "distributions.js"),
     (_FILTERING, "intervals.js"),
     (_FILTERING, "paired.js"),
