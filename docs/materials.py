@@ -297,18 +297,16 @@ def simulated(work: Path) -> Iterator[str]:
     ]
     served.append(f"{JUDGE}:noise=0.06")
     options = [word for each in served for word in ("--model", each)]
-    process = subprocess.Popen(
-        [*COEVAL, "simulate", "--port", "0", *options], cwd=work, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
+    words = [*COEVAL, "simulate", "--port", "0", *options]
+    with subprocess.Popen(words, cwd=work, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         found = re.search(r"http://\S+/v1", process.stdout.readline())
-        if found is None:
-            raise RuntimeError("the simulated models did not start")
-        yield found[0]
-    finally:
-        process.terminate()
-        process.wait(10)
+        try:
+            if found is None:
+                raise RuntimeError("the simulated models did not start")
+            yield found[0]
+        finally:
+            process.terminate()
 
 
 # --- All of it

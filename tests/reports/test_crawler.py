@@ -1,0 +1,64 @@
+"""Every page of docs/materials.py, at three widths: what rules of pages ask is looked up, not sampled."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+from reports.browser import chromium
+from reports.crawler import WIDTHS, offenders
+
+from docs.materials import build
+
+PAGES = ("quickstart", "panel", "one-student", "labels", "pairwise", "compare-2", "compare-8", "sweeps")
+
+KNOWN: dict[str, str] = {
+    "hides a column": "tables have no shadow yet",
+    "a sentence above 200 characters": "sentences of findings, gaps and notes",
+    "a phrase of the left column": "titles of pictures and sections",
+    "another unit than points": "label accuracies and bounds",
+    "a figure that its target lacks": "links lead to a section, not to a row",
+    "a figure without a link": "the same",
+    "more than three sentences before the first picture": "the lead has all findings",
+    "cut without a tooltip": "names at the edge of a chart",
+    "one label, two things": "names that are cut in their middle",
+    "an absolute path": "sides of a comparison",
+}
+"""Rules with offenders that are known of, and what they are."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of pages; workers of pytest-xdist share one."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    work = shared / "materials"
+    with (shared / "materials.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not work.exists():
+            build(work)
+    return work / "pages"
+
+
+@pytest.mark.system
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_breaks_a_rule(browser: Browser, pages: Path, page: str, width: int) -> None:
+    found = [each for each in offenders(browser, pages / f"{page}.html", width) if each.rule not in KNOWN]
+    assert not found, "\n".join(map(str, found))
+
+
+@pytest.mark.system
+def test_all_pages_of_the_materials_are_looked_at(pages: Path) -> None:
+    assert {file.stem for file in pages.glob("*.html")} == set(PAGES)
