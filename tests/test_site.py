@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reports.browser import chromium
 from ruamel.yaml import YAML
 
 import coeval
@@ -21,24 +22,46 @@ def read_yaml(name: str) -> Any:
     return YAML(typ="safe").load(ROOT / name)
 
 
-@pytest.mark.system
-def test_the_site_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     ended = subprocess.run(
         build, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
-    pages = {page.relative_to(tmp_path / "site").as_posix() for page in (tmp_path / "site").rglob("*.html")}
+    return folder
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("page", ["index.html", "evidence/gate.html"])
+def test_search_works_from_disk(site: Path, page: str) -> None:
+    with chromium() as browser:
+        opened = browser.new_page()
+        requested: list[str] = []
+        opened.on("request", lambda request: requested.append(request.url))
+        opened.goto((site / page).as_uri())
+        opened.click("input.md-search__input")
+        opened.keyboard.type("release gate", delay=20)
+        hit = opened.locator('.md-search-result__link[href*="/gate.html"]').first
+        hit.wait_for()
+    assert all(url.startswith("file://") for url in requested)
+
+
+@pytest.mark.system
+def test_the_site_is_whole_and_fetches_nothing(site: Path) -> None:
+    pages = {page.relative_to(site).as_posix() for page in site.rglob("*.html")}
     written = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in _written()}
     assert written | {"index.html"} <= pages
     loads = re.compile(
         r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//|<link[^>]*rel="stylesheet"[^>]*//'
     )
-    for page in (tmp_path / "site").rglob("*.html"):
+    for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not loads.search(text), page
         assert "](" not in re.sub(r"<(pre|code)\b.*?</\1>", "", text, flags=re.DOTALL), f"{page}: a raw link"
-    assert "continue_run" in (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
+    assert "continue_run" in (site / "api.html").read_text(encoding="utf-8")
 
 
 def _written() -> list[Path]:
