@@ -14,7 +14,7 @@ from reports.browser import chromium, opened, until
 from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
-from coeval.reports.content import Report, ReportColumn, ReportSection, ReportTable
+from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
 
@@ -45,7 +45,9 @@ def tables() -> Report:
         ReportColumn("item", "Item"),
         *(ReportColumn(f"c{n}", f"A longer column {n}", "count") for n in range(9)),
     )
-    many = tuple((f"item {n}", *((n * 7919 + place) % MANY for place in range(9))) for n in range(MANY))
+    many: tuple[tuple[Cell, ...], ...] = tuple(
+        (f"item {n}", *((n * 7919 + place) % MANY for place in range(9))) for n in range(MANY)
+    )
     long = ReportTable("many", "Many", wide, many)
     section = ReportSection("leads", "Who leads?", (), (), (short, long))
     return Report("experiment", "tables", (), (), (section,))
@@ -133,8 +135,7 @@ def test_a_wide_table_keeps_its_names_and_shows_where_it_is_cut(browser: Browser
 
 @pytest.mark.system
 def test_rows_are_cards_on_a_telephone(browser: Browser, written: Path) -> None:
-    touched = {"has_touch": True, "is_mobile": True}
-    seen = opened(browser, written, viewport={"width": 390, "height": 844}, **touched)
+    seen = opened(browser, written, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = seen.page
     page.locator("#students .table-tools").wait_for()
     score = page.locator("table[data-table=students] td[data-label=Score]").first

@@ -104,6 +104,7 @@ _SCRIPTS = (
     (_FILTERING, "leader.js"),
     (_FILTERING, "filtered.js"),
     (_SITE, "tables.js"),
+    (_SITE, "chart_keys.js"),
     (_SITE, "pictures.js"),
     (_FILTERING, "filters.js"),
     (_SITE, "page.js"),

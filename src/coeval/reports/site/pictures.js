@@ -9,8 +9,8 @@ async function draw(figure) {
   const report = await jsonBlock("report");
   await scriptBlock("vega");
   const { spec: written, table } = report.pictures[figure.dataset.picture];
-  const { rows: own, links } = report.tables[table];
-  const linked = own.map((row, at) => ({ ...plainRow(row), ...(links[at] ? { [itemsBehind]: links[at] } : {}) }));
+  const { rows: own, links, columns } = report.tables[table];
+  const linked = own.map((row, at) => ({ ...plainRow(row), ...(links[at] ? { [itemsBehind]: links[at] } : {}), [placeRead]: at }));
   const place = figure.querySelector(".drawing");
   const spec = report.order ? inOrder(written, report.students.map(chartText), report.order.map(chartText)) : { ...written };
   const rows = inView(spec, linked);
@@ -28,7 +28,6 @@ async function draw(figure) {
   place.classList.toggle("scrolls", scrolls);
   if (scrolls) {
     Object.assign(spec, { width: spec.usermeta.least, autosize: { type: "fit-x", contains: "padding" } });
-    place.tabIndex = 0; // so that keys move it too
   }
   const scheme = isDark() ? "dark" : "light";
   const result = await window.vegaEmbed(place, spec, {
@@ -43,8 +42,7 @@ async function draw(figure) {
       return vega;
     },
   });
-  // The drawing is named by its caption, and its table has the numbers: a mark by itself says little.
-  place.querySelector("svg")?.setAttribute("aria-hidden", "true");
+  place.querySelector("svg")?.setAttribute("aria-hidden", "true"); // its marks are read by keys
   if (document.getElementById("items-body")) {
     result.view.addEventListener("click", (_, mark) => {
       const query = mark?.datum?.[itemsBehind];
@@ -54,6 +52,7 @@ async function draw(figure) {
   }
   drawn.get(figure)?.finalize();
   drawn.set(figure, result);
+  readByKeys(figure, { title: figure.querySelector("figcaption").textContent, spec: written, columns, rows, links });
   figure.dataset.drawn = scheme;
   if (scheme !== (isDark() ? "dark" : "light")) await draw(figure); // it changed meanwhile
 }
@@ -152,6 +151,10 @@ function watchPictures() {
     place.style.minHeight = `${Number(place.dataset.height) + 50}px`; // so that nothing moves when it is drawn
     const saves = document.createElement("div");
     saves.className = "saves";
+    const readout = document.createElement("span");
+    readout.className = "readout";
+    readout.role = "status";
+    saves.append(readout);
     for (const kind of ["SVG", "PNG", "CSV"]) {
       const button = document.createElement("button");
       button.type = "button";
