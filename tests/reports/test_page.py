@@ -215,6 +215,44 @@ def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
 
 
 @pytest.mark.system
+def test_all_pictures_are_drawn_without_scrolling_and_link_previews_have_the_answer(
+    browser: Browser, written: Path
+) -> None:
+    seen = opened(browser, written)
+    page = seen.page
+    until(page, "document.documentElement.dataset.pictures === 'drawn'")
+    places = page.locator("figure[data-picture]")
+    assert places.count() == page.locator("figure[data-drawn]").count() > 3
+    assert page.evaluate("window.scrollY") == 0
+    findings = json.loads((written.parent / "measures.json").read_text())["findings"]
+    for name in ("meta[name=description]", "meta[property='og:description']"):
+        assert findings[0].startswith((page.locator(name).get_attribute("content") or "").removesuffix(" …"))
+    title = page.locator("meta[property='og:title']").get_attribute("content")
+    assert title == page.locator("h1").inner_text()
+    assert (seen.complaints, seen.requests) == ([], [])
+    page.close()
+
+
+@pytest.mark.system
+def test_a_picture_and_the_view_are_copied(browser: Browser, written: Path) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(f"{written.as_uri()}#leads?by=by+task")
+    page.locator("#forest .saves").get_by_role("button", name="Copy").click()
+    read = "async () => (await navigator.clipboard.read())[0].types.join()"
+    until(page, "document.querySelector('#forest .saves button').textContent !== 'Copy'")
+    assert page.evaluate(read) == "image/png"
+    page.get_by_role("button", name="Link").click()
+    until(page, "document.getElementById('view-link').textContent === 'Copied'")
+    assert page.evaluate("navigator.clipboard.readText()") == f"{written.as_uri()}#leads?by=by+task"
+    page.evaluate("() => { navigator.clipboard.write = () => Promise.reject(new Error('no')); }")
+    with page.expect_download() as waiting:
+        page.locator("#forest .saves").get_by_role("button", name="Copy").click()
+    assert waiting.value.suggested_filename == "forest.png"
+    context.close()
+
+
+@pytest.mark.system
 def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
     seen = opened(browser, written, color_scheme="dark")
     seen.page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")

@@ -24,6 +24,9 @@ async function print() {
   if (isDark()) redraw();
 }
 document.getElementById("print").addEventListener("click", print);
+document.getElementById("view-link").addEventListener("click", async ({ currentTarget }) => {
+  flash(currentTarget, (await copyText(location.href)) ? "Copied" : "See the address bar");
+});
 document.addEventListener("keydown", (event) => {
   if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
   event.preventDefault();

@@ -150,6 +150,7 @@ def write_page(
     )
     page = _template().render(
         report=report,
+        preview=_preview(report),
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
@@ -161,6 +162,16 @@ def write_page(
         served_at=served_at,
     )
     return page.encode("utf-8", "replace")
+
+
+# Characters of a description that link previews show.
+_PREVIEW = 200
+
+
+def _preview(report: Report) -> str:
+    """What chats and mail programs show beside a link: the answer, or else the facts."""
+    said = report.lead[0].text if report.lead else " · ".join(report.facts[:2])
+    return said if len(said) <= _PREVIEW else f"{said[:_PREVIEW].rpartition(' ')[0]} …"
 
 
 def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:

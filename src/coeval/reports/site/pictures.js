@@ -1,4 +1,5 @@
-// Pictures are drawn when they come into view; until then nothing of Vega is unpacked.
+// Pictures are drawn when they come into view, and all others once the page has been painted, so that
+// screenshots, archives and paper have them.
 
 const drawn = new Map();
 const manyRows = 1500;
@@ -120,7 +121,20 @@ function save(name, url) {
 
 const blobUrl = (text, type) => URL.createObjectURL(new Blob([text], { type }));
 
-async function saveAs(figure, kind) {
+// As a picture for a document; where the clipboard takes none, as a file.
+async function copyPicture(view, name, button) {
+  const canvas = await view.toCanvas(2);
+  const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+  try {
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": blob })]);
+    flash(button, "Copied");
+  } catch {
+    save(`${name}.png`, URL.createObjectURL(blob));
+    flash(button, "Saved");
+  }
+}
+
+async function saveAs(figure, kind, button) {
   const report = await jsonBlock("report");
   const name = figure.dataset.picture;
   if (kind === "CSV") {
@@ -131,18 +145,42 @@ async function saveAs(figure, kind) {
   if (!drawn.has(figure)) await draw(figure);
   const { view } = drawn.get(figure);
   if (view === null) return;
-  if (kind === "SVG") save(`${name}.svg`, blobUrl(await view.toSVG(), "image/svg+xml"));
+  if (kind === "Copy") await copyPicture(view, name, button);
+  else if (kind === "SVG") save(`${name}.svg`, blobUrl(await view.toSVG(), "image/svg+xml"));
   else save(`${name}.png`, await view.toImageURL("png", 3));
+}
+
+// Say for a moment on a button what it has done.
+function flash(button, told) {
+  button.dataset.usual ??= button.textContent;
+  button.textContent = told;
+  setTimeout(() => {
+    button.textContent = button.dataset.usual;
+  }, 1500);
+}
+
+const requested = new Set();
+
+async function drawOnce(figure) {
+  if (requested.has(figure)) return;
+  requested.add(figure);
+  await draw(figure);
+}
+
+// One after another, each while nothing else is to be done.
+async function drawRest() {
+  const idle = window.requestIdleCallback ?? ((then) => setTimeout(then, 50));
+  for (const figure of document.querySelectorAll("figure[data-picture]")) {
+    await new Promise((then) => idle(then));
+    await drawOnce(figure);
+  }
+  document.documentElement.dataset.pictures = "drawn";
 }
 
 function watchPictures() {
   const watcher = new IntersectionObserver(
     (entries) => {
-      for (const { isIntersecting, target } of entries) {
-        if (!isIntersecting) continue;
-        watcher.unobserve(target);
-        draw(target);
-      }
+      for (const { isIntersecting, target } of entries) if (isIntersecting) drawOnce(target);
     },
     { rootMargin: "300px" },
   );
@@ -155,15 +193,18 @@ function watchPictures() {
     readout.className = "readout";
     readout.role = "status";
     saves.append(readout);
-    for (const kind of ["SVG", "PNG", "CSV"]) {
+    for (const kind of ["Copy", "SVG", "PNG", "CSV"]) {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = kind;
-      button.ariaLabel = `Save ${figure.querySelector("b").textContent} as ${kind}`;
-      button.addEventListener("click", () => saveAs(figure, kind));
+      const title = figure.querySelector("b").textContent;
+      button.ariaLabel = kind === "Copy" ? `Copy ${title} as a picture` : `Save ${title} as ${kind}`;
+      button.addEventListener("click", () => saveAs(figure, kind, button));
       saves.append(button);
     }
     figure.append(saves);
     watcher.observe(figure);
   }
+  // After the first paint, which waits for nothing that is drawn later.
+  window.addEventListener("load", () => requestAnimationFrame(() => setTimeout(drawRest, 0)));
 }
