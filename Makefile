@@ -22,7 +22,7 @@ UV := uv==0.13.8
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser sandbox screenshots
+.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser sandbox screenshots recording
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -60,6 +60,9 @@ docs: $(MADE)/dev  ## Write the generated files and the documentation as a site 
 
 screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md anew (needs chromium: make browser)
 	$(BIN)/python docs/make_screenshots.py
+
+recording: $(MADE)/dev  ## Record README's terminal anew (needs tmux)
+	$(BIN)/python docs/make_recording.py
 
 perf: $(MADE)/dev  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run
