@@ -72,7 +72,7 @@ def test_it_answers_five_questions_in_order(report: Report) -> None:
 
 
 @pytest.mark.system
-def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_path: Path) -> None:
+def test_labels_take_the_places_of_names_and_records_keep_them(tmp_path: Path) -> None:
     long = "a-model-of-a-name-that-is-longer-than-there-is-room"
     models = [
         model("ann"),
@@ -83,8 +83,7 @@ def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_pat
     lab.run()
     before = lab.counts()
     reported = report_of(lab.path)
-    assert reported.labels == {f"{long}-1": "Second"}
-    assert f"In pictures, {long}-1 is Second." in [said.text for said in reported.sections[0].sentences]
+    assert reported.shown.key == {f"{long}-1": "Second"}
     assert f"{long}-1" in {row["student"] for row in rows(reported, "students")}
     [forest] = [figure.svg for figure in figures(reported) if figure.name == "forest"]
     labels = re.findall(r"<text[^>]*>([^<]+)</text>", forest)
@@ -93,7 +92,7 @@ def test_pictures_call_models_by_their_labels_and_records_by_their_names(tmp_pat
     lab.models[1]["label"] = "Another"
     lab.run(continue_run=True)
     assert lab.counts() == before, "a label is no part of a recipe"
-    assert report_of(lab.path).labels == {f"{long}-1": "Another"}
+    assert report_of(lab.path).shown.key == {f"{long}-1": "Another"}
 
 
 @pytest.mark.process

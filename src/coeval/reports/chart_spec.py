@@ -18,6 +18,7 @@ import altair as alt
 
 from coeval.core.foreign import decode
 from coeval.core.plain import fitted_names, plain
+from coeval.core.shown_names import ShownNames
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -79,7 +80,8 @@ class _ShownNames(NamedTuple):
     of: str
 
     def expression(self, labels: Mapping[str, str]) -> str:
-        shown = {name: labels.get(name, name) for name in self.names}
+        known = ShownNames(labels)
+        shown = {name: known.text(name) for name in self.names}
         if len(set(shown.values())) < len(shown):  # a label is also the name of something that is no model
             shown = {name: name for name in self.names}
         wide, narrow = (
@@ -90,8 +92,8 @@ class _ShownNames(NamedTuple):
 
 
 def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
-    """A specification in which each `shown_name` is an expression: a model's label, or its name, as short as
-    is wanted (`fitted_names`)."""
+    """A specification in which each `shown_name` is an expression: what people read in place of a
+    model's name, as short as is wanted (`fitted_names`)."""
     match part:
         case str() if "⟦" in part:
             return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), part)

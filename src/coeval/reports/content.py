@@ -9,6 +9,7 @@ import msgspec
 
 from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, probability
 
 # --- Report contents, independent of their format
@@ -143,7 +144,7 @@ def section_of(
 class Report(msgspec.Struct, frozen=True):
     """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
     overlooked, as that models were simulated; ``lead`` is the whole in a few sentences. ``labels``: by model,
-    what pictures call it in place of its name."""
+    what people read in place of its name (`ShownNames`); cells and sentences hold the whole one."""
 
     kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
     title: str
@@ -162,6 +163,11 @@ class Report(msgspec.Struct, frozen=True):
                         f"the picture {picture.name} shows the table {picture.table}, "
                         f"which the section {section.anchor} does not hold"
                     )
+
+    @property
+    def shown(self) -> ShownNames:
+        """How names stand in its texts."""
+        return ShownNames(self.labels)
 
     def table(self, name: str) -> ReportTable:
         """One of its tables, by name."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
+from coeval.core.plain import short_names
 from coeval.core.text import listed, numbered
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.own_data import asked_as
@@ -209,7 +210,15 @@ def description_report(described: DescribedExperiment) -> Report:
         lead=tuple(_lead(described, coverage)),
         sections=sections,
         banner=SIMULATED if simulated else "",
+        labels=_shown_names(described),
     )
+
+
+def _shown_names(described: DescribedExperiment) -> dict[str, str]:
+    """By model and variant, what people read in place of its name."""
+    models = described.config.models
+    names = [name for model in models for name in (model.name, *(one.name for one in model.students()))]
+    return short_names(names, labels={model.name: model.label for model in models if model.label is not None})
 
 
 def _facts(described: DescribedExperiment) -> Iterator[str]:

@@ -13,7 +13,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
-from coeval.core.plain import plain
+from coeval.core.plain import plain, short_names
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Cell,
@@ -84,6 +84,7 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
         facts=tuple(_facts(found, tasks, reader)),
         lead=lead or (Sentence("Nothing is scored yet."),),
         sections=(_scores(found.metrics, lead, measures), *judges, _spent(found)),
+        labels=short_names([*models, *measures.judges]),
     )
 
 

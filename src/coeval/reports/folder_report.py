@@ -55,6 +55,7 @@ class FolderReport:
         """Have the folder's items show what was measured of them."""
         browser.flag(self.items)
         browser.rank(self.order)
+        browser.name(self.report.labels)
         return browser
 
     def cut_to(self, section: str) -> Report:

@@ -323,17 +323,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
     if evidence.reader.sampled:
         sentences.append(Sentence(_UNFILTERED))
-    sentences += [Sentence(text) for text in _pictured(evidence)]
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
-
-
-def _pictured(evidence: RunEvidence) -> Iterator[str]:
-    """What pictures call those whose labels the run's file gives."""
-    called = [
-        f"{plain(name)} is {evidence.labels[name]}" for name in evidence.models if name in evidence.labels
-    ]
-    if called:
-        yield f"In pictures, {listed(called)}."
 
 
 def _how_ranked(ranking: Ranking) -> Iterator[str]:

@@ -15,6 +15,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid, level_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results
 from coeval.analysis.scores import results
+from coeval.core.plain import short_names
 from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
 from coeval.store.rundir import RunDir
@@ -39,8 +40,10 @@ class RunEvidence(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """By model, what the run's file says that pictures are to call it."""
-        return {} if self.reader.planned is None else self.reader.planned.labels
+        """By model, what people read in place of its name: the label of the run's file, or as short a name as
+        is unique."""
+        planned = self.reader.planned
+        return short_names(self.models, labels=None if planned is None else planned.labels)
 
     @property
     def models(self) -> list[str]:

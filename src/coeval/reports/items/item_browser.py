@@ -12,6 +12,7 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.whole_items import ItemDetail
 from coeval.core.errors import StoreError
+from coeval.core.shown_names import ShownNames
 from coeval.reports.items.item_rows import (
     FLAGS,
     ItemChoice,
@@ -99,6 +100,10 @@ class ItemBrowser:
                 "(SELECT unnest(?::VARCHAR[]) AS item, unnest(?::VARCHAR[]) AS flag) f USING (item)",
                 [[item for item, _ in found], [flag for _, flag in found]],
             )
+
+    def name(self, labels: Mapping[str, str]) -> None:
+        """Call models as a report does; ``labels`` are its."""
+        self.facets = msgspec.structs.replace(self.facets, short=ShownNames(labels).key)
 
     def rank(self, order: Sequence[str]) -> None:
         """Name students in an order, best first; the others behind them."""

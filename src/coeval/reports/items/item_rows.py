@@ -12,6 +12,7 @@ import msgspec
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
 from coeval.core.records import EXACT_MATCH
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
 
 # --- Item choice from an address: ``student=gpt&task=triage&order=worst``
@@ -260,7 +261,8 @@ class RowPage(msgspec.Struct, frozen=True):
 
 
 class ItemFacets(msgspec.Struct, frozen=True):
-    """What can be chosen among: names, and values by attribute; how many ``items`` there are."""
+    """What can be chosen among: names, and values by attribute; how many ``items`` there are. ``short``: by
+    name, what people read in its place."""
 
     items: int
     students: list[str]
@@ -269,6 +271,7 @@ class ItemFacets(msgspec.Struct, frozen=True):
     judges: list[str]
     factors: list[str]
     attributes: dict[str, list[str]]
+    short: dict[str, str] = {}
 
 
 # Of an attribute; of more nobody chooses in a menu.
@@ -455,14 +458,21 @@ def item_facets(reader: Reader) -> ItemFacets:
         return [name for (name,) in reader.rows(sql)]
 
     [(items,)] = reader.rows("SELECT count(*) FROM viewed")
-    return ItemFacets(
-        items,
+    students, teachers, judges = (
         names("student", "answered"),
-        names("task", "viewed"),
         names("teacher", "viewed"),
         names("judge", "cell"),
+    )
+    labels = None if reader.planned is None else reader.planned.labels
+    return ItemFacets(
+        items,
+        students,
+        names("task", "viewed"),
+        teachers,
+        judges,
         names("factor", "cell"),
         {name: values for name, values in reader.rows(_ATTRIBUTES)},  # noqa: C416
+        ShownNames.of((*students, *judges, *teachers), labels).key,
     )
 
 

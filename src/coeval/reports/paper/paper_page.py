@@ -127,6 +127,7 @@ def paper_page(report: Report) -> bytes:
 
     page = _template().render(
         report=report,
+        shown=report.shown,
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         image=image,

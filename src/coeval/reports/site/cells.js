@@ -23,6 +23,29 @@ const plain = (text) => text.replace(UNPRINTABLE, (character) => {
   return `\\${letter}${code.toString(16).padStart(width, "0")}`;
 });
 
+// Names as people read them: Python shortens, and this replaces (coeval.core.shown_names).
+const shortNames = new Map(Object.entries(JSON.parse(document.getElementById("short-names")?.textContent ?? "{}")));
+const namesInText = nameSearch([...shortNames.keys()]);
+
+// Word by word; a name without any sign but letters is also a word of sentences, and is replaced where it stands alone.
+function nameSearch(names) {
+  const distinct = names.filter((name) => /[^a-zA-Z]/.test(name)).sort((one, other) => other.length - one.length);
+  const words = distinct.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
+  return words ? new RegExp(`(?<![\\w/@-])(?<!\\w[.:])(?:${words})(?![\\w/@-]|[.:]\\w)`, "g") : null;
+}
+
+function shownText(text) {
+  if (shortNames.has(text)) return shortNames.get(text);
+  return namesInText === null ? text : text.replace(namesInText, (name) => shortNames.get(name));
+}
+
+// An element with a text, and with the whole names in a tooltip where they are short in it.
+function showIn(element, text) {
+  element.textContent = shownText(text);
+  if (element.textContent === text) element.removeAttribute("title");
+  else element.title = text;
+}
+
 function columnDigits(rows, name) {
   let widest = -1;
   for (const row of rows) {

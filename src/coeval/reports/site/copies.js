@@ -24,7 +24,7 @@ function shownCells({ columns, rows }) {
   const digits = columns.map((column) => columnDigits(rows, column.name));
   return {
     heads: columns.map((column) => ({ text: plain(column.title), isText: column.kind === "text" })),
-    lines: rows.map((row) => columns.map((column, at) => ({ text: cellText(row, column, digits[at]), isText: column.kind === "text" }))),
+    lines: rows.map((row) => columns.map((column, at) => ({ text: shownText(cellText(row, column, digits[at])), isText: column.kind === "text" }))),
   };
 }
 

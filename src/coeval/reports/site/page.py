@@ -25,6 +25,7 @@ from markupsafe import Markup
 
 from coeval import __version__
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.reports.chart_spec import with_labels
 from coeval.reports.content import Report, ReportTable, Sentence, row_texts
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
@@ -151,6 +152,8 @@ def write_page(
     page = _template().render(
         report=report,
         preview=_preview(report),
+        shown=report.shown,
+        names=_data(report.shown.key),
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
@@ -170,8 +173,13 @@ _PREVIEW = 200
 
 def _preview(report: Report) -> str:
     """What chats and mail programs show beside a link: the answer, or else the facts."""
-    said = report.lead[0].text if report.lead else " · ".join(report.facts[:2])
+    said = report.shown.text(report.lead[0].text) if report.lead else " · ".join(report.facts[:2])
     return said if len(said) <= _PREVIEW else f"{said[:_PREVIEW].rpartition(' ')[0]} …"
+
+
+def _data(value: Any) -> Markup:
+    """JSON in an element of its own, which no text in it can end."""
+    return Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))  # noqa: S704
 
 
 def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
@@ -229,13 +237,22 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["numbers"] = _split_numbers
+    environment.filters["numbers"] = _sentence_pieces
     environment.filters["names"] = _names_with_figures
     environment.filters["opening"] = _opening
     environment.filters["texts"] = _texts
     environment.filters["answers"] = _answers
     text = (files("coeval.reports.site") / "page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
+
+
+def _sentence_pieces(
+    sentence: str, names: Collection[str], shown: ShownNames
+) -> Iterator[tuple[bool, str, str]]:
+    """A sentence in pieces as `_split_numbers` has them, each with the name that it stands for, if any."""
+    for piece, name in shown.pieces(sentence):
+        for is_number, text in [(False, piece)] if name else _split_numbers(piece, names):
+            yield is_number, text, name
 
 
 def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[bool, str]]:

@@ -23,7 +23,7 @@ function placesShown({ columns, rows }, view) {
   if (view.words.length) {
     if (view.of !== rows) {
       const digits = columns.map((column) => columnDigits(rows, column.name));
-      view.texts = rows.map((row) => columns.map((column, at) => cellText(row, column, digits[at])).join("\n").toLowerCase());
+      view.texts = rows.map((row) => columns.flatMap((column, at) => [cellText(row, column, digits[at]), shownText(cellText(row, column, digits[at]))]).join("\n").toLowerCase());
       view.of = rows;
     }
     places = places.filter((at) => view.words.every((word) => view.texts[at].includes(word)));
@@ -53,11 +53,12 @@ function renderTable(name, data) {
       if (at === 0 && links[place]) {
         const link = document.createElement("a");
         link.href = `#items?${links[place]}`;
-        link.textContent = text;
+        link.textContent = shownText(text);
         cell.append(link);
       } else {
-        cell.textContent = text;
+        cell.textContent = shownText(text);
       }
+      if (shownText(text) !== text) cell.title = text;
       line.append(cell);
     });
     return line;

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.measures.measured import Measured
-from coeval.reports.content import Cell, Report, ReportSection, ReportTable
+from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.workbook.workbook_file import SheetTable, WorkbookFile, WrittenSheet, workbook_file
 
@@ -105,8 +106,41 @@ def write_workbook(
     """
     with workbook_file(path, report.title) as book:
         summary = book.sheet(SUMMARY)
+        report = _named(report)
         sheets = dict(_tables(book, report, more, without))
         _summarise(book, summary, report, sheets)
+
+
+def _named(report: Report) -> Report:
+    """The report with short names in its sentences and tables, and a table of names at its end."""
+    shown = report.shown
+    if not shown.key:
+        return report
+
+    def sentences(said: Sequence[Sentence]) -> tuple[Sentence, ...]:
+        return tuple(msgspec.structs.replace(one, text=shown.text(one.text)) for one in said)
+
+    def table(one: ReportTable) -> ReportTable:
+        rows = tuple(
+            tuple(shown.text(cell) if isinstance(cell, str) else cell for cell in row) for row in one.rows
+        )
+        return msgspec.structs.replace(one, rows=rows, note=shown.text(one.note))
+
+    sections = tuple(
+        msgspec.structs.replace(
+            section, sentences=sentences(section.sentences), tables=tuple(map(table, section.tables))
+        )
+        for section in report.sections
+    )
+    columns = (ReportColumn("short", "Short"), ReportColumn("name", "Name"))
+    names = ReportTable("names", "Names", columns, tuple((short, name) for name, short in shown.key.items()))
+    return msgspec.structs.replace(
+        report,
+        title=shown.text(report.title),
+        facts=tuple(map(shown.text, report.facts)),
+        lead=sentences(report.lead),
+        sections=(*sections, ReportSection("names", "Names", (), (), (names,))),
+    )
 
 
 def _tables(

@@ -42,13 +42,13 @@ async function applyFilter() {
 function tellFilter(found) {
   document.body.classList.toggle("filtered", found !== null);
   const status = document.getElementById("filter-status");
-  status.textContent = found === null ? "" : plain(filterSentence(found));
+  showIn(status, found === null ? "" : plain(filterSentence(found)));
   for (const box of document.querySelectorAll("#filters input")) {
     box.checked = chosen[box.name]?.has(box.value) ?? false;
   }
   for (const group of document.querySelectorAll("#filters details")) {
     const values = [...(chosen[group.dataset.dimension] ?? [])];
-    group.querySelector("span").textContent = values.length ? plain(values.join(", ")) : "all";
+    showIn(group.querySelector("span"), values.length ? plain(values.map(shownText).join(", ")) : "all");
     group.classList.toggle("set", values.length > 0);
   }
   document.getElementById("filter-clear").hidden = found === null;
@@ -95,7 +95,8 @@ async function buildFilters() {
           else set.delete(value);
         });
       });
-      label.append(box, " ", plain(value));
+      label.append(box, " ", shownText(plain(value)));
+      if (shownText(value) !== value) label.title = plain(value);
       list.append(label);
     }
     group.append(summary, list);
