@@ -1,8 +1,9 @@
 """``python -m perf.looks``: how often somebody who looks ten times at a run that grows is fooled, and what
 stopping at the first sure look saves.
 
-Draws the scores of two students on 200 items, looked at after every 20. Writes ``docs/evidence/looks.md``;
-seeded, so that it is the same every time (a few minutes).
+Draws the scores of two students on 200 items, looked at after every 20; and runs that are finished, looked at
+and extended, nine times. Writes ``docs/evidence/looks.md``; seeded, so that it is the same every time (a few
+minutes).
 
     python -m perf.looks                 the page as it is kept
     python -m perf.looks --repeats 200   a quick look, on the terminal
@@ -11,10 +12,13 @@ seeded, so that it is the same every time (a few minutes).
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr
 
 from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
@@ -27,6 +31,9 @@ PLANNED, EACH = 200, 20
 MEANS = (0.5, 0.8, 0.95)
 # Standard deviations of an item's difference: 0.2 is what 200 items find four times in five.
 EFFECTS = (0.1, 0.2, 0.3, 0.5)
+EXTENSIONS = 9
+# Normal quantile that a test at any look needs at the planned number of items.
+NEEDED = 3.03
 
 
 class Found(NamedTuple):
@@ -72,6 +79,70 @@ def apart(effect: float, repeats: int) -> Found:
     return found(0.5 - d / 2, 0.5 + d / 2)
 
 
+class Extended(NamedTuple):
+    """Shares of runs that call two equal students different: by the fixed test when the run is finished; at
+    any later look, with the mixture tuned to the plan of that run, to the first plan that extends it, and to
+    each plan; and at the first look or a later one, tuned to the first extension."""
+
+    first: float
+    finished_plan: float
+    first_extension: float
+    each_plan: float
+    all_looks: float
+
+
+def by_as_many(n: Floats, z: Floats) -> Floats:
+    return n + EACH
+
+
+def by_doubling(n: Floats, z: Floats) -> Floats:
+    return 2 * n
+
+
+def by_what_was_seen(n: Floats, z: Floats) -> Floats:
+    """As many as the seen difference takes to be significant; twice as many at most tenfold."""
+    times = np.clip(np.ceil((NEEDED / np.maximum(z, 1e-6)) ** 2), 2, 10)
+    return np.asarray(n * times, dtype=np.float64)
+
+
+WAYS: tuple[tuple[str, Callable[[Floats, Floats], Floats]], ...] = (
+    ("20 more each time", by_as_many),
+    ("doubled each time", by_doubling),
+    ("by what was seen, 2 to 10 times as many", by_what_was_seen),
+)
+
+
+def extended(grow: Callable[[Floats, Floats], Floats], repeats: int) -> Extended:
+    """Of runs of 20 items with normal differences that are extended whatever they showed."""
+    generator = np.random.default_rng([27, int(grow(np.array([20.0]), np.array([1.0]))[0])])
+    n, total, squares = np.full(repeats, float(EACH)), np.zeros(repeats), np.zeros(repeats)
+    more, ps, plans = n, [], []
+    for _ in range(EXTENSIONS + 1):
+        block = np.sqrt(more) * generator.standard_normal(repeats)
+        total += block
+        squares += generator.chisquare(more - 1) + block**2 / more
+        error = np.sqrt((squares - total**2 / n) / (n - 1) / n)
+        p = 2 * stdtr(n - 1, -np.abs(total / n) / error)
+        ps.append(p)
+        plans.append(n)
+        longer = np.floor(grow(n, -ndtri(p / 2)))
+        more, n = longer - n, longer
+    fixed, at = np.array(ps).T, np.array(plans).T
+    first = fixed[:, 0] < ALPHA
+    found = [_later(fixed, at / tuned) for tuned in (at[:, :1], at[:, 1:2], at)]
+    finished, once, each = (float(one.mean()) for one in found)
+    return Extended(float(first.mean()), finished, once, each, float((first | found[1]).mean()))
+
+
+def _later(fixed: Floats, shares: Floats) -> NDArray[np.bool_]:
+    """Whether any look but the first is significant at any look; both (R, looks)."""
+    anytime = [
+        [p_at_any_look(p, Looks(at + 2, share)) for at, (p, share) in enumerate(zip(row, of, strict=True))]
+        for row, of in zip(fixed[:, 1:], shares[:, 1:], strict=True)
+    ]
+    return np.asarray((np.array(anytime) < ALPHA).any(axis=1))
+
+
 def page(repeats: int) -> str:
     """Markdown."""
     false = [(f"{kind.said} | {mean}", equal(kind, mean, repeats)) for kind in KINDS for mean in MEANS]
@@ -90,12 +161,24 @@ def page(repeats: int) -> str:
         one = apart(effect, repeats)
         shown = (one.once, one.anytime, one.asked, 1 - one.asked)
         powers.append(f"| {effect} | {' | '.join(map(_percent, shown))} |")
+    grown = [(said, extended(grow, 10 * repeats)) for said, grow in WAYS]
+    lengthened = [
+        "| extended | first look | finished plan | **first extension** | each plan | first or later |",
+        "|---|---|---|---|---|---|",
+        *(f"| {said} | {' | '.join(map(_percent, one))} |" for said, one in grown),
+    ]
     most = _percent(max(one.anytime for _, one in false))
     fooled = [one.peeking for _, one in false]
     begun = INTRODUCTION.format(
         repeats=f"{repeats:,}", most=most, low=_percent(min(fooled)), high=_percent(max(fooled))
     )
-    return "\n\n".join([begun, "\n".join(lines), POWER, "\n".join(powers)]) + "\n"
+    longer = EXTENSION.format(
+        repeats=f"{10 * repeats:,}",
+        later=_percent(max(one.first_extension for _, one in grown)),
+        whole=_percent(max(one.all_looks for _, one in grown)),
+    )
+    parts = [begun, "\n".join(lines), POWER, "\n".join(powers), longer, "\n".join(lengthened)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _percent(share: float) -> str:
@@ -120,6 +203,16 @@ POWER = """\
 Of a hundred runs, so many find the difference; whoever stops at the first sure look asks for so many of a
 hundred planned calls on average. At 0.2 the fixed test finds four in five of 200 items: the sequence finds
 fewer by the end, which is the price of looking, and saves calls where the difference is larger."""
+
+EXTENSION = """\
+## A finished run that is extended
+
+A run of 20 items ends, its results are shown, and it is extended nine times, whatever it showed; each line is
+of {repeats} runs of equal students. The first look was a fixed test at 5%: nobody knew that it would not be
+the last. All later looks together, tuned to the first plan that extends the run, call {later} of a hundred
+runs different at most; whoever counts the first look, too, is at {whole}. The other columns tune the mixture
+to the finished run's plan, and again to each plan
+([why the first](../decisions/0016-by-this-panel-or-in-truth.md#looks))."""
 
 
 def main() -> None:

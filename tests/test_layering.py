@@ -76,7 +76,8 @@ LATE_IMPORTS = {
     "pipeline/plan/forecast.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
     "pipeline/plan/estimate/run_estimate.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
     "pipeline/start/begin_run.py": {
-        "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon"
+        "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
+        "coeval.pipeline.plan.run_reading": "it loads duckdb, and only a finished run that grows needs it",
     },
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},

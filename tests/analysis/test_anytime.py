@@ -10,6 +10,7 @@ from coeval.analysis.anytime import (
     Looks,
     alpha_at_any_look,
     bounds_at_any_look,
+    detectable_at_any_look,
     joined,
     p_at_any_look,
 )
@@ -72,3 +73,14 @@ def test_a_comparison_is_as_often_looked_at_as_the_run_looked_at_most() -> None:
     assert joined((None, Looks(1, 0.3))) is None
     assert joined((Looks(2, 0.9), Looks(1, 0.3), Looks(4, 0.5))) == Looks(4, 0.5)
     assert [Looks(n, 1.0).name for n in (2, 3, 12)] == ["second look", "third look", "look 12"]
+
+
+def test_what_a_test_at_any_look_finds_is_larger() -> None:
+    """At the difference it names, 80 of 100 tests at any look are significant, of one pair and of six."""
+    least = (stats.norm.isf(0.025) + stats.norm.ppf(0.8)) * 0.01
+    for family in (1, 6):
+        fixed = least if family == 1 else (stats.norm.isf(0.025 / family) + stats.norm.ppf(0.8)) * 0.01
+        found = detectable_at_any_look(fixed, MANY, power=0.8, family=family)
+        drawn = np.random.default_rng(3).normal(found / 0.01, size=4_000)
+        p = [p_at_any_look(2 * float(stats.norm.sf(abs(z))), MANY) for z in drawn]
+        assert np.mean(np.array(p) < 0.05 / family) == pytest.approx(0.8, abs=0.02)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import Lab, model, task
+from pipeline.experiments import PHASES, Lab, model, task
 
 import coeval as api
+from coeval.analysis.anytime import Looks
+from coeval.pipeline.plan.run_reading import reading
 from coeval.store.rundir import RunDir
 
 pytestmark = pytest.mark.process
@@ -76,6 +78,70 @@ def test_each_look_at_more_than_before_is_one_line(lab: Lab, coeval: Command) ->
     assert alone.p is not None
     assert alone.p < one.p
     assert not (folder / "looks.jsonl").exists()
+
+
+def test_a_finished_run_that_is_extended_was_looked_at(lab: Lab, coeval: Command) -> None:
+    lab.tasks = [task(total=6)]
+    lab.run()
+    assert coeval("results", "--run", lab.path).code == 0
+    lab.run(continue_run=True)
+    assert not (lab.path / "looks.jsonl").exists(), "nothing was to be done"
+    lab.tasks = [task(total=12)]
+    lab.run(continue_run=True)
+    assert looks(lab.path) == [{"scores": 24, "items": 6, "planned": 12, "finished": True}]
+    one = api.compare(lab.path, students=["ben", "ann"])
+    assert one.comparisons[0].look == "second look"
+    assert any("Second look at a run as it grows (after 6 items)" in note for note in one.notes)
+    assert len(looks(lab.path)) == 1, "it is finished again"
+    lab.tasks = [task(total=20)]
+    lab.run(continue_run=True)
+    assert [one["planned"] for one in looks(lab.path)] == [12, 20]
+    with reading(RunDir(lab.path)) as (reader, _):
+        assert reader.looks == Looks(3, 20 / 12), "tuned to the plan that the first look was followed by"
+
+
+def test_a_run_that_takes_over_scores_takes_over_their_looks(lab: Lab) -> None:
+    lab.tasks = [task(total=6)]
+    lab.run()
+    lab.settings = {"resume_from": lab.id, "phases": dict.fromkeys(PHASES, "Extend")}
+    for lab.id, total, seen in (("same", 6, []), ("more", 9, [(6, 9)])):
+        lab.tasks = [task(total=total)]
+        lab.run()
+        found = looks(lab.path) if (lab.path / "looks.jsonl").exists() else []
+        assert [(one["items"], one["planned"]) for one in found] == seen
+    lab.settings["resume_from"] = "more"
+    lab.id, lab.tasks = "again", [task(total=12)]
+    lab.run()
+    assert [(one["items"], one["planned"]) for one in looks(lab.path)] == [(6, 9), (9, 12)]
+    lab.id, lab.settings["phases"] = "other", {"data_generation": "Extend"}
+    lab.tasks = [task(total=20)]
+    lab.run()
+    assert not (lab.path / "looks.jsonl").exists(), "none of its scores were seen"
+
+
+def test_scores_that_give_way_take_their_looks_along(lab: Lab, coeval: Command) -> None:
+    folder = grown(lab, 6)
+    assert coeval("results", "--run", folder).code == 0
+    lab.run(overwrite=True)
+    assert not (folder / "looks.jsonl").exists()
+    assert api.compare(folder, students=["ben", "ann"]).comparisons[0].look == ""
+
+
+def test_what_failed_and_is_asked_again_is_no_extension(lab: Lab) -> None:
+    lab.tasks = [task(total=6)]
+    lab.run()
+    lab.lose("evaluation", lab.lines("evaluation")[0]["id"])
+    lab.run(continue_run=True)
+    assert not (lab.path / "looks.jsonl").exists()
+
+
+def test_a_student_more_is_no_second_look(lab: Lab) -> None:
+    lab.run()
+    alone = api.compare(lab.path, students=["ben", "ann"]).comparisons[0]
+    lab.models.append(model("cleo", "student", skill=0.5))
+    lab.run(continue_run=True)
+    again = api.compare(lab.path, students=["ben", "ann"]).comparisons[0]
+    assert (again.look, again.p) == ("", alone.p)
 
 
 def test_measures_test_as_the_comparison_does(lab: Lab, coeval: Command) -> None:

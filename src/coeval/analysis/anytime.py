@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri_exp, stdtrit
+from scipy.special import ndtr, ndtri, ndtri_exp, stdtrit
 
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds
 
@@ -74,6 +74,15 @@ def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
     if looks is None or not looks.many:
         return alpha
     return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
+
+
+def detectable_at_any_look(least: float, looks: Looks, *, power: float, family: int) -> float:
+    """Return the true difference that is found with this power at any look, for the ``least`` one that a test
+    that holds once finds so: it takes the mixture's quantile in place of the normal one, both at 5 % shared
+    out evenly among the ``family``."""
+    alpha, more = ALPHA / family, float(ndtri(power))
+    stretch = (_mixture_quantile(alpha, looks.share) + more) / (float(-ndtri(alpha / 2)) + more)
+    return min(least * stretch, 1.0)
 
 
 def _mixture_quantile(alpha: float, share: float) -> float:

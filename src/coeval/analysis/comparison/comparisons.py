@@ -364,7 +364,7 @@ def comparison_of(
     judges add to its error."""
     looks = joined((a.looks, b.looks))
     fixed = paired_difference([part.pairs for part in row.parts], family)
-    found, over = at_any_look(fixed, looks), over_judges(fixed, row.judged, scatter)
+    found, over = at_any_look(fixed, looks, family), over_judges(fixed, row.judged, scatter)
     over = judges_at_any_look(over, looks)
     bounds = None if over is None or over.low is None or over.high is None else (over.low, over.high)
     scale = row.parts[0].scale

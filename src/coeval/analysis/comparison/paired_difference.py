@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, ndtr, stdtrit
 from scipy.special import stdtr as t_probability
 
-from coeval.analysis.anytime import Looks, p_at_any_look
+from coeval.analysis.anytime import Looks, detectable_at_any_look, p_at_any_look
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, mean_bounds
 
 # --- Adjusted p-values
@@ -188,11 +188,15 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     )
 
 
-def at_any_look(found: Difference, looks: Looks | None) -> Difference:
-    """The same with a p-value that holds at any look at a run that grows; one look: as it is."""
+def at_any_look(found: Difference, looks: Looks | None, family: int = 1) -> Difference:
+    """The same with a p-value that holds at any look at a run that grows, and the smallest effect that such a
+    test finds; one look: as it is. ``family``: as in `paired_difference`."""
     if found.p is None or looks is None or not looks.many:
         return found
-    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
+    least = found.minimum_detectable
+    if least is not None:
+        least = detectable_at_any_look(least, looks, power=POWER, family=family)
+    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks), minimum_detectable=least)
 
 
 def _detectable(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
+from coeval.analysis.anytime import p_at_any_look
 from coeval.analysis.comparison.paired_difference import paired_difference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeMeasures
@@ -235,4 +236,4 @@ def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> st
     p = paired_difference([shared]).p if shared is not None else None
     if p is None:
         return "no test possible"
-    return "significant" if p * picked < ALPHA else "not significant"
+    return "significant" if p_at_any_look(p, grid.looks) * picked < ALPHA else "not significant"

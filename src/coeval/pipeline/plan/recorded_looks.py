@@ -1,10 +1,13 @@
 """Looks at the results of a run that grows: one line in ``looks.jsonl`` for each that showed anything new.
 
-Whoever only reads a finished run leaves no trace; so a run that was looked at once, when it had ended, has no
-such file, and its tests are those of one look.
+Whoever only reads a finished run leaves no trace; a run that was looked at once, when it had ended, has no
+such file, and its tests are those of one look. Where a finished run is extended, its start writes the line:
+its results were shown when it ended.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import msgspec
 
@@ -20,41 +23,92 @@ _AT_WORK = ("running", "stopped", "interrupted")
 _FINISHED = "completed"
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What a look showed: how many ``scores`` of how many ``items``, of the items ``planned`` then; 0: nobody
-    could say."""
+class Look(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a look showed: how many ``scores`` of how many ``items``, of the items ``planned`` then; 0: not
+    known. ``finished``: the run had ended, and ``planned`` is what it was extended to; more scores of the
+    same items, as of one more student, make no second look of it."""
 
     at: str
     scores: int
     items: int
     planned: int
+    finished: bool = False
+
+    def is_before(self, other: Look) -> bool:
+        return self.scores < other.scores and not (self.finished and self.items >= other.items)
 
 
-def looks_at(folder: RunDir, reader: RunReader) -> Looks:
-    """Return which look a reading of the run is, whether or not it will be recorded."""
-    seen = _recorded(folder)
-    stops = reader.planned is not None and any(task.stops for task in reader.planned.tasks.values())
-    growing = stops or _status(folder) in _AT_WORK
-    if not seen and not growing:
-        return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
-    present = _present(reader)
-    earlier = [one for one in seen if one.scores < present.scores]
-    planned = (seen[0].planned if seen else 0) or present.planned
-    share = present.items / planned if planned else 1.0
-    return Looks(len(earlier) + 1, max(share, 1e-6), growing)
+class RecordedLooks:
+    """The looks at a run, and which of them a reading of it is. Its files and scores are read once."""
 
+    def __init__(self, folder: RunDir, reader: RunReader) -> None:
+        self._folder, self._reader = folder, reader
+        self._status = _status(folder)
+        self._seen = _recorded(folder)
 
-def record_look(folder: RunDir, reader: RunReader) -> str:
-    """Write down that the results of a run which is not finished were shown, unless they were before.
+    @property
+    def now(self) -> Looks:
+        """Return which look a reading of the run is, whether or not it will be recorded.
 
-    Return why that could not be written, empty if it was or need not be: who may only read may look.
-    """
-    if _status(folder) in ("", _FINISHED):
-        return ""
-    present = _present(reader)
-    if not present.scores or any(one.scores == present.scores for one in _recorded(folder)):
-        return ""
-    return _append(folder, present)
+        The plan that tests are tuned to is that of the first recorded look: tuned again to what later plans
+        came to, looks would not be paid for together.
+        """
+        planned = self._reader.planned
+        stops = planned is not None and any(task.stops for task in planned.tasks.values())
+        growing = stops or self._status in _AT_WORK
+        if not self._seen and not growing:
+            return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
+        tuned = (self._seen[0].planned if self._seen else 0) or self._present.planned
+        share = self._present.items / tuned if tuned else 1.0
+        return Looks(len(self._earlier) + 1, max(share, 1e-6), growing)
+
+    def note(self, looks: Looks) -> str:
+        """Say of a look that is one of several how its tests are meant; empty: it is the only one."""
+        if not looks.many:
+            return ""
+        only = "a difference is called significant only if it would be at any look"
+        if looks.number == 1 and self._status == _FINISHED:
+            return f"The run ends by planned looks: {only}"
+        after = ", ".join(f"{one.items:,}" for one in self._earlier)
+        name = f"{looks.name[0].upper()}{looks.name[1:]}"
+        return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"
+
+    def record(self) -> str:
+        """Write down that the results of a run which is not finished were shown, unless they were before.
+
+        Return why that could not be written, empty if it was or need not be: who may only read may look.
+        """
+        if self._status in ("", _FINISHED) or self._known:
+            return ""
+        return _append(self._folder, self._present)
+
+    def record_extension(self, planned: int, target: RunDir) -> str:
+        """Write into ``target`` that a finished run was looked at, if ``planned`` items are more than it has;
+        return as `record` does."""
+        if self._status != _FINISHED or self._known:
+            return ""
+        [(items,)] = self._reader.rows("SELECT count(*) FROM items")
+        if planned <= int(items):  # what failed is asked for again: no more is bought than was planned
+            return ""
+        return _append(target, msgspec.structs.replace(self._present, planned=planned, finished=True))
+
+    @cached_property
+    def _present(self) -> Look:
+        [(scores, items)] = self._reader.rows(
+            "SELECT count(*), count(DISTINCT (task, item)) FROM "
+            "(SELECT task, item FROM scores WHERE value IS NOT NULL UNION ALL SELECT task, item FROM labels)"
+        )
+        return Look(now(), int(scores), int(items), _planned_items(self._reader.planned))
+
+    @cached_property
+    def _earlier(self) -> list[Look]:
+        return [one for one in self._seen if one.is_before(self._present)]
+
+    @property
+    def _known(self) -> bool:
+        """Whether no look at these scores need be recorded."""
+        present = self._present
+        return not present.scores or any(one.scores == present.scores for one in self._seen)
 
 
 def _append(folder: RunDir, look: Look) -> str:
@@ -68,26 +122,6 @@ def _append(folder: RunDir, look: Look) -> str:
     except StoreError as error:
         return f"this look at a run that grows is not recorded: {error}"
     return ""
-
-
-def look_note(folder: RunDir, looks: Looks) -> str:
-    """Say of a look that is one of several how its tests are meant; empty: it is the only one."""
-    if not looks.many:
-        return ""
-    only = "a difference is called significant only if it would be at any look"
-    if looks.number == 1 and _status(folder) == _FINISHED:
-        return f"The run ends by planned looks: {only}"
-    earlier = _recorded(folder)[: looks.number - 1]
-    after = f" (after {', '.join(f'{one.items:,}' for one in earlier)} items)" if earlier else ""
-    return f"{looks.name[0].upper()}{looks.name[1:]} at a run as it grows{after}: {only}"
-
-
-def _present(reader: RunReader) -> Look:
-    [(scores, items)] = reader.rows(
-        "SELECT count(*), count(DISTINCT (task, item)) FROM "
-        "(SELECT task, item FROM scores WHERE value IS NOT NULL UNION ALL SELECT task, item FROM labels)"
-    )
-    return Look(now(), int(scores), int(items), _planned_items(reader.planned))
 
 
 def _planned_items(planned: Planned | None) -> int:

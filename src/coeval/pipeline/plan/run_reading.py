@@ -11,9 +11,10 @@ from coeval.analysis.load import load
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.errors import ConfigError, StoreError
-from coeval.pipeline.plan.recorded_looks import look_note, looks_at, record_look
+from coeval.core.errors import CoevalError, ConfigError, StoreError
+from coeval.pipeline.plan.recorded_looks import RecordedLooks
 from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.start.inherit import copy_once
 from coeval.store.rundir import RunDir
 
 
@@ -56,12 +57,25 @@ def reading(folder: RunDir, *, shown: bool = False) -> Iterator[Reading]:
     except (ConfigError, StoreError) as error:
         notes.append(f"{_UNTOLD_REMOVED}: {str(error).splitlines()[0]}")
     with RunReader(folder.path, planned) as reader:
-        reader.looks = looks_at(folder, reader)
-        if said := look_note(folder, reader.looks):
+        looks = RecordedLooks(folder, reader)
+        reader.looks = looks.now
+        if said := looks.note(reader.looks):
             notes.append(said)
-        if shown and (unwritten := record_look(folder, reader)):
+        if shown and (unwritten := looks.record()):
             notes.append(unwritten)
         yield Reading(reader, tuple(notes))
+
+
+def record_extension(source: RunDir, target: RunDir, planned: int) -> str:
+    """Write down in ``target`` what looks at ``source`` have shown, whose scores it goes on from with
+    ``planned`` items; return why that failed, if so."""
+    try:
+        if source.path != target.path and source.looks.exists():
+            copy_once(source.looks, target.looks)
+        with reading(source) as (reader, _):
+            return RecordedLooks(source, reader).record_extension(planned, target)
+    except CoevalError as error:
+        return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"
 
 
 _UNTOLD_REMOVED = "what was removed from the configuration is unknown and counts in full"

@@ -23,6 +23,7 @@ from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import with_found_labels
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run, supply_of
+from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
@@ -95,6 +96,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         await probe_models(session, probing, owing(preview))
         if config.experiment.estimate_cost:
             await _estimate(config, options, session, preview, prices)
+        _record_look(config, options, preview, watcher)
         supply.put(folder)
         meta = _put_in_place(config, options, folder, watcher)
         settled = with_found_labels(config, supply)
@@ -156,6 +158,21 @@ def _refuse_too_dear(
     if least is not None:
         as_started = f" {OVERWRITE.flag}" if options.overwrite else ""
         refuse_least(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
+
+
+def _record_look(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:
+    """Record a look at the run whose scores this start adds to, if it was finished and gets more items."""
+    folder = run_folder(config)
+    source = folder if options.continue_run else source_folder(config)
+    if source is None or not any(preview.plan_count.total(phase).owed for phase in FLOWING):
+        return
+    if source is not folder and "evaluation" not in inherited_phases(config):
+        return  # its scores are not among those to come
+    from coeval.pipeline.plan.run_reading import record_extension
+
+    planned = preview.most.total("data_generation").planned
+    if unwritten := record_extension(source, folder, planned):
+        watcher.warn(unwritten)
 
 
 async def _estimate(

@@ -267,6 +267,8 @@ def give_way(config: Config, folder: RunDir) -> Path | None:
     if not move:
         return None
     move += [folder.meta, folder.errors]
+    if "evaluation" in gone:
+        move.append(folder.looks)  # what they showed goes with it
     account = [folder.recipes, folder.inherited]
     if any(folder.holds(phase) for phase in PHASES if phase not in gone):
         moved = move_to_replaced(folder, move, [folder.config, *account])
