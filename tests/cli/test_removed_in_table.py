@@ -14,6 +14,7 @@ import pytest
 from cli.invoked import Command
 from pipeline.experiments import PHASES, Lab, model, quiz, task
 from reports.browser import CHROMIUM
+from reports.workbook_tables import summary_lines
 
 import coeval as package
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
@@ -343,7 +344,7 @@ def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Com
 
 
 def summary(path: Path) -> list[str]:
-    return [str(cell) for (cell,) in openpyxl.load_workbook(path)["Summary"].iter_rows(values_only=True)]
+    return summary_lines(openpyxl.load_workbook(path))
 
 
 def test_labels_compared_by_earlier_rules_are_not_missing(here: Path, coeval: Command) -> None:

@@ -16,6 +16,7 @@ from cli.eval_process import finish, start, write_prompts
 from cli.invoked import Command
 from openpyxl.workbook import Workbook
 from pipeline.experiments import Lab, model, quiz, task
+from reports.workbook_tables import summary_lines, table_lines
 
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
@@ -87,7 +88,7 @@ class Shown(NamedTuple):
         head, *rows = self.page.rows[table]
         place = head.index(heading)
         on_page = {tuple(row[:names]): shown(row[place]) for row in rows}
-        first, *lines = self.book[sheet].iter_rows(values_only=True)
+        first, lines = table_lines(self.book, sheet)
         at = [first.index(name) for name in (heading, f"{heading}, from", f"{heading}, to")]
         in_book = {tuple(line[:names]): [line[each] for each in at] for line in lines}
         assert on_page.keys() == in_book.keys() == expected.keys() != set()
@@ -101,7 +102,7 @@ class Shown(NamedTuple):
 
     def reported(self, finding: str) -> None:
         """A finding stands in the workbook's summary and in the terminal."""
-        assert finding in [cell for (cell,) in self.book["Summary"].iter_rows(values_only=True)]
+        assert finding in summary_lines(self.book)
         assert finding in " ".join(self.terminal.split())
 
 

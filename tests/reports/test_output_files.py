@@ -22,6 +22,7 @@ from openpyxl.workbook import Workbook
 from openpyxl.worksheet.worksheet import Worksheet
 from pipeline.experiments import Lab, model, task
 from reports.browser import CHROMIUM, chromium, draw_all, opened
+from reports.workbook_tables import summary_lines, table_rows
 
 EVIL = '=HYPERLINK("http://evil","x")\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
 PLAIN = "all of this is written in small letters"
@@ -88,8 +89,8 @@ def written(outputs: Path) -> None:
 
 @pytest.mark.process
 def test_every_item_judgment_and_failure_is_there(book: Workbook, outputs: Path) -> None:
-    assert book.sheetnames[:6] == ["Summary", "Metrics", "Items", "Instructions", "Judgments", "Failures"]
-    for sheet in book.worksheets[1:]:
+    assert book.sheetnames[-4:] == ["Items", "Instructions", "Judgments", "Failures"]
+    for sheet in book.worksheets[-4:]:
         assert sheet.freeze_panes == "B2", sheet.title
         assert sheet.auto_filter.ref == f"A1:{sheet.cell(max(sheet.max_row, 2), sheet.max_column).coordinate}"
     items = {(row["Task"], row["Item"]): row for row in rows(book["Items"])}
@@ -121,12 +122,12 @@ def test_of_several_samples_all_are_there(outputs: Path) -> None:
     book = openpyxl.load_workbook(outputs / "report" / "report.xlsx")
     found = [(row["Item"], row["Sample"]) for row in rows(book["Items"])]
     assert sorted(found) == [(str(n), sample) for n in range(len(PROMPTS)) for sample in (0, 1)]
-    assert {row["Samples"] for row in rows(book["Over all samples"])} == {2}
+    assert {row["Samples"] for row in table_rows(book, "Over all samples")} == {2}
     assert len(rows(book["Failures"])) == 2
 
 
 def test_what_is_lacking_stands_in_the_summary(book: Workbook, outputs: Path) -> None:
-    lines = [cell for (cell,) in book["Summary"].iter_rows(values_only=True) if cell]
+    lines = summary_lines(book)
     assert any("records without a value" in line for line in lines)
     assert any(re.match("mine in ifeval: prompt_level_strict_accuracy 0.75 ", line) for line in lines)
 

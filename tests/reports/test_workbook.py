@@ -11,8 +11,8 @@ from typing import Any
 import openpyxl
 import pytest
 from openpyxl.workbook import Workbook
-from openpyxl.worksheet.worksheet import Worksheet
 from pipeline.experiments import Lab, model, quiz, task
+from reports.workbook_tables import summary_lines, table_rows
 
 import coeval as api
 from coeval.analysis.measures.measured import Measured
@@ -33,11 +33,6 @@ LONG = "long \U0001f600" * 200_000
 def same(numbers: Any) -> Any:
     """As a workbook holds them: with 16 digits."""
     return None if numbers is None else pytest.approx(numbers, rel=1e-15, abs=0)
-
-
-def rows(sheet: Worksheet) -> list[dict[str, Any]]:
-    head, *others = sheet.iter_rows(values_only=True)
-    return [dict(zip(map(str, head), row, strict=True)) for row in others]
 
 
 def write(folder: Path, name: AnalysisName, out: Path) -> None:
@@ -80,11 +75,12 @@ def measures(lab: Lab) -> dict[str, Any]:
 
 
 @pytest.mark.process
-def test_every_sheet_has_a_frozen_head_filters_and_widths(book: Workbook) -> None:
-    needed = ["Summary", "Students", "Teachers", "Judges", "Coverage", "Items", "Answers", "Failures"]
-    assert book.sheetnames[: len(needed)] == needed
+def test_eight_sheets_have_frozen_heads_filters_and_widths(book: Workbook) -> None:
+    needed = ["Summary", "Students", "Tasks", "Judges", "Benchmark", "Cost", "Items", "Answers"]
+    assert book.sheetnames == needed
     for sheet in book.worksheets[1:]:
-        assert sheet.freeze_panes == "B2", sheet.title
+        alone = sheet.title in ("Items", "Answers")
+        assert sheet.freeze_panes == ("B2" if alone else "B1"), sheet.title
         assert sheet.auto_filter.ref.startswith("A1:"), sheet.title
         assert all(8 <= width.width <= 62 for width in sheet.column_dimensions.values())
     assert book["Students"]["C2"].number_format == "0.000"
@@ -94,6 +90,20 @@ def test_every_sheet_has_a_frozen_head_filters_and_widths(book: Workbook) -> Non
     [series] = chart.series
     assert series.val.numRef.f == "Students!$C$2:$C$4"
     assert len(series.errBars.plus.numLit.pt) == 3
+    assert len(book["Summary"]._charts) == 1
+
+
+@pytest.mark.process
+def test_it_prints_on_twelve_pages_in_landscape(book: Workbook) -> None:
+    pages = 0
+    for sheet in book.worksheets:
+        assert (sheet.page_setup.orientation, sheet.page_setup.paperSize) == ("landscape", 9)
+        assert (sheet.sheet_properties.pageSetUpPr.fitToPage, sheet.page_setup.fitToWidth or 1) == (True, 1)
+        assert sheet.print_area
+        pages += sheet.page_setup.fitToHeight or 1
+        if sheet.title in ("Items", "Answers"):
+            assert sheet.print_title_rows == "$1:$1"
+    assert pages <= 12
 
 
 @pytest.mark.process
@@ -101,17 +111,17 @@ def test_its_numbers_are_those_of_the_measures(
     book: Workbook, written: Path, measures: dict[str, Any]
 ) -> None:
     assert json.loads((written.parent / "measures.json").read_text()) == measures
-    for row in rows(book["Students"]):
+    for row in table_rows(book, "Students"):
         student, ranked = measures["students"][row["Student"]], measures["ranking"]["scores"][row["Student"]]
         assert (row["Score"], row["Mean of scores"]) == same((ranked["headline"], student["overall"]))
         assert [row["Score, from"], row["Score, to"]] == same(ranked["ci95"]["headline"])
         assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
-    for row in rows(book["Judges pairwise"]):
+    for row in table_rows(book, "Judges pairwise"):
         found = measures["agreement"][f"{row['Judge']}|{row['Other']}"]
         assert (row["κ"], row["Weighted"], row["Equal"]) == same((found["kappa"], found["wpa"], found["spa"]))
-    for row in rows(book["Teachers"]):
+    for row in table_rows(book, "Teachers"):
         assert row["Variance"] == same(measures["teachers"][row["Teacher"]]["v1"])
-    lines = [cell.value for (cell,) in book["Summary"].iter_rows() if cell.value]
+    lines = summary_lines(book)
     assert set(measures["findings"]) <= set(lines)
     assert any("simulated" in line for line in lines)
 
@@ -129,14 +139,14 @@ def test_colours_of_numbers_begin_at_zero(tmp_path: Path) -> None:
 
 
 def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> None:
-    items = {row["Item"]: row for row in rows(book["Items"])}
+    items = {row["Item"]: row for row in table_rows(book, "Items")}
     assert items.keys() == lab.records("data_generation").keys()
     with reading(RunDir(lab.path)) as (reader, _):
         measured = measure_run(reader).measures.items
     for name, found in measured.items():
         assert items[name]["Difficulty"] == same(found.difficulty)
         assert items[name]["Discrimination"] == same(found.discrimination)
-    answers = rows(book["Answers"])
+    answers = table_rows(book, "Answers")
     good = {k for k, r in lab.records("data_generation").items() if r.get("status") != "failed"}
     kept = [r for r in lab.records("response_collection").values() if r["datapoint_id"] in good]
     assert len(answers) == len(kept)
@@ -146,7 +156,7 @@ def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> N
         for key, record in lab.records(phase).items()
         if record.get("status") == "failed"
     }
-    reported = {row["Record"]: row for row in rows(book["Failures"])}
+    reported = {row["Record"]: row for row in table_rows(book, "Failures")}
     assert reported.keys() == failed.keys() != set()
     assert all(reported[key]["Reason"] == record["error"]["kind"] for key, record in failed.items())
 
@@ -166,7 +176,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
     [long] = [cell for cell in book["Answers"]["I"] if str(cell.value).startswith("long ")]
     assert long.value.endswith(f"… [cut: {len(LONG):,} characters in all]")
     assert len(long.value.encode("utf-16-le")) // 2 <= LONGEST
-    first = rows(book["Items"])[0]
+    first = table_rows(book, "Items")[0]
     assert (first["Prompt"], first["Reference answer"]) == ("-1+1|cmd", "@x")
 
 
@@ -241,7 +251,7 @@ def test_odd_cells_and_names_make_a_book_that_can_be_read(tmp_path: Path) -> Non
     write_workbook(tmp_path / "odd.xlsx", Report("comparison", "'T\x07", ("=f",), (), (section,)))
     book = openpyxl.load_workbook(tmp_path / "odd.xlsx")
     sheet = book.worksheets[1]
-    assert [cell.value for cell in sheet["B"][1:]] == [
+    assert [cell.value for cell in sheet["B"][1 : len(READ_BACK) + 1]] == [
         value if value != "_x0041_" else "_x005F_x0041_"
         for value in READ_BACK  # as openpyxl shows it
     ]
@@ -266,7 +276,7 @@ def test_each_of_several_answers_has_a_row_with_its_own_score(tmp_path: Path) ->
     lab = Lab(tmp_path, models, [task(total=6)])
     lab.run()
     write(lab.path, AnalysisName.ALL, tmp_path / "out")
-    found = rows(openpyxl.load_workbook(tmp_path / "out" / "report.xlsx")["Answers"])
+    found = table_rows(openpyxl.load_workbook(tmp_path / "out" / "report.xlsx"), "Answers")
     value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
     judged = {
         record["response_id"]: fmean(value[level] for level in record["scores"].values())
@@ -288,8 +298,8 @@ def test_checks_that_could_not_be_computed_are_among_the_failures(tmp_path: Path
     lab.run()
     write(lab.path, AnalysisName.ALL, tmp_path / "out")
     book = openpyxl.load_workbook(tmp_path / "out" / "report.xlsx")
-    failed = rows(book["Failures"])
+    failed = table_rows(book, "Failures")
     assert {(row["What"], row["Model"], row["Message"]) for row in failed} == {
         ("score", "check", "no score in lines")
     }
-    assert f"{len(failed)} records failed" in [cell.value for cell in book["Summary"]["A"]]
+    assert f"{len(failed)} records failed" in summary_lines(book)[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,16 @@ import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.measures.measured import Measured
-from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable, Sentence
+from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
-from coeval.reports.workbook.workbook_file import SheetTable, WorkbookFile, WrittenSheet, workbook_file
+from coeval.reports.workbook.workbook_file import (
+    SheetTable,
+    WorkbookFile,
+    WrittenSheet,
+    column_width,
+    sheet_columns,
+    workbook_file,
+)
 
 # --- Native Excel charts
 
@@ -24,15 +32,22 @@ _MOST_BARS = 40
 _WIDTH, _STEP, _REST = 620, 26, 90
 
 
-def add_chart(book: WorkbookFile, written: WrittenSheet, table: ReportTable) -> None:
-    """A bar for each row, with the interval of its measure: of the first column that holds such, or money.
-    Where names do not tell the rows apart, or there are too many, there is none."""
+# Pixels of a row.
+_ROW = 20
+
+
+def add_chart(
+    book: WorkbookFile, written: WrittenSheet, table: ReportTable, at: tuple[int, int] | None = None
+) -> int:
+    """Draw a bar for each row, with the interval of its measure: of the first column that holds such, or
+    money; ``at`` a cell, or beside the table. Return the row where it ends, 0 where there is none: names do
+    not tell the rows apart, or are too many."""
     names = [row[0] for row in table.rows]
     if table.columns[0].kind != "text" or not 1 < len(names) <= _MOST_BARS or len(set(names)) < len(names):
-        return
+        return 0
     place = _shown(table)
     if place is None:
-        return
+        return 0
     column = table.columns[place]
     chart = book.book.add_chart({"type": "bar"})
     series: dict[str, Any] = {
@@ -49,8 +64,11 @@ def add_chart(book: WorkbookFile, written: WrittenSheet, table: ReportTable) -> 
     chart.set_legend({"none": True})
     chart.set_y_axis({"reverse": True})
     chart.set_x_axis({"major_gridlines": {"visible": True, "line": {"color": LIGHT.lines}}})
-    chart.set_size({"width": _WIDTH, "height": _REST + _STEP * written.rows})
-    written.sheet.insert_chart(1, len(written.columns) + 1, chart)
+    height = _REST + _STEP * written.rows
+    chart.set_size({"width": _WIDTH, "height": height})
+    row, beside = at or (written.top + 1, len(written.columns) + 1)
+    written.sheet.insert_chart(row, beside, chart)
+    return row + height // _ROW + 1
 
 
 def _shown(table: ReportTable) -> int | None:
@@ -82,37 +100,61 @@ def _ends(cell: Cell) -> tuple[float, float]:
     return cell.value - cell.low, cell.high - cell.value
 
 
+# --- Sheets
+
 SUMMARY = "Summary"
-# Tables that stand before all others, each by the name of its sheet.
-_FIRST: Mapping[str, str] = {
-    "metrics": "Metrics",
-    "samples": "Over all samples",
-    "students": "Students",
-    "teachers": "Teachers",
-    "panel": "Judges",
-    "tasks": "Coverage",
+# By the anchor of a section, the sheet that holds its tables, one below the other.
+_SHEETS: Mapping[str, str] = {
+    "pairs": "Pairs",
+    "by-people": "People",
+    "leads": "Students",
+    "where": "Tasks",
+    "judges": "Judges",
+    "benchmark": "Benchmark",
+    "value": "Cost",
+    "cost": "Cost",
+    "scores": "Metrics",
+    "sides": "Sides",
 }
-# Characters' width of the summary.
-_TEXT = 110
+# Records that stand below the tables of a sheet, where there is that sheet.
+_BELOW: Mapping[str, str] = {"Failures": "Cost"}
+# Sheets that print on two pages; all others on one. A run's eight print on twelve.
+_TWO_PAGES = frozenset({"Students", "Tasks", "Judges", "Cost"})
+# Rows and characters of a printed page in landscape, in letters that people can read.
+_PAGE_ROWS, _PAGE_WIDTH = 50, 210
+# Of the table in the summary; its sheet has all.
+_SUMMARY_ROWS, _SUMMARY_COLUMNS = 12, 8
+# Of the summary, in characters: its first column, and all others up to the last under its sentences.
+_FIRST, _OTHER, _LAST = 44, 11, 8
+# Characters of a line of a sentence there, and points of the line.
+_LINE, _LINE_POINTS = 125, 15.0
 
 
 def write_workbook(
     path: Path, report: Report, more: Iterable[SheetTable] = (), *, without: Collection[str] = ()
 ) -> None:
-    """Write a report; ``more`` sheets stand after the first tables, and ``without`` names tables that have no
-    sheet.
+    """Write a report: a summary, a sheet for each section, and ``more``; ``without`` names tables that stand
+    in no sheet.
 
     Raises StoreError: the file cannot be written.
     """
     with workbook_file(path, report.title) as book:
         summary = book.sheet(SUMMARY)
         report = _named(report)
-        sheets = dict(_tables(book, report, more, without))
+        sheets = _Sheets(book, _BELOW if report.kind == "experiment" else {})
+        for place, section in enumerate(report.sections):
+            colour = LIGHT.categories[place % len(LIGHT.categories)]
+            shown = [table for table in section.tables if table.name not in without]
+            for table in shown:
+                sheets.add(_SHEETS.get(section.anchor, shown[0].title.partition(":")[0]), table, colour)
+        for records in more:
+            sheets.record(records)
+        sheets.print_setup()
         _summarise(book, summary, report, sheets)
 
 
 def _named(report: Report) -> Report:
-    """The report with short names in its sentences and tables, and a table of names at its end."""
+    """The report with short names in its sentences and tables, and a table of names in its first section."""
     shown = report.shown
     if not shown.key:
         return report
@@ -132,96 +174,158 @@ def _named(report: Report) -> Report:
         )
         for section in report.sections
     )
-    columns = (ReportColumn("short", "Short"), ReportColumn("name", "Name"))
-    names = ReportTable("names", "Names", columns, tuple((short, name) for name, short in shown.key.items()))
+    if sections:
+        columns = (ReportColumn("short", "Short"), ReportColumn("name", "Name"))
+        rows = tuple((short, name) for name, short in shown.key.items())
+        key = ReportTable("names", "Names", columns, rows)
+        first = msgspec.structs.replace(sections[0], tables=(*sections[0].tables, key))
+        sections = (first, *sections[1:])
     return msgspec.structs.replace(
         report,
         title=shown.text(report.title),
         facts=tuple(map(shown.text, report.facts)),
         lead=sentences(report.lead),
-        sections=(*sections, ReportSection("names", "Names", (), (), (names,))),
+        sections=sections,
     )
 
 
-def _tables(
-    book: WorkbookFile, report: Report, more: Iterable[SheetTable], without: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Make a sheet for each table; its name by that of the table, or by what is to be told of it."""
-    tables = {
-        table.name: (table, LIGHT.categories[place % len(LIGHT.categories)])
-        for place, section in enumerate(report.sections)
-        for table in section.tables
-        if table.name not in without
-    }
-    described = report.kind == "description"
-    first = [] if described else [name for name in _FIRST if name in tables]
-    for name in first:
-        yield name, _sheet(book, _FIRST[name], *tables[name])
-    for table in more:
-        written = book.table(table)
-        reported = f"{table.name}: {written.note}" if written.note else table.name
-        yield reported, written.name
-    for name, (found, colour) in tables.items():
-        if name not in first:
-            yield name, _sheet(book, found.title.partition(":")[0], found, colour)
+class _Sheets:
+    """Tables below each other on sheets that are named by hand."""
+
+    def __init__(self, book: WorkbookFile, below: Mapping[str, str]) -> None:
+        self._book, self._below = book, below
+        self._last: dict[str, WrittenSheet] = {}
+        self._charts: dict[str, int] = {}
+        self.links: dict[str, tuple[str, str]] = {}
+        """By the name of a table or of records: its title, and the place where it begins."""
+
+    def add(self, name: str, table: ReportTable, colour: str) -> None:
+        first = name not in self._last
+        shown = SheetTable(
+            name if first else table.title, table.columns, table.rows, table.rows, colour, table.note
+        )
+        written = self._stand(name, shown)
+        self.links[table.name] = (table.title, _place(written))
+        if first:
+            self._charts[name] = add_chart(self._book, written, table)
+
+    def record(self, records: SheetTable) -> None:
+        name = self._below.get(records.name, records.name)
+        written = self._stand(name if name in self._last else records.name, records)
+        title = f"{records.name}: {written.note}" if written.note else records.name
+        self.links[f" {records.name}"] = (title, _place(written))
+
+    def _stand(self, name: str, table: SheetTable) -> WrittenSheet:
+        below = self._last.get(name)
+        self._last[name] = self._book.table(table, below, beside=self._charts.get(name, 0))
+        return self._last[name]
+
+    def print_setup(self) -> None:
+        """Fit each sheet to the width of a page and to one or two pages; the rows beyond stay on screen."""
+        for name, last in self._last.items():
+            pages = 2 if name in _TWO_PAGES else 1
+            rows, most = max(last.end, self._charts.get(name, 0)), pages * _PAGE_ROWS
+            footer = "&L&A&RPage &P of &N" if rows <= most else f"&L&A, the first {most} rows&RPage &P of &N"
+            last.sheet.print_area(0, 0, min(rows, most), _columns_printed(last.widths))
+            print_on(last.sheet, pages, footer)
+            if last.top == 0:
+                last.sheet.repeat_rows(0)
 
 
-def _sheet(book: WorkbookFile, name: str, table: ReportTable, colour: str) -> str:
-    written = book.table(SheetTable(name, table.columns, table.rows, table.rows, colour, table.note))
-    add_chart(book, written, table)
-    return written.name
+def _columns_printed(widths: Sequence[int]) -> int:
+    """The last column that a page's width takes."""
+    taken = accumulate(column_width(wide) for wide in widths)
+    return max(sum(width <= _PAGE_WIDTH for width in taken) - 1, 1)
 
 
-def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: Mapping[str, str]) -> None:
-    """The sentences of the report, and the way to the sheets."""
+def print_on(sheet: Worksheet, pages: int, footer: str) -> None:
+    sheet.set_landscape()
+    sheet.set_paper(9)  # A4
+    sheet.set_margins(left=0.4, right=0.4, top=0.5, bottom=0.6)
+    sheet.fit_to_pages(1, pages)
+    sheet.set_footer(footer)
+
+
+def _place(written: WrittenSheet) -> str:
+    quoted = "'" + written.name.replace("'", "''") + "'"
+    return f"internal:{quoted}!A{written.top + 1}"
+
+
+def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: _Sheets) -> None:
+    """The answer in a few sentences, its table and chart, and the way to the sheets."""
     lines = _SummaryLines(book, sheet)
     lines.write(report.title, bold=True, font_size=16)
-    for fact in report.facts:
-        lines.write(fact, font_color=LIGHT.faint)
+    lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
     if report.banner:
         lines.write(report.banner, bold=True, bg_color=LIGHT.against)
     lines.skip()
     for sentence in report.lead:
         lines.write(sentence.text)
+    if (table := _first_table(report)) is not None:
+        lines.skip()
+        lines.table(table)
+    sheet.print_area(0, 0, lines.row, _LAST)
     for section in report.sections:
         lines.skip()
         lines.write(section.question, bold=True, font_size=13)
         for sentence in section.sentences:
             lines.write(sentence.text)
-        for title, name in _linked(section, sheets):
-            lines.link(title, name)
-    others = [name for name in sheets if name not in {t.name for s in report.sections for t in s.tables}]
-    if others:
+        for one in section.tables:
+            if one.name in sheets.links:
+                lines.link(*sheets.links[one.name])
+    if records := [link for name, link in sheets.links.items() if name.startswith(" ")]:
         lines.skip()
-        lines.write("More sheets", bold=True, font_size=13)
-        for name in others:
-            lines.link(name, sheets[name])
-    sheet.set_column(0, 0, _TEXT)
+        lines.write("Records", bold=True, font_size=13)
+        for link in records:
+            lines.link(*link)
+    sheet.set_column(0, 0, _FIRST)
+    sheet.set_column(1, _LAST, _OTHER)
     sheet.hide_gridlines(2)
+    print_on(sheet, 1, "&L&F&RPage &P of &N")
     sheet.activate()
 
 
-def _linked(section: ReportSection, sheets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for table in section.tables:
-        if table.name in sheets:
-            yield table.title, sheets[table.name]
+def _first_table(report: Report) -> ReportTable | None:
+    """The table of the answer, with as many rows and columns as a page has room for."""
+    table = next((one for section in report.sections for one in section.tables), None)
+    if table is None:
+        return None
+    parts = [column.place for column in sheet_columns(table.columns, table.rows)]
+    columns = (
+        table.columns[: parts[: _SUMMARY_COLUMNS + 1][-1]] if len(parts) > _SUMMARY_COLUMNS else table.columns
+    )
+    rows = tuple(row[: len(columns)] for row in table.rows[:_SUMMARY_ROWS])
+    return ReportTable(table.name, table.title, columns, rows)
 
 
 class _SummaryLines:
-    """Lines of text below each other."""
+    """Lines of text, and a table, below each other."""
 
     def __init__(self, book: WorkbookFile, sheet: Worksheet) -> None:
-        self._book, self._sheet, self._row = book, sheet, 0
+        self._book, self._sheet, self.row = book, sheet, 0
 
     def write(self, text: str, **properties: object) -> None:
-        self._book.text(self._sheet, self._row, 0, text, text_wrap=True, **properties)
-        self._row += 1
+        """A text over all columns; a merged cell has no height by itself."""
+        size = properties.get("font_size", 11)
+        points = _LINE_POINTS * (size if isinstance(size, int) else 11) / 11
+        self._sheet.set_row(self.row, points * (1 + len(text) // _LINE))
+        self._sheet.merge_range(
+            self.row, 0, self.row, _LAST, "", self._book.format(text_wrap=True, **properties)
+        )
+        self._book.text(self._sheet, self.row, 0, text, text_wrap=True, **properties)
+        self.row += 1
 
-    def link(self, title: str, name: str) -> None:
-        place = "'" + name.replace("'", "''") + "'"
+    def table(self, table: ReportTable) -> None:
+        self.write(table.title, bold=True, font_size=13)
+        shown = SheetTable(table.title, table.columns, table.rows, table.rows)
+        written = self._book.rows(self._sheet, shown, self.row)
+        ends = add_chart(self._book, written, table, (written.end, 0))
+        self.row = max(written.end, ends)
+
+    def link(self, title: str, place: str) -> None:
         style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)
-        self._sheet.write_url(self._row, 0, f"internal:{place}!A1", style, f"→ {title}")
-        self._row += 1
+        self._sheet.write_url(self.row, 0, place, style, f"→ {title}")
+        self.row += 1
 
     def skip(self) -> None:
-        self._row += 1
+        self.row += 1

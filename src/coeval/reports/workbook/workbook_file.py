@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
@@ -176,10 +176,10 @@ class SheetTable:
     whole: str = ""
 
 
-@dataclass(slots=True)
-class WrittenSheet:
-    """Where a table came to stand: ``rows`` below the one with the headings, which is the first. The ``note``
-    says what is to be known of it, and what was left out."""
+class WrittenSheet(NamedTuple):
+    """Where a table came to stand: ``rows`` below the row ``top``, which has the headings. The ``note`` says
+    what is to be known of it, and what was left out; ``largest`` of each column's numbers, whatever their
+    sign; ``widths`` of the sheet's columns."""
 
     name: str
     sheet: Worksheet
@@ -187,7 +187,13 @@ class WrittenSheet:
     rows: int
     note: str
     largest: list[float]
-    """Of each column's numbers, whatever their sign."""
+    top: int
+    widths: list[int]
+
+    @property
+    def end(self) -> int:
+        """The first row below it."""
+        return self.top + max(self.rows, 1) + (3 if self.note else 1)
 
     def place(self, name: str) -> int:
         """The number of a column."""
@@ -196,7 +202,16 @@ class WrittenSheet:
     def reference(self, name: str) -> list[Any]:
         """The cells of a column, as charts take them."""
         place = self.place(name)
-        return [self.name, 1, place, max(self.rows, 1), place]
+        return [self.name, self.top + 1, place, self.top + max(self.rows, 1), place]
+
+
+def column_width(text: int) -> int:
+    """Of a column whose widest text has so many characters."""
+    return max(_NARROWEST, min(_WIDEST, text + 2))
+
+
+def _widest(some: Sequence[int], others: Sequence[int]) -> list[int]:
+    return [max(pair) for pair in zip_longest(some, others, fillvalue=0)]
 
 
 @dataclass(slots=True)
@@ -241,20 +256,37 @@ class WorkbookFile:
         if shown:
             sheet.write_string(row, column, shown, self.format(**properties, **quoted))
 
-    def table(self, table: SheetTable) -> WrittenSheet:
-        """A sheet with a frozen head, filters, widths and colours; of more rows than it takes, the first."""
-        sheet = self.sheet(table.name)
+    def table(self, table: SheetTable, below: WrittenSheet | None = None, *, beside: int = 0) -> WrittenSheet:
+        """A table on a sheet of its own, with a frozen head and filters; or ``below`` another one, under its
+        title, with room for ``beside`` rows of a chart. Of more rows than a sheet takes, the first."""
+        sheet = self.sheet(table.name) if below is None else below.sheet
+        top = 0 if below is None else max(below.end, beside) + 3
+        if below is not None:
+            self.text(sheet, top - 1, 0, table.name, bold=True, font_size=13)
+        found = self.rows(sheet, table, top)
+        widest = found.widths if below is None else _widest(found.widths, below.widths)
+        for place, wide in enumerate(widest):
+            sheet.set_column(place, place, column_width(wide))
+        sheet.freeze_panes(1 if below is None else 0, 1)
+        if below is None:
+            sheet.autofilter(0, 0, max(found.rows, 1), len(found.columns) - 1)
+            if table.colour is not None:
+                sheet.set_tab_color(table.colour)
+        return found._replace(widths=widest)
+
+    def rows(self, sheet: Worksheet, table: SheetTable, top: int) -> WrittenSheet:
+        """The head of a table in the row ``top`` of a sheet, its rows, its note, and colours."""
         columns = sheet_columns(table.columns, table.sample)
         widths = _Widths([min(_width(column.title) + 3, 24) for column in columns])
         for place, column in enumerate(columns):
             self.text(
-                sheet, 0, place, column.title, bold=True, bottom=1, text_wrap=True, bg_color=LIGHT.least
+                sheet, top, place, column.title, bold=True, bottom=1, text_wrap=True, bg_color=LIGHT.least
             )
             if column.meaning:
-                sheet.write_comment(0, place, column.meaning, {"x_scale": 2})
+                sheet.write_comment(top, place, column.meaning, {"x_scale": 2})
         written = short_from = 0
         largest = [0.0] * len(columns)
-        for row in islice(table.rows, MOST_ROWS):
+        for row in islice(table.rows, MOST_ROWS - top):
             written += 1
             cells = [simple_cell(row[column.place], column.part) for column in columns]
             if not self._takes(cells):
@@ -262,21 +294,15 @@ class WorkbookFile:
                 short_from = short_from or written
             widths.see(cells)
             for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
-                self._cell(sheet, (written, place), cell, column)
+                self._cell(sheet, (top + written, place), cell, column)
                 if isinstance(cell, int | float) and math.isfinite(cell):
                     largest[place] = max(largest[place], abs(cell))
         if not written:
-            self.text(sheet, 1, 0, "(no rows)", italic=True)
+            self.text(sheet, top + 1, 0, "(no rows)", italic=True)
         note = "; ".join(filter(None, (table.note, *_left_out(table, written, short_from))))
         if note:
-            self.text(sheet, written + 2, 0, note, italic=True)
-        for place, wide in enumerate(widths.widths):
-            sheet.set_column(place, place, max(_NARROWEST, min(_WIDEST, wide + 2)))
-        sheet.freeze_panes(1, 1)
-        sheet.autofilter(0, 0, max(written, 1), len(columns) - 1)
-        if table.colour is not None:
-            sheet.set_tab_color(table.colour)
-        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note, largest)
+            self.text(sheet, top + written + 2, 0, note, italic=True)
+        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note, largest, top, widths.widths)
         self._shade(found)
         return found
 
@@ -302,7 +328,7 @@ class WorkbookFile:
     def _shade(self, found: WrittenSheet) -> None:
         """Colours by value: scores and shares by how far they are from zero; failed and missing if any."""
         for place, column in enumerate(found.columns):
-            area = (1, place, max(found.rows, 1), place)
+            area = (found.top + 1, place, found.top + max(found.rows, 1), place)
             if column.part != "value":
                 continue
             if column.kind in ("score", "share"):
