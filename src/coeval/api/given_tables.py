@@ -18,6 +18,7 @@ from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.load_file import given_document
 from coeval.pipeline.config.names import name_problem
 from coeval.store.jsonl import write_bytes_atomic
+from coeval.store.rundir import in_file_name
 from coeval.tables.item_map import USUAL, usual_map
 
 Rows: TypeAlias = Any
@@ -52,7 +53,8 @@ def with_tables(
         _need(found, "prompt", f"items of {task}", (columns, USUAL["prompt"]))
     for student, given in (answers or {}).items():
         rows = _of_prompts(given) if isinstance(given, Mapping) else given
-        columns, path = _written(folder / f"{_usable(student)}.answers.jsonl", rows)
+        name = in_file_name(_usable(student, is_student=True))
+        columns, path = _written(folder / f"{name}.answers.jsonl", rows)
         entry = _entry(document.data, "students", student)
         if entry is None:
             document.data.setdefault("students", []).append(entry := {"name": student})
@@ -75,9 +77,9 @@ def _need(found: Mapping[str, Any], key: str, what: str, names: tuple[Iterable[s
         )
 
 
-def _usable(name: str) -> str:
+def _usable(name: str, *, is_student: bool = False) -> str:
     """A name of a task or student, which names a file too."""
-    if (problem := name_problem(name)) is not None:
+    if (problem := name_problem(name, is_model=is_student)) is not None:
         raise UsageError(problem)
     return name
 

@@ -271,6 +271,10 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
     inherited: dict[str, Usage] | None = None
 
 
+SLASH = "~"
+"""What stands for a slash of a model's name in the names of its files; no name holds it."""
+
+
 class RunDir:
     """Paths of one run. Names come from a validated configuration (V-04), so they stay inside."""
 
@@ -295,16 +299,16 @@ class RunDir:
         return self.folder("rubric_mapping") / f"{task}.rubric.json"
 
     def datapoints(self, task: str, teacher: str) -> Path:
-        return self.folder("data_generation") / f"{task}.{teacher}.datapoints.jsonl"
+        return self.folder("data_generation") / _file_name(task, teacher, "datapoints.jsonl")
 
     def responses(self, task: str, student: str) -> Path:
-        return self.folder("response_collection") / f"{task}.{student}.responses.jsonl"
+        return self.folder("response_collection") / _file_name(task, student, "responses.jsonl")
 
     def evaluations(self, task: str, teacher: str, judge: str) -> Path:
-        return self.folder("evaluation") / f"{task}.{teacher}.{judge}.evaluations.jsonl"
+        return self.folder("evaluation") / _file_name(task, teacher, judge, "evaluations.jsonl")
 
     def pairs(self, task: str, teacher: str, judge: str) -> Path:
-        return self.folder(PAIRS) / f"{task}.{teacher}.{judge}{_PAIRS_END}"
+        return self.folder(PAIRS) / _file_name(task, teacher, judge, _PAIRS_END[1:])
 
     @property
     def meta(self) -> Path:
@@ -496,6 +500,15 @@ class RunDir:
     def _describe_holder(self) -> str:
         who = holder(self._holder)
         return f"process {who.pid} on {who.host} since {who.since}" if who is not None else "another process"
+
+
+def _file_name(*parts: str) -> str:
+    return in_file_name(".".join(parts))
+
+
+def in_file_name(name: str) -> str:
+    """Write names as a file's can hold them."""
+    return name.replace("/", SLASH)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

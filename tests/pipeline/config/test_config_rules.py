@@ -18,7 +18,7 @@ CASES = [
     ("name: small", "name: large", 6, "models[1].name", "V-02", "models[0]"),
     ("roles: [judge]", "roles: [judge]\n    label: large", 9, "models[1].label", "V-02", "models[0]"),
     ("roles: [judge]", "roles: [judge]\n    label: 'a '", 9, "models[1].label", "V-02", "blank"),
-    ("name: large", "name: a/b", 2, "models[0].name", "V-04", "letters"),
+    ("name: large", "name: a//b", 2, "models[0].name", "V-04", "letters"),
     ("name: large", "name: a__b", 2, "models[0].name", "V-04", "separates"),
     ("name: news", "name: _news", 10, "tasks[0].name", "V-04", "separates"),
     ("name: large", "name: 'été'", 2, "models[0].name", "V-04", "letters"),

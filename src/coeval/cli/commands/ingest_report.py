@@ -256,7 +256,7 @@ def _responses(columns: Columns, first: Table, place: ItemPlace | None) -> dict[
             "(docs/items.md)"
         )
     for name in found:
-        if (problem := name_problem(name)) is not None:
+        if (problem := name_problem(name, is_model=True)) is not None:
             raise UsageError(f"--response: {problem}")
     missing = unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
     if lacking := [unknown._replace(key=("response",)) for unknown in missing]:

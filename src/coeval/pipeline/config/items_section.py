@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from coeval.pipeline.config.values import (
+    MODEL_NAME_PATTERN,
     NAME_PATTERN,
     Conditions,
     Pair,
@@ -16,6 +17,7 @@ from coeval.pipeline.config.values import (
 )
 
 Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
+ModelName: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": MODEL_NAME_PATTERN})]
 
 
 class Section(BaseModel):
@@ -126,7 +128,7 @@ class Items(TableSection):
     seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
     split: Annotated[str | None, Field(description="The split to read, if a folder has several.")] = None
     responses: Annotated[
-        dict[Name, Annotated[str, Field(min_length=1)]],
+        dict[ModelName, Annotated[str, Field(min_length=1)]],
         Field(description="Student → column of its existing answers; no model is called for them."),
     ] = {}
     skip_bad: Annotated[
@@ -159,7 +161,7 @@ class AnswerTable(TableSection):
 class AnsweredStudent(Section):
     """A student whose answers exist; no model is called for them."""
 
-    name: Annotated[Name, Field(description="Unique among models and students; shown in reports.")]
+    name: Annotated[ModelName, Field(description="Unique among models and students; shown in reports.")]
     responses: Annotated[AnswerTable, Field(description="The table of its answers.")]
     tasks: Annotated[
         list[str] | None, Field(min_length=1, description="The tasks it answers. Default: all.")

@@ -9,7 +9,7 @@ from coeval.core.plain import plain
 from coeval.core.records import CHECK, EXACT_MATCH, VARIANT, Role, variant_name
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import SLASH, RunDir
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 # Bytes. File systems take 255; replacing a file needs a temporary one, whose name is longer by up to 16.
@@ -27,7 +27,7 @@ def name_rules(draft: Draft) -> Iterator[Finding]:
                     yield Finding(path, rule, message)
                 else:
                     first[name] = f"{section}[{index}]"
-                    yield from _bad_name(path, name)
+                    yield from _bad_name(path, name, is_model=section != "tasks")
                     for variant in draft.variants(index) if section == "models" else ():
                         if (problem := name_problem(variant)) is not None:
                             yield Finding((section, index, "variants", variant), "V-04", problem)
@@ -49,7 +49,7 @@ def _columns_of_answers(draft: Draft) -> Iterator[Finding]:
                 message = f"'{name}' is the name of models[{models[name]}] already; rename one of them"
                 yield Finding(path, "V-02", message)
             else:
-                yield from _bad_name(path, name)
+                yield from _bad_name(path, name, is_model=True)
 
 
 def is_name(text: str) -> bool:
@@ -57,10 +57,16 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and text not in (".", "..")
 
 
-def name_problem(name: str) -> str | None:
+def is_model_name(text: str) -> bool:
+    """Whether a model may have this name: names with slashes between them."""
+    return all(map(is_name, text.split("/")))
+
+
+def name_problem(name: str, *, is_model: bool = False) -> str | None:
     """What is wrong with the name of a model, task or experiment, and what would be right; None: nothing."""
-    if not is_name(name):
-        return f"'{name}' is no name; use letters, digits, '-', '_' and '.' only"
+    if not (is_model_name(name) if is_model else is_name(name)):
+        slash = ", '/'" if is_model else ""
+        return f"'{name}' is no name; use letters, digits, '-', '_'{slash} and '.' only"
     if "__" in name or name != name.strip("_"):
         return f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there"
     if len(name) > LONGEST_FILE_NAME:
@@ -93,10 +99,10 @@ def _labels(draft: Draft) -> Iterator[Finding]:
 _RESERVED = {EXACT_MATCH: "label scores", CHECK: "checks"}
 
 
-def _bad_name(path: KeyPath, name: str) -> Iterator[Finding]:
+def _bad_name(path: KeyPath, name: str, *, is_model: bool = False) -> Iterator[Finding]:
     if name in _RESERVED and (path[0] in ("models", "students") or "responses" in path):
         yield Finding(path, "V-04", f"'{name}' is reserved for {_RESERVED[name]}; choose another name")
-    elif (problem := name_problem(name)) is not None:
+    elif (problem := name_problem(name, is_model=is_model)) is not None:
         yield Finding(path, "V-04", problem)
 
 
@@ -131,4 +137,5 @@ def _longest(draft: Draft, role: Role) -> str:
 
 
 def _fits(name: str) -> bool:
-    return len(name) <= LONGEST_FILE_NAME and bool(_NAME.fullmatch(name.replace(VARIANT, "", 1)))
+    plain_name = name.replace(VARIANT, "", 1).replace(SLASH, "/")
+    return len(name) <= LONGEST_FILE_NAME and is_model_name(plain_name)

@@ -8,8 +8,8 @@ V-01  models and tasks are present and not empty (after inheriting by resume_fro
 V-02  model names are unique, and so are labels
 V-03  task names are unique
 V-04  names, those of variants too, and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_``
-      at either end, not ``.`` or ``..``; no model is named ``exact_match`` or ``check``; short
-      enough for files
+      at either end, not ``.`` or ``..``; a model's may be several with slashes between them; no model is
+      named ``exact_match`` or ``check``; short enough for files
 V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches; only students
       have variants and samples
 V-06  the interface is known

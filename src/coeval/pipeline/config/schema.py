@@ -16,7 +16,15 @@ from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
-from coeval.pipeline.config.items_section import AnsweredStudent, Items, Name, Sampling, Section, Stop
+from coeval.pipeline.config.items_section import (
+    AnsweredStudent,
+    Items,
+    ModelName,
+    Name,
+    Sampling,
+    Section,
+    Stop,
+)
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
@@ -84,7 +92,13 @@ class Variant(Section):
 class ModelConfig(Section):
     """A model, where it is reached, and the roles it plays."""
 
-    name: Annotated[Name, Field(description="Unique; used in file names and reports.")]
+    name: Annotated[
+        ModelName,
+        Field(
+            description="Unique; used in file names and reports. Slashes are allowed, as in "
+            "`Qwen/Qwen2.5-72B-Instruct`; reports show it as short as is unique."
+        ),
+    ]
     interface: Annotated[
         str,
         Field(
@@ -141,8 +155,9 @@ class ModelConfig(Section):
         Field(
             min_length=1,
             max_length=30,
-            description="What pictures of a report call the model. Unique; no part of a recipe, so you may "
-            "change it at any time. Default: the name, without its middle where it is long.",
+            description="What reports and tables call the model. Unique; no part of a recipe, so you may "
+            "change it at any time. Default: the name, without vendor, `-Instruct` and date while that is "
+            "unique.",
         ),
     ] = None
 

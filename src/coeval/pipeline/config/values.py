@@ -35,6 +35,8 @@ MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
 
 NAME_PATTERN = r"^(?!_)(?!.*__)(?!\.{1,2}$)[A-Za-z0-9._-]+(?<!_)$"
 """V-04, as an editor checks it."""
+MODEL_NAME_PATTERN = r"^(?!_)(?!.*__)(?!(?:.*/)?\.{1,2}(?:/|$))[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*(?<!_)$"
+"""The same of models, whose names may hold slashes."""
 
 
 _AttributesOrWord = Discriminator(lambda value: MAPPING if isinstance(value, dict) else WORD)
