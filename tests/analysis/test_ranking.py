@@ -15,6 +15,7 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
+from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured
@@ -193,6 +194,9 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     low, high = reported.bounds
     assert low * high > 0, "the interval leaves zero out"
     assert f"but p = {reported.p_adjusted:.3f} after adjusting for 10 pairs" in said
+    looked = msgspec.structs.replace(ranks, scores=students)
+    said = " ".join(leader_sentences(students, looked, Looks(2, 1.0)))
+    assert "after adjusting for repeated looks and 10 pairs" in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:

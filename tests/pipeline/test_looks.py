@@ -12,6 +12,7 @@ from pipeline.experiments import PHASES, Lab, model, task
 import coeval as api
 from coeval.analysis.anytime import Looks
 from coeval.pipeline.plan.run_reading import reading
+from coeval.reports.view.viewed_folder import ViewedFolder
 from coeval.store.rundir import RunDir
 
 pytestmark = pytest.mark.process
@@ -151,6 +152,50 @@ def test_measures_test_as_the_comparison_does(lab: Lab, coeval: Command) -> None
     one = api.compare(folder, students=["ann", "ben"]).comparisons[0]
     assert gap["p"] == pytest.approx(one.p)
     assert any("First look at a run as it grows" in note for note in api.open_run(folder).results().notes)
+
+
+def test_whatever_shows_results_is_a_look(lab: Lab, coeval: Command, tmp_path: Path) -> None:
+    def seen() -> int:
+        return len(looks(lab.path)) if (lab.path / "looks.jsonl").exists() else 0
+
+    grown(lab, 5)
+    api.open_run(lab.path).measures()
+    assert seen() == 1
+    for total, form in ((6, "excel"), (7, "pdf")):
+        grown(lab, total)
+        ended = coeval("analyze", "--run", lab.path, "--format", form, "--out", tmp_path / form)
+        assert (ended.code, seen()) == (0, total - 4), ended.err
+    grown(lab, 8)
+    assert coeval("analyze", "--run", lab.path, "--figures", tmp_path / "figures").code == 0
+    assert seen() == 4
+    grown(lab, 9)
+    viewed = ViewedFolder(lab.path, lambda _: {})
+    viewed.look()
+    assert seen() == 4, "nobody has opened its page"
+    viewed.needed = True
+    viewed.look()
+    viewed.close()
+    assert seen() == 5
+
+
+def test_judges_and_sentences_allow_for_looks(lab: Lab) -> None:
+    lab.models[0]["roles"] = ["teacher"]
+    lab.models += [model(f"j{n}", "judge", severity=n / 20) for n in range(3)]
+    folder = grown(lab, 8)
+    growing = api.compare(folder, students=["ben", "ann"]).comparisons[0]
+    (folder / "looks.jsonl").unlink()
+    meta = RunDir(folder).read_meta()
+    meta.status = "completed"
+    RunDir(folder).write_meta(meta)
+    once = api.compare(folder, students=["ben", "ann"]).comparisons[0]
+    for many, one in ((growing.ci95_over_judges, once.ci95_over_judges),):
+        assert many is not None
+        assert one is not None
+        assert many[0] < one[0] < one[1] < many[1]
+    assert growing.ci95 == once.ci95
+    assert growing.minimum_detectable is not None
+    assert once.minimum_detectable is not None
+    assert growing.minimum_detectable > once.minimum_detectable
 
 
 def test_who_may_only_read_may_look(lab: Lab, coeval: Command) -> None:

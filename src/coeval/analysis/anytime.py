@@ -90,11 +90,11 @@ def _mixture_quantile(alpha: float, share: float) -> float:
     return float(np.sqrt((1 + r) / r * (np.log1p(r) - 2 * np.log(alpha))))
 
 
-def bounds_at_any_look(middle: float, bounds: Bounds, n: int, looks: Looks) -> Bounds:
-    """Return the interval of a difference of ``n`` items in the sequence that holds the truth at all looks in
-    95 of 100 runs: the fixed one, widened from its quantile to the mixture's; within −1 and 1."""
+def bounds_at_any_look(middle: float, bounds: Bounds, degrees: float, looks: Looks) -> Bounds:
+    """Return the interval of a difference in the sequence that holds the truth at all looks in 95 of 100
+    runs: the fixed one, which has these ``degrees`` of freedom, widened from its quantile to the mixture's;
+    within −1 and 1."""
     most = _mixture_quantile(ALPHA, looks.share)
-    degrees = max(n - 1, 1)
     near = min(most, _FARTHEST)
     far = -float(stdtrit(degrees, ndtr(-near))) * most / near
     wider = far / float(stdtrit(degrees, (1 + LEVEL) / 2))

@@ -79,7 +79,7 @@ def _(reader: RunReader) -> Results:
     ranks = ranking(grid, students)
     return Results(
         students=_by_shared_scores(scores, ranks),
-        leads=tuple(leader_sentences(students, ranks)) if len(ranks.order) > 1 else (),
+        leads=tuple(leader_sentences(students, ranks, grid.looks)) if len(ranks.order) > 1 else (),
         labels=label_accuracies(reader),
         sampled=sampled_scores(reader),
         simulated=reader.simulated,

@@ -99,7 +99,7 @@ class Run:
         from coeval.analysis.measures.run_measures import plain_measures
         from coeval.pipeline.plan.run_reading import opened
 
-        with opened(self.path) as (reader, _):
+        with opened(self.path, shown=True) as (reader, _):
             return plain_measures(measure(reader))
 
     def write_report(self, out: str | Path | None = None) -> Path:

@@ -69,11 +69,11 @@ class FolderReport:
 
 @contextmanager
 def folder_report(folder: Path, options: MeasureOptions | None = None) -> Iterator[FolderReport]:
-    """Read a folder, and keep it open.
+    """Read a folder whose results are to be shown, and keep it open.
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read.
     """
-    with opened(folder) as (reader, notes):
+    with opened(folder, shown=True) as (reader, notes):
         yield reported(reader, notes, options)
 
 

@@ -365,7 +365,7 @@ def comparison_of(
     looks = joined((a.looks, b.looks))
     fixed = paired_difference([part.pairs for part in row.parts], family)
     found, over = at_any_look(fixed, looks, family), over_judges(fixed, row.judged, scatter)
-    over = judges_at_any_look(over, looks)
+    over = judges_at_any_look(over, found.difference, looks)
     bounds = None if over is None or over.low is None or over.high is None else (over.low, over.high)
     scale = row.parts[0].scale
     width = scale.most - scale.least
@@ -402,7 +402,7 @@ def comparison_of(
 
 
 def _at_any_look(found: Difference, looks: Looks, width: float) -> tuple[float, float]:
-    low, high = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.n, looks)
+    low, high = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.degrees, looks)
     return low * width, high * width
 
 

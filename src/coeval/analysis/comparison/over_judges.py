@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from coeval.analysis.anytime import Looks, p_at_any_look
+from coeval.analysis.anytime import Looks, bounds_at_any_look, p_at_any_look
 from coeval.analysis.comparison.paired_difference import Difference
 from coeval.analysis.intervals import LEVEL, Bounds
 from coeval.analysis.panel.mean_squares import (
@@ -35,8 +35,9 @@ _Pair = TypeVar("_Pair", bound=Hashable)
 class OverJudges(msgspec.Struct, frozen=True):
     """A difference over items and judges.
 
-    ``low``, ``high`` and ``p`` are None where nothing can be told, as of one judge. ``judges`` scored both;
-    of these so many are ``agreeing``: by themselves they put the same one ahead.
+    ``low``, ``high`` and ``p`` are None where nothing is known, as of one judge; ``degrees`` of freedom are
+    those of its error. ``judges`` scored both; of these so many are ``agreeing``: by themselves they put
+    the same one ahead.
     """
 
     low: float | None
@@ -44,6 +45,7 @@ class OverJudges(msgspec.Struct, frozen=True):
     p: float | None
     judges: int
     agreeing: int
+    degrees: float = 1.0
 
 
 def spread_over_judges(
@@ -80,14 +82,18 @@ def over_judges(
     spread = judge_spread(found.error**2, found.degrees, scatter)
     low, high = _widened(found.difference, Bounds(found.low, found.high), spread, Bounds(-1.0, 1.0))
     p = 2 * float(stdtr(spread.degrees, -abs(found.difference) / spread.error)) if spread.error else 1.0
-    return OverJudges(low, high, max(p, found.p), len(means), agreeing)
+    return OverJudges(low, high, max(p, found.p), len(means), agreeing, spread.degrees)
 
 
-def judges_at_any_look(found: OverJudges | None, looks: Looks | None) -> OverJudges | None:
-    """The same with a p-value that holds at any look at a run that grows; one look: as it is."""
-    if found is None or found.p is None:
+def judges_at_any_look(found: OverJudges | None, by: float, looks: Looks | None) -> OverJudges | None:
+    """The same of a difference of ``by`` with an interval and a p-value that hold at any look at a run that
+    grows; one look: as it is."""
+    if found is None or looks is None or not looks.many:
         return found
-    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
+    if found.p is None or found.low is None or found.high is None:
+        return found
+    low, high = bounds_at_any_look(by, Bounds(found.low, found.high), found.degrees, looks)
+    return msgspec.structs.replace(found, low=low, high=high, p=p_at_any_look(found.p, looks))
 
 
 def mean_over_judges(mean: float, bounds: Bounds, items: int, scatter: JudgeScatter) -> Bounds:

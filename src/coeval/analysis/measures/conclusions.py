@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from coeval.analysis.anytime import p_at_any_look
+from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import paired_difference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeMeasures
@@ -51,18 +51,22 @@ _MOST_LABELS = 3
 
 
 def conclusions(
-    measures: RunMeasures, beside: Iterable[str], related: Iterable[str], elsewhere: Iterable[str]
+    measures: RunMeasures,
+    beside: Iterable[str],
+    related: Iterable[str],
+    elsewhere: Iterable[str],
+    looks: Looks | None = None,
 ) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``beside`` is what no score is of
     (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
-    ``elsewhere`` those of `task_leaders`."""
+    ``elsewhere`` those of `task_leaders`; ``looks``: as in `leader_sentences`."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared = measures.pairs
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else iter(())),
         (
             "leads",
-            leader_sentences(students, ranks) if ranks.order or not (labels or compared) else iter(()),
+            leader_sentences(students, ranks, looks) if ranks.order or not (labels or compared) else iter(()),
         ),
         ("leads", beside),
         ("leads", _labels(labels)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.comparison_report import difference_text, half_text, points
 from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, panel_words
 from coeval.analysis.measures.measured import Measured
@@ -15,8 +16,9 @@ from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
 from coeval.core.text import listed, numbered, p_text
 
 
-def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]:
-    """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores."""
+def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | None = None) -> Iterator[str]:
+    """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores. ``looks``:
+    those that the ranking's p-values allow for."""
     if not ranks.order:
         yield "Nobody has a score yet."
         return
@@ -46,7 +48,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking) -> Iterator[str]
     if reported.sure:
         yield _lead(first, score, second, reported)
     else:
-        chance = _though_apart(reported, len(ranks.differences))
+        chance = _though_apart(reported, len(ranks.differences), looks)
         but = f"is not significantly better than {second}: by"
         if is_behind(first, second, reported):
             but = f"on the scores that both have, {second} is ahead, though not significantly: by"
@@ -92,12 +94,14 @@ def partial_sentences(ranks: Ranking) -> Iterator[str]:
         )
 
 
-def _though_apart(reported: StudentGap, pairs: int) -> str:
-    """Say why an interval without zero is not enough: it does not allow for the other pairs."""
+def _though_apart(reported: StudentGap, pairs: int, looks: Looks | None) -> str:
+    """Say why an interval without zero is not enough: it does not allow for other looks and pairs."""
     low, high = reported.bounds
     if reported.p_adjusted is None or low <= 0 <= high:
         return ""
-    adjusted = f" after adjusting for {numbered(pairs, 'pair')}" if pairs > 1 else ""
+    reasons = ["repeated looks"] if looks is not None and looks.many else []
+    reasons += [numbered(pairs, "pair")] if pairs > 1 else []
+    adjusted = f" after adjusting for {' and '.join(reasons)}" if reasons else ""
     return f"; the interval excludes zero, but {p_text(reported.p_adjusted)}{adjusted}"
 
 

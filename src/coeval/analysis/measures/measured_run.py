@@ -124,7 +124,7 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     ranks = measures.ranking
     related = family_judges(grid, measures.judges, ranks, families_of(reader, grid))
     notes = (*label_task_notes(reader), *unscored_notes(reader))
-    yield from conclusions(measures, notes, related, task_leaders(grid, ranks))
+    yield from conclusions(measures, notes, related, task_leaders(grid, ranks), grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
     place = {name: at for at, name in enumerate(ranks.order)}

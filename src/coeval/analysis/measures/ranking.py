@@ -253,7 +253,7 @@ def ranked(
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
     others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
     found = {pair: at_any_look(one, looks, max(family, 1)) for pair, one in found.items()}
-    others = {pair: judges_at_any_look(one, looks) for pair, one in others.items()}
+    others = {pair: judges_at_any_look(one, found[pair].difference, looks) for pair, one in others.items()}
     gaps = _gaps(found, others)
     moves = _moves(levels, gaps)
     order = sorted(

@@ -92,7 +92,7 @@ def expected_share(stop: Stop, students: int, total: int) -> float:
         looks = Looks(2, n / total)
         error = _USUAL_SD / float(np.sqrt(n))
         p = 2 * float(ndtr(-_USUAL_EFFECT * np.sqrt(n)))
-        arm = bounds_at_any_look(0.0, Bounds(-1.96 * error, 1.96 * error), n, looks).high
+        arm = bounds_at_any_look(0.0, Bounds(-1.96 * error, 1.96 * error), n - 1, looks).high
         if _meets(stop, p_at_any_look(p, looks), arm, pairs):
             break
         n = min(n + EACH, total)
@@ -143,7 +143,7 @@ class _SeenScores:
             return False
         a, b = np.array(both).T
         found = paired_difference([PairedScores(a, b, np.ones(len(a)))])
-        bounds = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.n, looks)
+        bounds = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.degrees, looks)
         p = 1.0 if found.p is None else p_at_any_look(found.p, looks)
         return _meets(stop, p, (bounds.high - bounds.low) / 2, pairs)
 

@@ -41,7 +41,7 @@ class _Read:
     def __init__(self, folder: Path) -> None:
         self.users = 0
         with ExitStack() as stack:
-            reader, notes = stack.enter_context(opened(folder))
+            reader, notes = stack.enter_context(opened(folder, shown=True))
             self.browser = ItemBrowser(reader)
             self.results = results(reader, notes).as_dict()
             self._open = stack.pop_all()
