@@ -32,6 +32,8 @@ STUDENT = "<b onmouseover=alert(1)>ann"
 FACTOR = "plot<svg onload=alert(2)>"
 VALUE = "'\"><iframe src=javascript:alert(3)>"
 LEVELS = ("High", "Medium", "Low")
+# What texts have in common: without it they would be too different to mark differences.
+ALIKE = "and the rain that came in the night made the old wood of the door dark again"
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +47,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             n,
             sampled_target_attributes={"mood": VALUE},
             prompt=f"Prompt {n} {SCRIPT}",
-            reference_response=f"{IMAGE} the cat sat on the mat",
+            reference_response=f"{IMAGE} the cat sat on the mat {ALIKE}",
         )
         for place, student in enumerate(students):
-            text = {0: f"the dog sat on the mat {n} {TURNED}", 1: f"the cat {IMAGE} lay on the mat"}.get(
-                place, "short"
-            )
+            text = {
+                0: f"the dog sat on the mat {n} {TURNED} {ALIKE}",
+                1: f"the cat {IMAGE} lay on the mat {ALIKE}",
+            }.get(place, "short")
             run.response(n, student, response=LONG if (n, place) == (2, 2) else text)
             for judge in ("j1", "j2"):
                 level = LEVELS[min(2, (n % 2) + place)] if judge == "j1" else LEVELS[place]
@@ -85,10 +88,12 @@ def test_a_list_cuts_no_name_and_no_id(browser: Browser, tmp_path: Path) -> None
     for width in (390, 1440):
         seen = opened(browser, tmp_path / "report.html", "#items", viewport={"width": width, "height": 900})
         seen.page.locator("table.rows tbody tr").first.wait_for()
-        cells = seen.page.locator("table.rows th, table.rows td:first-child")
-        assert cells.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth)")
-        ids = seen.page.locator("table.rows td:first-child").all_inner_texts()
-        assert [text[-5:] for text in ids] == ["00001", "00002", "00003"]
+        heads = seen.page.locator("table.rows thead th")
+        assert heads.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth)")
+        assert len(set(heads.all_inner_texts())) == heads.count()
+        items = seen.page.locator("table.rows tbody th a")
+        assert items.locator("b").all_inner_texts() == ["#1", "#2", "#3"]
+        assert (items.first.get_attribute("title") or "").startswith("a-task-of-a-long-name__")
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         harmless(seen)
         seen.page.close()
@@ -129,11 +134,11 @@ def walk_and_read(page: Page) -> None:
     rows = page.locator("table.rows tbody tr")
     assert rows.count() == 50
     assert page.locator(".items .status").inner_text().startswith("70 items")
-    rows.first.locator("a").focus()
+    rows.first.locator("th a").focus()
     page.keyboard.press("Enter")
     head = page.locator(".items .walk h3")
     head.wait_for()
-    assert head.inner_text() == "haiku__t.1__00001"
+    assert (head.inner_text(), head.get_attribute("title")) == ("#1", "haiku__t.1__00001")
     whole = page.locator(".items .whole")
     assert f"Prompt 1 {SCRIPT}" in whole.inner_text()
     assert f"mood = {VALUE}" in whole.inner_text()
@@ -145,13 +150,17 @@ def walk_and_read(page: Page) -> None:
     assert f"j1 says {SCRIPT}" in ann.inner_text()
     ben = page.locator("article.answer").nth(1)
     assert "cat" in ben.locator("mark").all_inner_texts()[0]
+    assert page.locator(".compared [role=status]").inner_text().startswith("Marked: words")
     page.locator(".compared select").select_option(label="the reference")
     assert [mark for mark in ann.locator("mark").all_inner_texts() if mark.startswith("dog")]
     page.locator(".compared select").select_option(label="nothing")
     assert ann.locator("mark").count() == 0
     page.locator(".items .walk h3").focus()
     page.keyboard.press("ArrowRight")
-    page.locator(".items .walk h3", has_text="00002").wait_for()
+    page.locator(".items .walk h3", has_text="#2").wait_for()
+    page.locator(".chosen-answer button", has_text="cem").click()
+    assert "cem" in page.evaluate("location.hash")
+    assert page.locator(".compared [role=status]").inner_text().startswith("Differences are not marked")
     long = page.locator("article.answer", has=page.locator("h4", has_text="cem"))
     assert len(long.locator(".text").first.inner_text()) < 21_000
 
@@ -218,9 +227,10 @@ def test_view_shows_walks_compares_and_marks(browser: Browser, server: ViewServe
     page.locator("#beside input").check()
     page.locator("table.rows th", has_text="other: dan").wait_for()
     page.locator("table.rows a").first.click()
+    page.locator(".chosen-answer button", has_text="other: dan").click()
     page.locator("article.answer h4", has_text="other: dan").wait_for()
     page.goto(f"{server.address}f/0/#items?item=haiku__t.1__00070")
-    page.locator(".items .walk h3", has_text="00070").wait_for()
+    page.locator(".items .walk h3", has_text="#70").wait_for()
     page.goto(f"{server.address}f/0/report#leads?judge=j1")
     page.locator("#filter-status:not(:empty)").wait_for()
     page.goto(f"{server.address}?all")

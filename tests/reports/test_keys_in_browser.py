@@ -98,3 +98,77 @@ def test_a_chart_says_what_its_table_holds_and_leads_to_items(browser: Browser, 
     page.keyboard.press("Enter")
     until(page, "location.hash.startsWith('#items?student=ben')")
     page.close()
+
+
+def told(page: Page) -> str:
+    """What a screen reader says of the element that has the focus."""
+    label: str = page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.innerText")
+    return label
+
+
+@pytest.mark.system
+def test_items_are_read_walked_and_left_by_keyboard_alone(browser: Browser, written: Path) -> None:
+    seen = opened(browser, written, "#items")
+    page = seen.page
+    page.locator(".items table.rows").wait_for()
+    nothing_serious(page)
+    page.keyboard.press("/")
+    until(page, "document.activeElement.type === 'search'")
+    while page.evaluate("!document.activeElement.matches('.items table.rows a')"):
+        page.keyboard.press("Tab")
+    assert told(page).startswith("#1 Tell of the mat number 1"), "one stop leads into the matrix"
+    for key in ("ArrowRight", "ArrowRight", "j", "ArrowDown", "k"):
+        page.keyboard.press(key)
+    assert told(page).startswith("#2, ben: ")
+    page.keyboard.press("End")
+    assert told(page).startswith("#2, cem: ")
+    page.keyboard.press("Enter")
+    page.locator(".items .whole").wait_for()
+    until(page, "document.activeElement.innerText === '#2'")
+    heads = page.locator("article.answer h4")
+    assert heads.all_inner_texts() == ["cem", "ann"]
+    page.keyboard.press("n")
+    assert heads.all_inner_texts() == ["ann", "cem"], "beside itself stands what was read before"
+    assert page.locator("article.answer mark").all_inner_texts() == ["ann", "cem"]
+    assert "share 91% of their words" in page.locator(".compared [role=status]").inner_text()
+    nothing_serious(page)
+    page.keyboard.press("j")
+    page.locator(".items .walk .where", has_text="3 of 60").wait_for()
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    assert "next answer" in dialog.inner_text()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    assert page.locator(".items .whole").is_visible(), "the first Escape closed the list of keys alone"
+    page.keyboard.press("Escape")
+    page.locator(".items table.rows").wait_for()
+    assert told(page).startswith("#3, cem: ")
+    page.keyboard.press("PageDown")
+    page.locator(".items .status", has_text="51–60 shown").wait_for()
+    until(page, "(document.activeElement.ariaLabel ?? '').startsWith('#51, cem')")
+    page.keyboard.press("ArrowUp")
+    until(page, "(document.activeElement.ariaLabel ?? '').startsWith('#50, cem')")
+    assert (seen.complaints, seen.requests) == ([], [])
+    page.close()
+
+
+@pytest.mark.system
+def test_the_headline_leads_to_the_items_that_part_the_first_two(browser: Browser, written: Path) -> None:
+    seen = opened(browser, written)
+    page = seen.page
+    read = page.locator("#read a")
+    read.first.wait_for()
+    assert read.all_inner_texts() == ["54 items where ben lost to ann", "6 items where ann lost to ben"]
+    read.nth(1).press("Enter")
+    page.locator(".items .status", has_text="6 items").wait_for()
+    assert page.locator(".items tbody th b").all_inner_texts() == [f"#{n}" for n in range(10, 70, 10)]
+    page.locator(".items tbody td a").first.press("Enter")
+    page.locator(".items .whole").wait_for()
+    assert set(page.locator("article.answer h4").all_inner_texts()) == {"ann", "ben"}
+    page.goto(f"{written.as_uri()}#leads?factor=style&judge=j2")
+    until(page, "document.querySelector('#read').hidden")  # j2 gives all the same style
+    page.goto(f"{written.as_uri()}#leads?judge=j1")
+    until(page, "document.querySelectorAll('#read a').length === 2")
+    assert "judge=j1" in (read.first.get_attribute("href") or "")
+    assert (seen.complaints, seen.requests) == ([], [])
+    page.close()

@@ -197,6 +197,12 @@ class WholeItems(Protocol):
         Raises StoreError: a file cannot be read.
         """
 
+    def prompt(self, item: str, task: str) -> str | None:
+        """An item's prompt alone; None where there is none.
+
+        Raises StoreError: a file cannot be read.
+        """
+
 
 class RunItems:
     """Those of a run, but for the judges and factors that are ``left_out``; ``planned`` knows scales."""
@@ -250,6 +256,13 @@ class RunItems:
                 for each in sorted(answers, key=lambda each: (each.student_model_id, each.sample))
             ],
         )
+
+    def prompt(self, item: str, task: str) -> str | None:
+        if self._older is not None:
+            found = [each for each in self._older.get(item, []) if isinstance(each, Datapoint)]
+        else:
+            found = self._lines[0].records(item, Datapoint, lambda each: each.id == item)
+        return next((each.prompt for each in found if each.task_id == task), None)
 
     def _records(self, item: str) -> list[Datapoint | Response | Evaluation]:
         if self._older is not None:
@@ -459,6 +472,13 @@ class OutputItems:
             prompt = prompt or answer.prompt or None
             answers.append(self._answer(answer, lines, headline[0][0] if headline else ""))
         return ItemDetail(item=item, task=task, prompt=prompt, answers=answers) if answers else None
+
+    def prompt(self, item: str, task: str) -> str | None:
+        found = (
+            lines.answers.records(item, _GivenAnswer, lambda each: each.id == item)
+            for lines in self._tasks.get(task, ())
+        )
+        return next((answer.prompt for answers in found for answer in answers if answer.prompt), None)
 
     @cached_property
     def _tasks(self) -> dict[str, list[_TaskLines]]:

@@ -6,6 +6,8 @@
 
   const LONGEST = 20000;
   const MOST_WORDS = 4000;
+  // Below this share of common words most of both texts would be marked, and what they share is "the" and "a".
+  const LEAST_ALIKE = 0.5;
   const MISSING = "–";
   // What moves a cursor, turns a line around or hides: written out, as the command line does.
   const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
@@ -149,7 +151,7 @@
       make(
         "table",
         { class: "verdicts" },
-        make("thead", {}, make("tr", {}, make("td"), judgments.map((one) => make("th", { scope: "col" }, one.judge)))),
+        make("thead", {}, make("tr", {}, make("td"), judgments.map((one) => make("th", { scope: "col", title: wholeName(one.judge) }, called(one.judge))))),
         make(
           "tbody",
           {},
@@ -169,14 +171,14 @@
   function judgmentWords(one) {
     const reasons = Object.entries(one.reasons ?? {});
     const told = [...Object.entries(one.verdict ?? {}).filter(([name]) => name !== "repaired"), ...reasons];
-    const head = [one.what ? `${one.what} · ` : "", one.judge];
+    const head = [one.what ? `${one.what} · ` : "", called(one.judge)];
     const said = [
       told.length ? make("dl", { class: "told" }, told.map(([name, of]) => [make("dt", {}, name), make("dd", {}, value(of))])) : null,
       one.error ? failure(one.error) : one.failed ? make("p", { class: "failure" }, "failed") : null,
     ];
-    const reply = one.words && !onlyScores(one) ? make("details", {}, make("summary", {}, `${one.judge}’s words`), textBox(one.words)) : null;
+    const reply = one.words && !onlyScores(one) ? make("details", {}, make("summary", {}, `${called(one.judge)}’s words`), textBox(one.words)) : null;
     if (!told.length && !one.what) return [...said, reply];
-    return make("div", { class: "judgment" }, make("h5", {}, head.join("")), said, reply);
+    return make("div", { class: "judgment" }, make("h5", { title: wholeName(one.judge) }, head.join("")), said, reply);
   }
 
   // Whether what a judge said is its scores and reasons and nothing else.
@@ -215,20 +217,45 @@
     return parts.join(" · ");
   }
 
-  function answerCard(answer, base, where) {
-    const name = [where ? `${where}: ` : "", answer.student, answer.sample ? ` (sample ${answer.sample + 1})` : ""].join("");
+  // Names as people read them; the whole ones stand in tooltips.
+  let shortNames = {};
+  const called = (name) => (Object.hasOwn(shortNames, name) ? shortNames[name] : name);
+  const wholeName = (name) => (called(name) === name ? null : name);
+
+  const isText = (text) => text !== null && text !== undefined && text !== "";
+  const nameOf = ({ answer, where }, shown = called) => [where ? `${where}: ` : "", shown(answer.student), answer.sample ? ` (sample ${answer.sample + 1})` : ""].join("");
+  const fullName = (one) => nameOf(one, (name) => name);
+
+  // The share of the words of two texts that they have in common, in their order; null: too long to tell.
+  function likeness(one, two) {
+    const [mine, others] = [words(one), words(two)];
+    const kept = common(mine, others);
+    const count = (of) => of.filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
+    return kept && (2 * count(others.filter((_, at) => kept[at]))) / Math.max(1, count(mine) + count(others));
+  }
+
+  // What is read beside what is marked in it, and how that is said.
+  function differences(text, other) {
+    if (!isText(text) || !isText(other)) return { said: "" };
+    const share = likeness(text, other);
+    if (share === null) return { said: "Differences are not marked: the texts are too long to compare." };
+    const percent = `${Math.round(100 * share)}% of their words`;
+    if (share < LEAST_ALIKE) return { said: `Differences are not marked: the two share only ${percent}.` };
+    const marks = [marked(text, other), marked(other, text)];
+    return marks.includes(null) ? { said: "Differences are not marked: the texts are too long to compare." } : { marks, said: `Marked: words that the other one lacks; the two share ${percent}.` };
+  }
+
+  function answerCard(one, diff) {
+    const { answer } = one;
     const text = answer.text ?? null;
-    const isBase = base && base.answer === answer;
-    const diff = base && !isBase && text && base.text ? marked(text, base.text) : null;
     return make(
       "article",
-      { class: "answer", "aria-label": `answer of ${name}` },
-      make("header", {}, make("h4", {}, make("bdi", {}, name)), make("span", { class: "score" }, score(answer.score))),
+      { class: "answer", "aria-label": `answer of ${nameOf(one)}` },
+      make("header", {}, make("h4", { title: wholeName(answer.student) }, make("bdi", {}, nameOf(one))), make("span", { class: "score" }, score(answer.score))),
       answer.truncated ? make("p", { class: "note" }, "cut off") : null,
       answer.error ? failure(answer.error) : answer.failed ? make("p", { class: "failure" }, "failed") : null,
       answer.reasoning ? make("details", {}, make("summary", {}, "reasoning"), textBox(answer.reasoning)) : null,
       text === null ? null : text === "" ? make("p", { class: "note" }, "(empty)") : textBox(text, diff),
-      base && !isBase && text && base.text && !diff ? make("p", { class: "note" }, "too different, or too long, to mark differences") : null,
       answer.instructions?.length ? instructions(answer.instructions) : null,
       scoreTable(answer.judgments ?? []),
       labels(answer.labels),
@@ -255,25 +282,50 @@
     return names.length ? make("dl", { class: "told" }, names.map(([name, of]) => [make("dt", {}, name), make("dd", {}, score(of))])) : null;
   }
 
-  // `sets`: [{where, detail}], the first of which is the item itself, others the same item of other folders.
-  function itemView(sets) {
+  // `sets`: [{where, detail}], the first of which is the item itself, others the same item of other folders. Two
+  // answers stand side by side: that of the student `of`, or the best, and that of `beside`, or the next. `turned`
+  // hears whose answer is read.
+  function itemView(sets, { of = null, beside = null, turned = () => {}, short = {} } = {}) {
+    shortNames = short;
     const [{ detail }] = sets;
     const all = sets.flatMap((one) => one.detail.answers.map((answer) => ({ answer, where: sets.length > 1 ? one.where : "" })));
     all.sort((one, other) => (other.answer.score ?? -1) - (one.answer.score ?? -1));
+    const reference = isText(detail.reference) ? { text: detail.reference } : null;
+    const others = [...all.map((one) => [nameOf(one), one]), ...(reference ? [["the reference", reference]] : []), ["nothing", null]];
+    const find = (name) => all.findIndex((one) => fullName(one) === name || one.answer.student === name);
+    let at = Math.max(0, find(of));
+    const asked = all[find(beside)] ?? null;
+    let second = all.length && (asked && asked !== all[at] ? asked : (all.find((one) => one !== all[at]) ?? reference));
     const answers = make("div", { class: "answers" });
-    const bases = all.map((one) => ({ ...one, text: one.answer.text })).filter((one) => one.text);
-    const reference = detail.reference ? { answer: null, where: "", text: detail.reference } : null;
-    const draw = (base) => answers.replaceChildren(...all.map((one) => answerCard(one.answer, base, one.where)));
-    const select = make("select", { "aria-label": "mark differences from" });
-    const choices = [["nothing", null], ...(reference ? [["the reference", reference]] : [])];
-    for (const one of bases) choices.push([`${one.where ? `${one.where}: ` : ""}${one.answer.student}${one.answer.sample ? ` (sample ${one.answer.sample + 1})` : ""}`, one]);
-    choices.forEach(([name], at) => select.append(make("option", { value: at }, name)));
-    const first = all.length > 1 && bases.length ? choices.findIndex(([, one]) => one === bases[0]) : 0;
-    select.value = String(first);
-    select.addEventListener("change", () => draw(choices[Number(select.value)][1]));
-    draw(choices[first][1]);
-    const facts = [detail.task, detail.teacher ? `teacher ${detail.teacher}` : "", ...Object.entries({ ...detail.attributes, ...detail.nuance }).map(([name, of]) => `${name} = ${of}`)];
-    return make(
+    const said = make("span", { role: "status" });
+    const select = make("select", { "aria-label": "beside it" }, others.map(([name], nth) => make("option", { value: nth }, name)));
+    const chips = all.map((one, nth) =>
+      make("button", { type: "button", title: wholeName(one.answer.student), click: () => turn(nth) }, make("bdi", {}, nameOf(one)), make("b", {}, ` ${one.answer.failed ? "failed" : score(one.answer.score)}`)),
+    );
+    const draw = () => {
+      const diff = second ? differences(all[at].answer.text, second.answer ? second.answer.text : second.text) : { said: "" };
+      said.textContent = diff.said;
+      select.value = String(others.findIndex(([, one]) => one === (second || null)));
+      chips.forEach((chip, nth) => chip.setAttribute("aria-pressed", String(nth === at)));
+      const side = second?.answer ? answerCard(second, diff.marks?.[1]) : second ? make("section", { class: "answer", "aria-label": "reference" }, make("h4", {}, "Reference"), textBox(second.text, diff.marks?.[1])) : null;
+      answers.replaceChildren(answerCard(all[at], diff.marks?.[0]), ...(side ? [side] : []));
+    };
+    // What is read beside itself gives way to what was read before.
+    const turn = (nth) => {
+      if (all[nth] === second) second = all[at];
+      at = nth;
+      draw();
+      turned(fullName(all[at]));
+    };
+    select.addEventListener("change", () => {
+      const [, one] = others[Number(select.value)];
+      if (one === all[at] && second?.answer) at = all.indexOf(second);
+      second = one === all[at] ? null : one;
+      draw();
+    });
+    if (all.length) draw();
+    const facts = [detail.task, detail.teacher ? `teacher ${called(detail.teacher)}` : "", ...Object.entries({ ...detail.attributes, ...detail.nuance }).map(([name, value_]) => `${name} = ${value_}`)];
+    const element = make(
       "div",
       { class: "whole" },
       make("p", { class: "facts" }, facts.filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact)))),
@@ -282,13 +334,13 @@
         "div",
         { class: "asked" },
         detail.prompt === undefined || detail.prompt === null ? null : make("section", { "aria-label": "prompt" }, make("h4", {}, "Prompt"), textBox(detail.prompt)),
-        detail.reference === undefined || detail.reference === null ? null : make("section", { "aria-label": "reference" }, make("h4", {}, "Reference"), textBox(detail.reference)),
+        reference && all.length < 2 ? null : isText(detail.reference) ? make("details", {}, make("summary", {}, "Reference"), textBox(detail.reference)) : null,
       ),
-      all.length
-        ? make("p", { class: "compared" }, make("label", {}, "Differences marked from ", select))
-        : make("p", { class: "note" }, "Nobody has answered this item yet."),
+      all.length ? make("div", { class: "chosen-answer", role: "group", "aria-label": "answers" }, chips) : make("p", { class: "note" }, "Nobody has answered this item yet."),
+      all.length ? make("p", { class: "compared" }, make("label", {}, "Beside it ", select), " ", said) : null,
       answers,
     );
+    return { element, next: (step) => all.length && turn((at + step + all.length) % all.length) };
   }
 
   window.coevalItems = { ...window.coevalItems, make, shown, score, itemView, common, words };

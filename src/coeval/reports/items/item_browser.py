@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
@@ -20,8 +21,17 @@ from coeval.reports.items.item_rows import (
     RowPage,
     find_rows,
     item_facets,
+    lost_counts,
     make_item_tables,
 )
+
+# Characters of a prompt's beginning: a line of a list, however much space there is between its words.
+_OPENING, _READ = 80, 400
+# Of whom pairs are counted: beyond them nobody asks who lost to whom, and pairs grow with the square.
+_MOST_STUDENTS = 12
+
+
+log = logging.getLogger("coeval")
 
 
 class ItemBrowser:
@@ -57,6 +67,26 @@ class ItemBrowser:
             if choice.words and not self._searchable:
                 self._make_searchable()
             return find_rows(self._reader, choice, first, most)
+
+    def with_openings(self, page: RowPage) -> RowPage:
+        """A page whose rows say how their prompts begin; as it is where the files went away since they were
+        read."""
+        try:
+            with self._lock:
+                prompts = [self._items.prompt(row.item, row.task) or "" for row in page.rows]
+        except StoreError as error:
+            log.debug("items are listed without their prompts: %s", error)
+            return page
+        rows = [
+            msgspec.structs.replace(row, opening=" ".join(prompt[:_READ].split())[:_OPENING])
+            for row, prompt in zip(page.rows, prompts, strict=True)
+        ]
+        return msgspec.structs.replace(page, rows=rows)
+
+    def lost_counts(self) -> list[tuple[str, str, int]]:
+        """On how many items a student scored less than another, of any two of the best."""
+        with self._lock:
+            return lost_counts(self._reader, self.facets.students[:_MOST_STUDENTS])
 
     def _make_searchable(self) -> None:
         """Seconds and some 200 MB at a million judgments, so it is done when somebody first searches."""

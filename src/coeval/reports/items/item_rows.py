@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
-from coeval.core.records import EXACT_MATCH
+from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
 
@@ -238,7 +238,8 @@ class ItemRow(msgspec.Struct, frozen=True):
 
     ``difficulty`` is 1 less the mean over students, None where scores are no shares; ``disagreement`` the
     mean over answers and factors of the highest less the lowest score that judges gave. ``failed`` counts
-    answers, judgments and scores that failed. ``row`` is its number in the folder.
+    answers, judgments and scores that failed. ``row`` is its number in the folder, ``opening`` how its prompt
+    begins, where somebody asked.
     """
 
     row: int
@@ -251,6 +252,7 @@ class ItemRow(msgspec.Struct, frozen=True):
     scores: dict[str, float | None]
     failed: int
     flags: list[str]
+    opening: str = ""
 
 
 class RowPage(msgspec.Struct, frozen=True):
@@ -262,7 +264,8 @@ class RowPage(msgspec.Struct, frozen=True):
 
 class ItemFacets(msgspec.Struct, frozen=True):
     """What can be chosen among: names, and values by attribute; how many ``items`` there are. ``short``: by
-    name, what people read in its place."""
+    name, what people read in its place. ``shown`` are the factors that an item's mean is made of, ``binary``
+    those that are right or wrong: labels, checks and metrics of nothing else."""
 
     items: int
     students: list[str]
@@ -272,6 +275,8 @@ class ItemFacets(msgspec.Struct, frozen=True):
     factors: list[str]
     attributes: dict[str, list[str]]
     short: dict[str, str] = {}
+    shown: list[str] = []
+    binary: list[str] = []
 
 
 # Of an attribute; of more nobody chooses in a menu.
@@ -455,6 +460,9 @@ def item_facets(reader: Reader) -> ItemFacets:
 
     def names(column: str, table: str) -> list[str]:
         sql = f"SELECT DISTINCT {column}::VARCHAR AS name FROM {table} WHERE name IS NOT NULL ORDER BY name"  # noqa: S608
+        return listed_names(sql)
+
+    def listed_names(sql: str) -> list[str]:
         return [name for (name,) in reader.rows(sql)]
 
     [(items,)] = reader.rows("SELECT count(*) FROM viewed")
@@ -473,7 +481,29 @@ def item_facets(reader: Reader) -> ItemFacets:
         names("factor", "cell"),
         {name: values for name, values in reader.rows(_ATTRIBUTES)},  # noqa: C416
         ShownNames.of((*students, *judges, *teachers), labels).key,
+        listed_names("SELECT DISTINCT factor::VARCHAR AS name FROM cell WHERE shown ORDER BY name"),
+        listed_names(_BINARY),
     )
+
+
+def lost_counts(reader: Reader, students: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Of any two students, on how many items the first scored less than the second."""
+    return reader.rows(_LOST, [list(students)])
+
+
+_LOST = """
+WITH scored AS (
+    SELECT no, student::VARCHAR AS name, score FROM answered
+    WHERE score IS NOT NULL AND list_contains(?::VARCHAR[], student::VARCHAR)
+)
+SELECT l.name, w.name, count(*) FROM scored l JOIN scored w USING (no) WHERE l.score < w.score
+GROUP BY ALL ORDER BY ALL
+"""
+_BINARY = f"""
+SELECT factor::VARCHAR AS name FROM cell WHERE value IS NOT NULL GROUP BY factor
+HAVING bool_and(value IN (0, 1)) AND bool_and(judge IS NULL OR judge::VARCHAR IN ('{EXACT_MATCH}', '{CHECK}'))
+ORDER BY name
+"""  # noqa: S608
 
 
 _ATTRIBUTES = f"""

@@ -26,12 +26,14 @@ _LONGEST = 19_900
 
 class ItemSelection(msgspec.Struct, frozen=True):
     """``rows`` and ``details`` of the same items, in the order of their numbers; ``total``: how many there
-    are in all; ``facets`` are those of all."""
+    are in all; ``facets`` are those of all, and so is ``lost``: on how many items the first of two students
+    scored less than the second."""
 
     rows: list[ItemRow]
     details: list[ItemDetail]
     total: int
     facets: ItemFacets
+    lost: list[tuple[str, str, int]] = []
 
 
 def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
@@ -59,7 +61,7 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
         kept[row.row] = row, detail
     order = sorted(kept)
     rows, details = [kept[no][0] for no in order], [kept[no][1] for no in order]
-    return ItemSelection(rows, details, source.facets.items, source.facets)
+    return ItemSelection(rows, details, source.facets.items, source.facets, source.lost_counts())
 
 
 def _telling(source: ItemBrowser) -> Iterator[ItemRow]:

@@ -3,6 +3,7 @@
 (() => {
   "use strict";
 
+  const { opening } = window.coevalItems;
   const VALUE = { High: 1, Medium: 0.5, Low: 0 };
 
   async function asked(address, settings = {}) {
@@ -98,6 +99,8 @@
       return { ...row, scores, failed, difficulty: known.length ? 1 - mean(known) : null, disagreement: judges.length || factors.length ? mean(spreads) : row.disagreement };
     }
 
+    const opened = (row) => ({ ...row, opening: opening(whole.get(`${row.task} ${row.item}`).prompt) });
+
     function chosen(query) {
       const choice = new URLSearchParams(query);
       const all = (key) => choice.getAll(key);
@@ -135,9 +138,10 @@
     const said = left > 0 ? `this page holds ${selection.rows.length.toLocaleString("en-US")} of ${selection.total.toLocaleString("en-US")} items; coeval view shows all` : "";
     return {
       facets: selection.facets,
+      isWhole: left <= 0,
       async rows(query, first, most) {
         const rows = chosen(query);
-        return { rows: rows.slice(first, first + most), total: rows.length, held: said };
+        return { rows: rows.slice(first, first + most).map(opened), total: rows.length, held: said };
       },
       async detail(item, task) {
         const found = selection.details.find((detail) => detail.item === item && (!task || detail.task === task));

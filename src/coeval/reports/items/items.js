@@ -6,12 +6,15 @@
 (() => {
   "use strict";
 
-  const { make, score, itemView } = window.coevalItems;
+  const { make, itemView, Matrix, FLAGS, itemNumber } = window.coevalItems;
   const PAGE = 50;
   const KEYS = ["task", "teacher", "student", "judge", "factor"];
   const LISTS = { task: "tasks", teacher: "teachers", student: "students", judge: "judges", factor: "factors" };
   const ORDERS = { id: "by id", worst: "worst answer first", disagreement: "judges disagree most", difficulty: "hardest first" };
-  const FLAGS = { all_pass: "everybody passes", all_fail: "nobody passes", reversed: "order reversed", near_duplicate: "near duplicate" };
+  const SHORTCUTS = [
+    ["arrows, j k", "from cell to cell; past the last row to the next page"], ["Enter", "open a cell"], ["PageUp PageDown", "page of items"], ["/", "search"],
+    ["← → or j k", "in an item: the one before, the next"], ["n p", "in an item: next answer, the one before"], ["Esc", "back to all items"], ["?", "this list"],
+  ];
 
   const choiceInAddress = () => new URLSearchParams(location.hash.startsWith("#items?") ? location.hash.slice(7) : "");
 
@@ -31,7 +34,7 @@
       window.addEventListener("hashchange", () => this.follow(true));
       document.addEventListener("keydown", (event) => this.key(event));
       this.filters();
-      this.follow(location.hash.startsWith("#items?"));
+      this.follow(location.hash.startsWith("#items"));
     }
 
     // What the address says is what is shown.
@@ -45,7 +48,8 @@
       const task = choice.get("in") ?? "";
       const single = !opened && choice.getAll("item").length === 1 ? choice.get("item") : null;
       const first = Number(choice.get("from") ?? 0) || 0;
-      for (const key of ["open", "in", "from", "report"]) choice.delete(key);
+      const of = choice.get("of");
+      for (const key of ["open", "in", "of", "from", "report"]) choice.delete(key);
       const query = choice.toString();
       if (query !== this.query || first !== this.first) {
         this.query = query;
@@ -53,7 +57,7 @@
         this.drawChips(choice);
         await this.load();
       }
-      if (opened || single) await this.open(opened ?? single, task);
+      if (opened || single) await this.open(opened ?? single, task, of);
       else this.close();
       const seen = this.element.getBoundingClientRect();
       if (moved && here && (seen.top > window.innerHeight / 2 || seen.bottom < 0)) this.element.scrollIntoView();
@@ -66,6 +70,10 @@
       const address = `#items?${next.toString()}`;
       if (location.hash === address) this.follow();
       else location.hash = address;
+    }
+
+    called(name) {
+      return this.source.facets?.short?.[name] ?? name;
     }
 
     choice() {
@@ -84,7 +92,7 @@
       } catch (error) {
         if (asked !== this.asked) return;
         this.page = { rows: [], total: 0 };
-        this.table.replaceChildren();
+        this.draw();
         this.status.textContent = error.message;
       }
     }
@@ -96,10 +104,10 @@
       const words = make("input", { type: "search", name: "q", placeholder: "words in prompts, references, answers", "aria-label": "search" });
       words.addEventListener("change", () => this.set("q", words.value.trim()));
       this.search = words;
-      const menus = KEYS.filter((key) => (facets[LISTS[key]] ?? []).length > 1).map((key) => this.menu(key, key, facets[LISTS[key]].map((name) => [name, name])));
+      const menus = KEYS.filter((key) => (facets[LISTS[key]] ?? []).length > 1).map((key) => this.menu(key, key, facets[LISTS[key]].map((name) => [name, this.called(name)])));
       for (const [name, values] of Object.entries(facets.attributes ?? {})) menus.push(this.menu("attribute", name, values.map((value) => [`${name}=${value}`, value])));
       if (facets.students.length > 1) {
-        const pairs = facets.students.flatMap((one) => facets.students.filter((other) => other !== one).map((other) => [`${one},${other}`, `${one} lost to ${other}`]));
+        const pairs = facets.students.flatMap((one) => facets.students.filter((other) => other !== one).map((other) => [`${one},${other}`, `${this.called(one)} lost to ${this.called(other)}`]));
         if (pairs.length <= 60) menus.push(this.menu("lost", "lost", pairs, true));
       }
       menus.push(this.menu("flag", "flag", Object.entries(FLAGS)));
@@ -110,15 +118,16 @@
       this.chips = make("ul", { class: "chips", "aria-label": "chosen" });
       this.status = make("p", { class: "status", role: "status" });
       this.figures = make("a", { class: "figures-of", hidden: true }, "Figures of this choice");
-      this.table = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "items" });
+      this.matrix = new Matrix((step) => this.turn(step));
       this.pages = make("nav", { class: "pages", "aria-label": "pages of items" });
       this.list.replaceChildren(
-        make("form", { class: "choosing", role: "search", submit: (event) => this.submitted(event, words) }, words, menus, make("label", {}, "order ", this.order), this.failed, this.marked),
+        make("form", { class: "choosing", role: "search", submit: (event) => this.submitted(event, words) }, words, make("label", {}, "order ", this.order), this.failed, this.marked, make("details", { class: "menus" }, make("summary", {}, "Choose items"), make("div", { class: "choosing" }, menus))),
         this.chips,
         this.status,
         this.figures,
-        this.table,
+        this.matrix.frame,
         this.pages,
+        make("p", { class: "note" }, make("button", { type: "button", click: () => this.help() }, "Keys (?)")),
       );
     }
 
@@ -162,8 +171,8 @@
       this.chips.replaceChildren(
         ...chips.map(([key, value]) => {
           const rest = new URLSearchParams([...choice].filter(([k, v]) => k !== key || v !== value));
-          const text = key === "lost" ? value.replace(",", " lost to ") : key === "attribute" ? value.replace("=", " = ") : key === "flag" ? (FLAGS[value] ?? value) : `${key} ${value}`;
-          return make("li", {}, make("button", { type: "button", click: () => this.go(rest), "aria-label": `no longer ${text}` }, make("bdi", {}, text), make("span", { "aria-hidden": "true" }, " ×")));
+          const text = key === "lost" ? this.lost(choice).map((name) => this.called(name)).join(" lost to ") : key === "attribute" ? value.replace("=", " = ") : key === "flag" ? (FLAGS[value] ?? value) : `${key} ${this.called(value)}`;
+          return make("li", {}, make("button", { type: "button", click: () => this.go(rest), "aria-label": `no longer ${text}`, title: this.called(value) === value ? null : value }, make("bdi", {}, text), make("span", { "aria-hidden": "true" }, " ×")));
         }),
       );
     }
@@ -177,20 +186,19 @@
       this.figures.hidden = !figures;
       if (figures) this.figures.href = figures;
       const columns = this.columns(rows);
-      const tasks = new Set(rows.map((row) => row.task)).size > 1 || (this.source.facets.tasks ?? []).length > 1;
-      const spread = rows.some((row) => row.disagreement !== null && row.disagreement !== undefined);
-      const noted = rows.some((row) => row.failed || row.flags?.length || this.marks.has(`${row.task} ${row.item}`));
-      const sampled = rows.some((row) => Object.keys(row.attributes ?? {}).length);
-      const names = ["item", ...(tasks ? ["task"] : []), ...(sampled ? ["attributes"] : []), ...columns.map((column) => column.name), ...(spread ? ["disagreement"] : []), ...(noted ? ["notes"] : [])];
-      this.table.replaceChildren(
-        make(
-          "table",
-          { class: "rows" },
-          make("thead", {}, make("tr", {}, names.map((name, at) => make("th", { scope: "col", class: ["item", "task", "attributes", "notes"].includes(name) ? "k-text" : "k-score" }, make("bdi", {}, name))))),
-          make("tbody", {}, rows.map((row) => this.row(row, columns, { tasks, sampled, spread, noted }))),
-        ),
-      );
-      if (!rows.length) this.table.replaceChildren();
+      const { facets } = this.source;
+      const several = (key) => (facets?.[key] ?? []).length > 1;
+      const factors = this.choice().getAll("factor");
+      this.matrix.draw(rows, columns, {
+        tasks: several("tasks"),
+        teachers: several("teachers"),
+        spread: rows.some((row) => row.disagreement !== null && row.disagreement !== undefined),
+        noted: rows.some((row) => row.failed || row.flags?.length || this.marks.has(`${row.task} ${row.item}`)),
+        binary: (factors.length ? factors : (facets?.shown ?? [])).every((factor) => facets?.binary?.includes(factor)) && (factors.length > 0 || facets?.shown?.length > 0),
+        marks: this.marks,
+        called: (name) => this.called(name),
+        address: (row, student) => this.address(row, student),
+      });
       this.drawPages(total);
     }
 
@@ -198,47 +206,24 @@
     columns(rows) {
       const place = (student) => this.source.facets?.students.indexOf(student) ?? 0; // the best stands first
       const students = [...new Set(rows.flatMap((row) => Object.keys(row.scores)))].sort().sort((a, b) => place(a) - place(b));
-      const found = students.map((student) => ({ name: student, of: (row) => row.scores[student], has: (row) => student in row.scores }));
+      const found = students.map((student) => ({ name: student, label: this.called(student), student, of: (row) => row.scores[student], has: (row) => student in row.scores }));
       for (const [number, scores] of Object.entries(this.page.beside ?? {})) {
         const where = this.source.others?.find((other) => String(other.number) === number)?.name ?? number;
         const there = [...new Set(Object.values(scores).flatMap((one) => Object.keys(one)))].sort();
         for (const student of there) {
-          found.push({ name: `${where}: ${student}`, of: (row) => scores[`${row.task} ${row.item}`]?.[student], has: (row) => student in (scores[`${row.task} ${row.item}`] ?? {}) });
+          const name = `${where}: ${student}`;
+          found.push({ name, label: `${where}: ${this.called(student)}`, student: name, of: (row) => scores[`${row.task} ${row.item}`]?.[student], has: (row) => student in (scores[`${row.task} ${row.item}`] ?? {}) });
         }
       }
       return found;
     }
 
-    row(row, columns, { tasks, sampled, spread, noted }) {
-      const mark = this.marks.get(`${row.task} ${row.item}`);
-      const notes = [
-        mark?.flag ? make("span", { class: "flag", title: "marked" }, "⚑") : null,
-        mark?.note ? make("span", { class: "noted" }, mark.note.length > 80 ? `${mark.note.slice(0, 80)}…` : mark.note) : null,
-        row.failed ? make("span", { class: "failure" }, `${row.failed} failed`) : null,
-        (row.flags ?? []).map((flag) => make("span", { class: "tag" }, FLAGS[flag] ?? flag)),
-      ];
-      return make(
-        "tr",
-        {},
-        make("td", { class: "k-text" }, make("a", { href: this.address(row) }, make("bdi", {}, tasks ? row.item.replace(`${row.task}__`, "") : row.item))),
-        tasks ? make("td", { class: "k-text" }, make("bdi", {}, row.task)) : null,
-        sampled ? make("td", { class: "k-text faint" }, make("bdi", {}, Object.values(row.attributes ?? {}).join(" · "))) : null,
-        columns.map((column) => make("td", { class: `k-score ${this.tone(column.of(row))}` }, column.has(row) ? score(column.of(row)) : "")),
-        spread ? make("td", { class: "k-score" }, score(row.disagreement)) : null,
-        noted ? make("td", { class: "k-text" }, notes) : null,
-      );
-    }
-
-    tone(value) {
-      if (value === null || value === undefined || value < 0 || value > 1) return "";
-      return value >= 2 / 3 ? "good" : value < 1 / 3 ? "poor" : "";
-    }
-
-    address(row) {
+    address(row, student = null) {
       const choice = this.choice();
       if (this.first) choice.set("from", this.first);
       choice.set("open", row.item);
       choice.set("in", row.task);
+      if (student) choice.set("of", student);
       if (this.report) choice.set("report", this.report);
       return `#items?${choice.toString()}`;
     }
@@ -257,7 +242,7 @@
 
     // --- one item -------------------------------------------------------------------------------
 
-    async open(item, task) {
+    async open(item, task, of) {
       const asked = (this.asked += 1);
       this.opened = { item, task };
       let sets;
@@ -277,6 +262,8 @@
       }
       const [{ detail }] = sets;
       this.opened = { item: detail.item, task: detail.task };
+      const [, winner] = this.lost();
+      this.view = itemView(sets, { of, beside: winner, turned: (student) => this.turnTo(student), short: this.source.facets?.short });
       const at = this.place();
       const where = at < 0 ? "" : `${(this.first + at + 1).toLocaleString("en-US")} of ${this.page.total.toLocaleString("en-US")}`;
       this.one.replaceChildren(
@@ -284,13 +271,13 @@
           "div",
           { class: "walk" },
           make("button", { type: "button", click: () => this.back() }, "↑ all items"),
-          make("h3", { tabindex: "-1" }, make("bdi", {}, detail.item)),
+          make("h3", { tabindex: "-1", title: detail.item }, make("bdi", {}, itemNumber(detail))),
           make("span", { class: "where" }, where),
           make("button", { type: "button", disabled: at < 0 || this.first + at <= 0, click: () => this.walk(-1), "aria-label": "item before" }, "←"),
           make("button", { type: "button", disabled: at < 0 || this.first + at + 1 >= this.page.total, click: () => this.walk(1), "aria-label": "next item" }, "→"),
         ),
         this.source.mark ? this.markForm(detail) : make("span"),
-        itemView(sets),
+        this.view.element,
       );
       const was = this.list.hidden;
       this.list.hidden = true;
@@ -299,10 +286,25 @@
       this.one.querySelector("h3").focus({ preventScroll: true });
     }
 
+    // Of a choice of items that one student lost to another: both.
+    lost(choice = this.choice()) {
+      const [loser, ...winner] = (choice.get("lost") ?? "").split(",");
+      return winner.length ? [loser, winner.join(",")] : [];
+    }
+
+    // The address names the answer that is read, without a new step back.
+    turnTo(student) {
+      const query = choiceInAddress();
+      query.set("of", student);
+      history.replaceState(null, "", `#items?${query}`);
+    }
+
     close() {
+      const was = this.opened;
       this.opened = null;
       this.one.hidden = true;
       this.list.hidden = false;
+      if (was) this.matrix.focus();
       if (this.stale) this.keeping.then(() => this.load());
       this.stale = false;
     }
@@ -319,24 +321,52 @@
 
     async walk(step) {
       let at = this.place() + step;
-      let first = this.first;
       if (at < 0 || at >= this.page.rows.length) {
-        first += step * PAGE;
-        if (this.place() < 0 || first < 0 || first >= this.page.total) return;
-        this.first = first;
-        await this.load();
+        if (this.place() < 0 || !(await this.turn(step))) return;
         at = step > 0 ? 0 : this.page.rows.length - 1;
       }
-      if (this.page.rows[at]) location.hash = this.address(this.page.rows[at]);
+      if (!this.page.rows[at]) return;
+      this.matrix.reach(at, this.matrix.at[1]);
+      location.hash = this.address(this.page.rows[at], choiceInAddress().get("of"));
+    }
+
+    // To the page before or after; whether there is one.
+    async turn(step) {
+      const first = this.first + step * PAGE;
+      if (first < 0 || first >= this.page.total) return false;
+      this.first = first;
+      await this.load();
+      if (!this.opened) history.replaceState(null, "", this.listAddress());
+      return true;
+    }
+
+    listAddress() {
+      const query = this.choice();
+      if (this.first) query.set("from", this.first);
+      if (this.report) query.set("report", this.report);
+      return `#items?${query}`;
     }
 
     key(event) {
-      if (!this.opened || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select, [role=group]")) return;
-      if (event.key === "ArrowLeft") this.walk(-1);
-      else if (event.key === "ArrowRight") this.walk(1);
+      if (event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select, dialog, .drawing")) return;
+      if (event.key === "?") return this.help();
+      if (!this.opened) {
+        if (event.key !== "/" || this.element.getBoundingClientRect().top > window.innerHeight) return;
+        this.search.focus();
+      } else if (event.target.closest("[role=group].scroll")) return;
+      else if (event.key === "ArrowLeft" || event.key === "k") this.walk(-1);
+      else if (event.key === "ArrowRight" || event.key === "j") this.walk(1);
+      else if (event.key === "n" || event.key === "p") this.view.next(event.key === "n" ? 1 : -1);
       else if (event.key === "Escape") this.back();
       else return;
       event.preventDefault();
+    }
+
+    help() {
+      const dialog = make("dialog", { "aria-label": "Keys" }, make("h3", {}, "Keys among items"), make("dl", { class: "told" }, SHORTCUTS.map(([keys, what]) => [make("dt", {}, make("kbd", {}, keys)), make("dd", {}, what)])), make("form", { method: "dialog" }, make("button", {}, "Close")));
+      dialog.addEventListener("close", () => dialog.remove());
+      this.element.append(dialog);
+      dialog.showModal();
     }
 
     markForm(detail) {

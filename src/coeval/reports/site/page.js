@@ -72,6 +72,7 @@ async function showAddress() {
   const [filters, toggling] = [filter !== applied, toggles !== toggledBefore];
   [applied, toggledBefore] = [filter, toggles];
   if (filters) await applyFilter();
+  if (filters || !linesTold) tellLost();
   if (toggling) await redraw((figure) => figure.querySelector(".toggles"));
 }
 window.addEventListener("hashchange", () => {
@@ -82,14 +83,60 @@ window.addEventListener("hashchange", () => {
 // The items behind the numbers: those that this page holds, or those of the server that it came from.
 const itemsPlace = document.getElementById("items-body");
 let itemsShown = null;
+let itemsRead = null;
 
-async function itemsSource() {
+const itemsSource = () => (itemsRead ??= readSource());
+
+async function readSource() {
   const { served, held, asked } = window.coevalItems;
   const at = itemsPlace.dataset.servedAt;
   const source = at ? served(at, (await asked(`${at}state`)).facets) : held(await jsonBlock("items"));
   source.usual = () => new URLSearchParams(filterPairs()).toString();
   if (document.getElementById("data-design")) source.figures = figuresOf;
   return source;
+}
+
+// On how many items one student lost to another, as a filter has it; null where the page holds too few to tell.
+async function lostCount(lost) {
+  const filter = new URLSearchParams(filterPairs()).toString();
+  if (!filter && document.getElementById("data-lost")) {
+    const found = (await jsonBlock("lost")).find(([loser, winner]) => `${loser},${winner}` === lost);
+    return found ? found[2] : 0;
+  }
+  const source = await itemsSource();
+  if (source.isWhole === false) return null;
+  return (await source.rows(`${new URLSearchParams({ lost })}${filter && `&${filter}`}`, 0, 1)).total;
+}
+
+// Best first; where no judge scored, by labels or by comparisons.
+function leadersOf({ order, students, tables }) {
+  if (students.length) return order ?? students;
+  const rows = (tables.labels ?? tables.strengths)?.rows ?? [];
+  return [...new Set(rows.map((row) => row.student))];
+}
+
+let linesTold = 0;
+
+// Below the headline: the items where the leader lost to the next, and the other way round.
+async function tellLost() {
+  const place = document.getElementById("read");
+  if (!place || !document.getElementById("data-report")) return;
+  const told = (linesTold += 1);
+  const report = await jsonBlock("report");
+  const [first, second] = leadersOf(report);
+  if (second === undefined) return;
+  const parts = [];
+  for (const [loser, winner] of [[second, first], [first, second]]) {
+    const found = await lostCount(`${loser},${winner}`);
+    if (found === 0) continue;
+    const link = document.createElement("a");
+    link.href = itemsAddress(new URLSearchParams({ lost: `${loser},${winner}` }).toString());
+    showIn(link, `${found === null ? "Items" : many(found, "item")} where ${plain(loser)} lost to ${plain(winner)}`);
+    parts.push(link);
+  }
+  if (told !== linesTold) return; // the filter changed meanwhile
+  place.replaceChildren(...parts.flatMap((part, at) => (at ? [" · ", part] : [part])));
+  place.hidden = !parts.length;
 }
 
 // Where the page tells figures of a choice of items; null where all are chosen.

@@ -89,13 +89,14 @@ def vega_script() -> bytes:
 
 _SITE, _FILTERING, _ITEMS = "coeval.reports.site", "coeval.reports.site.filtering", "coeval.reports.items"
 _SCRIPTS = (
+    (_SITE, "edges.js"),
     (_ITEMS, "answers.js"),
+    (_ITEMS, "matrix.js"),
     (_ITEMS, "items.js"),
     (_ITEMS, "item_sources.js"),
     (_SITE, "blocks.js"),
     (_SITE, "address.js"),
     (_SITE, "cells.js"),
-    (_SITE, "edges.js"),
     (_SITE, "copies.js"),
     (_FILTERING, "distributions.js"),
     (_FILTERING, "intervals.js"),
@@ -135,7 +136,9 @@ def write_page(
     ``served_at``: where the page asks for items in their place, an address at the server that it came from.
     """
     if items is not None:
-        blocks = (*blocks, json_block("items", items))
+        # Who lost to whom stands by itself: the headline leads there, and unpacks no items for it.
+        lost = json_block("lost", items.lost)
+        blocks = (*blocks, json_block("items", msgspec.structs.replace(items, lost=[])), lost)
     script, style = _joined(_SCRIPTS), _joined(_STYLES)
     vega = vega_script()
     policy = "; ".join(

@@ -196,6 +196,8 @@ _ASSETS = {
     "page.css": "coeval.reports.site",
     "items.css": "coeval.reports.items",
     "items.js": "coeval.reports.items",
+    "matrix.js": "coeval.reports.items",
+    "edges.js": "coeval.reports.site",
     "answers.js": "coeval.reports.items",
     "item_sources.js": "coeval.reports.items",
     "view.css": "coeval.reports.view",
@@ -296,7 +298,7 @@ class _ViewHandlers:
             raise UsageError(f"beside: name {_MOST_BESIDE} folders at most, not {len(others)}")
 
         def found(browser: ItemBrowser) -> RowPage:
-            return browser.rows(choice, first, most)
+            return browser.with_openings(browser.rows(choice, first, most))
 
         page = await _requested(folder, found)
         if page is None:
