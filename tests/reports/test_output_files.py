@@ -79,12 +79,12 @@ def book(outputs: Path) -> Workbook:
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
     from coeval.analysis.measures.run_measures import MeasureOptions
-    from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
+    from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat, ReportPlaces
     from coeval.cli.commands.analyze.analyze_files import tell_files
 
     out = outputs / "report"
     for folder, name in (("mine", AnalysisName.COMPLETE_REPORT), ("twice", AnalysisName.ALL)):
-        tell_files(outputs / folder, name, ReportFormat.EXCEL, out, None, MeasureOptions())
+        tell_files(outputs / folder, name, ReportFormat.EXCEL, ReportPlaces(out), MeasureOptions())
 
 
 @pytest.mark.process
@@ -173,7 +173,7 @@ def inside(cells: str, size: tuple[int, int]) -> bool:
 
 @pytest.fixture
 def printed(outputs: Path, tmp_path: Path, coeval: Command) -> str:
-    ended = coeval("analyze", "--run", outputs / "mine", "--format", "pdf", "--out", tmp_path)
+    ended = coeval("analyze", "--run", outputs / "mine", "--format", "pdf", "--appendix", "--out", tmp_path)
     assert ended.code == 0, ended.err
     return " ".join(
         " ".join(page.extract_text() for page in pypdf.PdfReader(tmp_path / "report.pdf").pages).split()

@@ -31,7 +31,7 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.paper.paper_page import MOST_ROWS, browser, paper_page
+from coeval.reports.paper.paper_page import MOST_ROWS, browser, paper_page, print_report
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,44 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
 
 @pytest.mark.system
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-def test_a_report_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
+def test_a_brief_of_two_pages_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path)
+    assert ended.code == 0, ended.err
+    pages = pypdf.PdfReader(tmp_path / "report.pdf").pages
+    assert 1 <= len(pages) <= 2
+    text = " ".join(" ".join(page.extract_text() for page in pages).split())
+    for reported in ("exp", "simulated models", "ann", "ben", "Students", "What did it cost?"):
+        assert reported in text
+    assert "Is the benchmark any good?" not in text
+    refused = coeval("analyze", "--run", lab.path, "--format", "html", "--appendix", "--out", tmp_path)
+    assert (refused.code, "--appendix belongs to --format pdf" in refused.err) == (1, True)
+
+
+@pytest.mark.process
+def test_a_brief_shrinks_until_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit on two pages is printed smaller, and at last as it is."""
+    table = ReportTable("t", "T", (ReportColumn("name", "Name"),), tuple((f"row {n}",) for n in range(90)))
+    said = tuple(Sentence(f"Sentence {n}.") for n in range(20))
+    sections = tuple(
+        ReportSection(name, "Q?", (), (), (one,)) for name, one in (("leads", table), ("cost", table))
+    )
+    printed: list[bytes] = []
+
+    def pages(page: bytes, _: str) -> bytes:
+        printed.append(page)
+        return b"/Type /Page\n" * (4 - len(printed))
+
+    monkeypatch.setattr("coeval.reports.paper.paper_page._printed", pages)
+    print_report(Report("experiment", "r", (), said, sections), tmp_path / "r.pdf", "nobody")
+    assert [page.count(b"<li>") for page in printed] == [10, 6]
+    assert [page.count(b">row ") for page in printed] == [28, 16]
+    assert (tmp_path / "r.pdf").read_bytes() == b"/Type /Page\n" * 2
+
+
+@pytest.mark.system
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+def test_a_report_is_printed_with_its_appendix(lab: Lab, tmp_path: Path, coeval: Command) -> None:
+    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--appendix", "--out", tmp_path)
     assert ended.code == 0, ended.err
     pages = pypdf.PdfReader(tmp_path / "report.pdf").pages
     assert len(pages) > 3

@@ -18,7 +18,7 @@ import coeval as api
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.run_measures import MeasureOptions
-from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat
+from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat, ReportPlaces
 from coeval.cli.commands.analyze.analyze_files import tell_files
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
@@ -36,7 +36,7 @@ def same(numbers: Any) -> Any:
 
 
 def write(folder: Path, name: AnalysisName, out: Path) -> None:
-    tell_files(folder, name, ReportFormat.EXCEL, out, None, MeasureOptions())
+    tell_files(folder, name, ReportFormat.EXCEL, ReportPlaces(out), MeasureOptions())
 
 
 @pytest.fixture(scope="module")

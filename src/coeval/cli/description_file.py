@@ -17,7 +17,7 @@ from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Report
 from coeval.reports.description_report import DescribedExperiment
-from coeval.reports.paper.paper_page import browser, paper_page, print_page
+from coeval.reports.paper.paper_page import browser, print_report
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -69,6 +69,6 @@ def write_description(report: Report, place: Path) -> None:
     Raises StoreError: it cannot be written, or not be printed.
     """
     if place.suffix.lower() == ".pdf":
-        print_page(paper_page(report), place, browser())
+        print_report(report, place, browser())
     else:
         write_bytes_atomic(place, write_page(report))

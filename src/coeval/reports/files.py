@@ -10,18 +10,20 @@ from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
-from coeval.reports.paper.paper_page import browser, paper_page, print_page
+from coeval.reports.paper.paper_page import browser, print_report
 from coeval.reports.workbook.report_workbook import write_workbook
 from coeval.reports.workbook.workbook_file import SheetTable
 from coeval.store.jsonl import write_bytes_atomic
 
 
 class ReportFiles(NamedTuple):
-    """Files that are to be written: a workbook, a PDF, and pictures into the folder ``figures``."""
+    """Files that are to be written: a workbook, a PDF, with or without its ``appendix``, and pictures into
+    the folder ``figures``."""
 
     excel: Path | None = None
     pdf: Path | None = None
     figures: Path | None = None
+    appendix: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be written, before anything is read.
@@ -52,7 +54,7 @@ def write_files(
         write_workbook(files.excel, report, sheets, without=without)
         written.append(files.excel)
     if files.pdf is not None:
-        print_page(paper_page(report), files.pdf, browser())
+        print_report(report, files.pdf, browser(), appendix=files.appendix)
         written.append(files.pdf)
     if files.figures is not None:
         written += _write_figures(report, files.figures)

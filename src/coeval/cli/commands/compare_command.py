@@ -59,6 +59,9 @@ def compare(
         Path | None,
         typer.Option("--figures", metavar="DIR", help="Write every picture of it too: PNG and SVG."),
     ] = None,
+    appendix: Annotated[
+        bool, typer.Option("--appendix", help="With --pdf: all of it behind a brief of two pages.")
+    ] = False,
 ) -> None:
     """Compare two on the same items: the difference, how sure it is, what would be detected.
 
@@ -93,7 +96,7 @@ def compare(
     from coeval.cli.streams import say, warn
     from coeval.core.errors import GAPS, WORSE
 
-    files = _ComparisonFiles(html, excel, pdf, figures)
+    files = _ComparisonFiles(html, excel, pdf, figures, appendix)
     files.check()
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
     sure = not however_unsure
@@ -139,6 +142,7 @@ class _ComparisonFiles(NamedTuple):
     excel: Path | None
     pdf: Path | None
     figures: Path | None
+    appendix: bool
 
     def check(self) -> None:
         """Refuse what cannot be written before anything is compared."""
@@ -149,7 +153,9 @@ class _ComparisonFiles(NamedTuple):
                 raise UsageError(f"{flag} {path} is a folder; name a file")
             if path is not None and not path.parent.is_dir():
                 raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
-        if any(self[1:]):
+        if self.appendix and self.pdf is None:
+            raise UsageError("--appendix belongs to --pdf")
+        if any(self[1:4]):
             from coeval.reports.files import ReportFiles
 
             ReportFiles(*self[1:]).check()
@@ -157,7 +163,7 @@ class _ComparisonFiles(NamedTuple):
 
 def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
     """Write the page, the workbook, the PDF and the pictures; where they are, in words."""
-    if not any(files):
+    if not any(files[:4]):
         return ""
     # Here, because they load what draws charts.
     from coeval.reports.comparison_page import comparison_page

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -66,10 +68,10 @@ def browser() -> str:
     )
 
 
-def print_page(page: bytes, path: Path, program: str) -> None:
+def _printed(page: bytes, program: str) -> bytes:
     """Print a page that asks for nothing beyond itself.
 
-    Raises StoreError: the program prints nothing, or the file cannot be written.
+    Raises StoreError: the program prints nothing.
     """
     with TemporaryDirectory(prefix="coeval-", ignore_cleanup_errors=True) as folder:
         source, printed = Path(folder) / "report.html", Path(folder) / "report.pdf"
@@ -77,7 +79,7 @@ def print_page(page: bytes, path: Path, program: str) -> None:
         said = _run(program, source, printed, Path(folder) / "profile")
         if not printed.is_file():
             raise StoreError(f"{program} printed nothing: {shortened(plain(said.strip()), _TOLD)}")
-        write_bytes_atomic(path, printed.read_bytes())
+        return printed.read_bytes()
 
 
 def _run(program: str, source: Path, printed: Path, profile: Path) -> str:
@@ -111,12 +113,85 @@ def _run(program: str, source: Path, printed: Path, profile: Path) -> str:
     return ended.stderr
 
 
+# --- The brief, and its appendix
+
 # Of a table; who wants the others takes the page or the workbook.
 MOST_ROWS = 60
+BRIEF_PAGES = 2
 
 
-def paper_page(report: Report) -> bytes:
-    """Texts are escaped; pictures are images, which run nothing."""
+class _Size(NamedTuple):
+    """How much a brief holds: rows of a table, caveats, and the longest of these in characters."""
+
+    rows: int
+    caveats: int
+    longest: int
+
+
+# From large to small: the first that prints on two pages is taken. The last holds what no brief lacks.
+_SIZES = (_Size(14, 10, 400), _Size(8, 6, 300), _Size(4, 3, 200))
+# Sections that say what it cost, the best first.
+_COST = ("value", "cost")
+
+
+class _Brief(NamedTuple):
+    """``size``: the place in `_SIZES`."""
+
+    size: int
+    rows: int
+    picture: Picture | None
+    table: ReportTable | None
+    cost_picture: Picture | None
+    cost_table: ReportTable | None
+    caveats: tuple[str, ...]
+
+
+def _brief(report: Report, place: int) -> _Brief:
+    size = _SIZES[place]
+    cost = [section for name in _COST for section in report.sections if section.anchor == name]
+    others = [section for section in report.sections if section not in cost]
+    caveats = [said.text for said in report.lead[3:]]
+    caveats += [said.text for section in cost for said in section.sentences if said.text not in caveats]
+    return _Brief(
+        place,
+        size.rows,
+        next((picture for section in others for picture in section.pictures), None),
+        next((table for section in others for table in section.tables if table.rows), None),
+        next((picture for section in cost for picture in section.pictures), None),
+        next((table for section in cost for table in section.tables if table.rows), None),
+        tuple(shortened(text, size.longest) for text in caveats[: size.caveats]),
+    )
+
+
+def print_report(report: Report, path: Path, program: str, *, appendix: bool = False) -> None:
+    """Print a report: a brief of two pages, and all of it behind as an ``appendix``; whole where it has no
+    more than one section, or describes an experiment.
+
+    Raises StoreError: the program prints nothing, or the file cannot be written.
+    """
+    if report.kind == "description" or len(report.sections) < 2:
+        write_bytes_atomic(path, _printed(paper_page(report), program))
+        return
+    for place in range(len(_SIZES)):
+        printed = _printed(paper_page(report, brief=place, appendix=False), program)
+        if _page_count(printed) <= BRIEF_PAGES:
+            break
+    if appendix:
+        printed = _printed(paper_page(report, brief=place), program)
+    write_bytes_atomic(path, printed)
+
+
+_PAGE_OBJECT = re.compile(rb"/Type\s*/Page\b")
+
+
+def _page_count(printed: bytes) -> int:
+    """Chromium writes the objects of pages as plain text."""
+    return len(_PAGE_OBJECT.findall(printed))
+
+
+def paper_page(report: Report, *, brief: int | None = None, appendix: bool = True) -> bytes:
+    """``brief``: its size, or none; ``appendix``: whether the sections follow. Texts are escaped, and
+    pictures are images, which run nothing."""
     style = (files("coeval.reports.paper") / "paper.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
@@ -132,6 +207,8 @@ def paper_page(report: Report) -> bytes:
         style=Markup(style),  # noqa: S704  our own file
         image=image,
         most=MOST_ROWS,
+        brief=None if brief is None else _brief(report, brief),
+        appendix=appendix,
         version=__version__,
     )
     return page.encode("utf-8", "replace")
@@ -147,5 +224,5 @@ def _template() -> jinja2.Template:
     return environment.from_string(text)
 
 
-def _texts(table: ReportTable) -> list[list[str]]:
-    return row_texts(table.columns, table.rows[:MOST_ROWS])
+def _texts(table: ReportTable, rows: int) -> list[list[str]]:
+    return row_texts(table.columns, table.rows[:rows])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Analysis
@@ -35,6 +36,14 @@ _REPORTS: dict[str, Analysis] = {
     "coverage-report": "coverage",
     "complete-report": "all",
 }
+
+
+class ReportPlaces(NamedTuple):
+    """Folders of reports and of pictures, and whether a PDF has its appendix."""
+
+    out: Path | None
+    figures: Path | None = None
+    appendix: bool = False
 
 
 def analysis_of(name: AnalysisName) -> Analysis:

@@ -14,6 +14,7 @@ from coeval.cli.commands.analyze.analysis_names import (
     OF_OUTPUTS,
     AnalysisName,
     ReportFormat,
+    ReportPlaces,
     analysis_of,
     usual_format,
 )
@@ -68,6 +69,12 @@ def analyze(
         Path | None,
         typer.Option("--figures", help="Write every picture of the report into this folder: PNG and SVG."),
     ] = None,
+    appendix: Annotated[
+        bool,
+        typer.Option(
+            "--appendix", help="With --format pdf: all of the report behind its brief of two pages."
+        ),
+    ] = False,
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="End with 0 where records are missing, instead of with 3.")
     ] = False,
@@ -147,7 +154,7 @@ def analyze(
         score_tolerance,
     )
     options = MeasureOptions(robust, budget)
-    _show(folder, name, report_format, (out, figures), options)
+    _show(folder, name, report_format, ReportPlaces(out, figures, appendix), options)
     missing = look_for_gaps(RunDir(folder))
     for note in missing.notes:
         warn(streams.messages(), note)
@@ -173,20 +180,22 @@ def _show(
     folder: Path,
     name: AnalysisName,
     given: ReportFormat | None,
-    places: tuple[Path | None, Path | None],
+    places: ReportPlaces,
     options: MeasureOptions,
 ) -> None:
-    """Show an analysis, or write it; ``places`` are those of reports and of pictures."""
+    """Show an analysis, or write it."""
     from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
     from coeval.cli.commands.analyze.analyze_files import tell_files, tell_page
     from coeval.cli.streams import warn
     from coeval.pipeline.plan.run_reading import opened
 
-    out, figures = places
     needed = given or usual_format(name)
+    out, figures = places.out, places.figures
+    if places.appendix and needed is not ReportFormat.PDF:
+        raise UsageError("--appendix belongs to --format pdf")
     if needed in (ReportFormat.EXCEL, ReportFormat.PDF) or figures is not None:
-        tell_files(folder, name, needed, out, figures, options)
+        tell_files(folder, name, needed, places, options)
     if needed is ReportFormat.HTML:
         tell_page(folder, name, out, options)
     elif needed not in (ReportFormat.EXCEL, ReportFormat.PDF) and (needed or out or figures is None):

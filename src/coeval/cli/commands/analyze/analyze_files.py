@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.cli.commands.analyze.analysis_names import SECTIONS, AnalysisName, ReportFormat, analysis_of
+from coeval.cli.commands.analyze.analysis_names import (
+    SECTIONS,
+    AnalysisName,
+    ReportFormat,
+    ReportPlaces,
+    analysis_of,
+)
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.run_measures import MeasureOptions
@@ -52,8 +58,7 @@ def tell_files(
     folder: Path,
     name: AnalysisName,
     needed: ReportFormat | None,
-    out: Path | None,
-    figures: Path | None,
+    places: ReportPlaces,
     options: MeasureOptions,
 ) -> None:
     """Write a workbook or a PDF with ``measures.json`` beside it, and pictures, and say where they are."""
@@ -65,6 +70,7 @@ def tell_files(
     from coeval.reports.folder_report import folder_report
     from coeval.store.jsonl import write_bytes_atomic
 
+    out, figures, appendix = places
     kept = out if needed in (ReportFormat.EXCEL, ReportFormat.PDF) else None
     if needed in (ReportFormat.EXCEL, ReportFormat.PDF) and kept is None:
         raise UsageError(f"{needed} is written, not shown here; name a folder for it with --out")
@@ -75,6 +81,7 @@ def tell_files(
         kept / f"{stem}.xlsx" if kept and needed is ReportFormat.EXCEL else None,
         kept / f"{stem}.pdf" if kept and needed is ReportFormat.PDF else None,
         figures,
+        appendix,
     )
     files.check()
     section = SECTIONS[analysis_of(name)]
