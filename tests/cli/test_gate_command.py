@@ -99,6 +99,52 @@ def test_a_policy_knows_tiers_and_own_margins(here: Path, coeval: Command) -> No
     assert (refused.code, "calls no task critical" in refused.err) == (1, True)
 
 
+def test_a_supporting_row_that_is_open_is_named(here: Path, coeval: Command) -> None:
+    for name in ("base", "new"):
+        for kind in ("ifeval", "ifbench"):
+            output(here / name, name, verdicts(np.repeat([1, 0], 100)), task=kind)
+    policy = written(here, "max_drop: 5\ntasks: {ifbench: {tier: supporting, min_items: 300}}")
+    code, found = gated(coeval, here / "base", here / "new", "--policy", policy)
+    [one] = found["candidates"]
+    assert (code, one["verdict"]) == (0, "GO")
+    shown = coeval("gate", here / "base", here / "new", "--policy", policy).out
+    assert "open, and not required: it has too few items in ifbench" in " ".join(shown.split())
+
+
+def test_a_growing_run_has_one_level(here: Path, coeval: Command) -> None:
+    lab = Lab(here, [model("tea", "teacher", "judge"), model("ann", "student"), model("ben", "student")])
+    lab.tasks = [task(total=12)]
+    lab.run()
+    lab.tasks = [task(total=16)]
+    lab.run(continue_run=True)
+    arguments = (lab.path, "--students", "ann,ben", "--policy", written(here, "max_drop: 5"))
+    code, found = gated(coeval, *arguments)
+    assert (code, found["level"]) == (3, 0.975)
+    assert "(97.5% sure at any look)" in found["candidates"][0]["tasks"][0]["sentence"]
+    once = api.gate(lab.path, policy={"max_drop": 5}, students=["ann", "ben"]).candidates[0].tasks[0].lower
+    (lab.path / "looks.jsonl").unlink()
+    alone = api.gate(lab.path, policy={"max_drop": 5}, students=["ann", "ben"]).candidates[0].tasks[0]
+    assert once is not None
+    assert alone.lower is not None
+    assert once < alone.lower
+    assert "(97.5% sure)" in alone.sentence
+
+
+def test_what_cannot_be_gated_or_labelled_says_why(here: Path, policy: Path, coeval: Command) -> None:
+    cast = [model("tea", "teacher", "judge"), model("ann", "student"), model("ben", "student")]
+    lab = Lab(here, cast, [task(total=3, judging="pairwise")])
+    lab.run()
+    ended = coeval("gate", lab.path, "--students", "ann,ben", "--policy", policy)
+    assert ended.code == 3
+    assert "its answers are compared pairwise; a gate needs scores (judging: scores)" in " ".join(
+        ended.out.split()
+    )
+    refused = coeval("label", lab.path, "--n", "2", "--sheet", here / "a.csv")
+    assert (refused.code, "compare its answers pairwise" in refused.err) == (1, True)
+    absent = coeval("gate", lab.path, "--students", "ann,ben", "--policy", here / "none.yaml")
+    assert (absent.code, "give the path of a file with max_drop:" in absent.err) == (1, True)
+
+
 def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command) -> None:
     """All of it shows no loss: other prompts, another recipe of the judge, a task less."""
     right = verdicts([1, 0] * 100)
@@ -227,6 +273,21 @@ def test_a_label_that_is_lost_is_no_go_whatever_the_score_says(here: Path, coeva
     chosen = written(here, "max_drop: 5\ntasks: {haiku: {metric: score}}")
     assert coeval("gate", *arguments, chosen).code == 0
     assert coeval("compare", *arguments[:3], "--fail-if-worse", "2%").code == 4
+
+
+def test_a_label_of_no_common_item_is_never_go(here: Path, coeval: Command) -> None:
+    run = Run(here / "run")
+    said = {"expected": "strict", "predicted": "strict", "match": True}
+    for n in range(1, 101):
+        for student, mine in (("ann", n % 2 == 0), ("ben", n % 2 == 1)):
+            run.judged(n, student, "judge", {"a": "High" if n % 3 else "Low"})
+            if mine:
+                run.evaluation(n, student, "exact_match", {}, label_scores={"form": said})
+    arguments = (run.folder, "--students", "ann,ben", "--policy", written(here, "max_drop: 5"))
+    code, found = gated(coeval, *arguments)
+    tasks = {one["place"]: (one["verdict"], one["n"]) for one in found["candidates"][0]["tasks"]}
+    assert (code, tasks) == (3, {"haiku": ("GO", 100), "haiku: form": ("INCONCLUSIVE", 0)})
+    assert "no item has the label form of both ann and ben" in coeval("gate", *arguments).out
 
 
 def test_several_candidates_share_the_error(here: Path, policy: Path, coeval: Command) -> None:

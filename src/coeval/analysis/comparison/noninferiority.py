@@ -8,12 +8,12 @@ an intersection–union test, whose error is that of its weakest part, so tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.anytime import alpha_at_any_look, joined
+from coeval.analysis.anytime import Looks, alpha_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import Comparison, shown_difference, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
@@ -132,13 +132,18 @@ class GatedCandidate(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """What is shown of it, and where it is not."""
         if self.verdict == "GO":
-            return f"GO: {self.candidate} may take the place of {self.base}"
-        by_reason: dict[str, list[str]] = {}
-        for one in self.tasks:
-            if one.holds_back and one.verdict == self.verdict:
-                by_reason.setdefault(self._because(one), []).append(one.place)
-        said = "; ".join(f"{reason} in {listed(places)}" for reason, places in by_reason.items())
+            open_still = [one for one in self.tasks if one.tier == "supporting" and one.verdict != "GO"]
+            but = self._reasons(open_still)
+            tail = f"; open, and not required: it {but}" if but else ""
+            return f"GO: {self.candidate} may take the place of {self.base}{tail}"
+        said = self._reasons(one for one in self.tasks if one.holds_back and one.verdict == self.verdict)
         return f"{self.verdict}: {self.candidate} {said}"
+
+    def _reasons(self, tasks: Iterable[GatedTask]) -> str:
+        by_reason: dict[str, list[str]] = {}
+        for one in tasks:
+            by_reason.setdefault(self._because(one), []).append(one.place)
+        return "; ".join(f"{reason} in {listed(places)}" for reason, places in by_reason.items())
 
     def _because(self, task: GatedTask) -> str:
         if task.verdict == "NO-GO":
@@ -204,7 +209,7 @@ def gate_sides(
     known = {id(draft): one for draft, one in zip(tested, corrected, strict=True)}
     candidates = []
     for one, of_one in zip(held, drafts, strict=True):
-        level = alpha_at_any_look(alpha, joined((one.base.looks, one.candidate.looks)))
+        level = _level(alpha, joined((one.base.looks, one.candidate.looks)))
         tasks = tuple(_gated(draft, known.get(id(draft), draft.found), level, sure) for draft in of_one)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
@@ -267,6 +272,21 @@ class _Held(NamedTuple):
     pairing: Pairing
 
 
+class _Level(NamedTuple):
+    """That of a lower bound: ``claimed`` is its error at all looks together, ``alpha`` that of a single test
+    that achieves it; ``words`` name the claim."""
+
+    claimed: float
+    alpha: float
+    words: str
+
+
+def _level(claimed: float, looks: Looks | None) -> _Level:
+    alpha = alpha_at_any_look(claimed, looks)
+    at = "" if looks is None else " at any look"
+    return _Level(claimed, alpha, f"{100 * (1 - claimed):.4g}% sure{at}")
+
+
 class _Draft(NamedTuple):
     """A task and its rule; ``row`` and ``found`` are None where no item is scored on both sides. ``why``:
     what does not fit."""
@@ -281,6 +301,12 @@ class _Draft(NamedTuple):
     @property
     def decides(self) -> bool:
         return self.rule["tier"] != "advisory"
+
+    @property
+    def place(self) -> str:
+        """``overall``, the task, or the task and a label or other metric that has no scores of both."""
+        named = bool(self.metric) and self.metric != SCORE
+        return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
 
 
 def _leads(held: _Held) -> Iterator[FamilyLead]:
@@ -317,11 +343,23 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
             elif metric is not None and of_task:
                 there = listed(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {there}"
+            elif task in held.base.compared | held.candidate.compared:
+                lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
             of_tasks.append(_Draft(task, metric or "", rule, None, None, (*why, lacks)))
+        if metric is None:
+            of_tasks += _unpaired_labels(held, task, rule, {row.metric for row in (*chosen, *labels)})
         if not any(row.metric == SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
     yield from _overall(held, policy, rows, lacking)
     yield from of_tasks
+
+
+def _unpaired_labels(held: _Held, task: str, rule: TaskRule, paired: Set[str]) -> Iterator[_Draft]:
+    """Labels of a task of which no item has that of both, beside scores or labels that are ``paired``."""
+    for one in held.pairing.metrics if paired else ():
+        if one.task == task and one.measure == "label" and one.metric not in paired:
+            lacks = f"no item has the label {one.metric} of both {held.base.label} and {held.candidate.label}"
+            yield _Draft(task, one.metric, rule, None, None, (lacks,))
 
 
 def _overall(
@@ -354,14 +392,14 @@ def _over_judges(a: Side, b: Side, row: ComparedRow) -> Comparison:
     return comparison_of(a, b, row, scatter=judge_scatter(row.judged))
 
 
-def _gated(draft: _Draft, found: Comparison | None, alpha: float, sure: bool) -> GatedTask:
-    rule, row = draft.rule, draft.row
+def _gated(draft: _Draft, found: Comparison | None, level: _Level, sure: bool) -> GatedTask:
+    rule, row, alpha = draft.rule, draft.row, level.alpha
     drop = rule["max_drop"] / 100
     if row is None or found is None:
         return GatedTask(
             draft.task,
             draft.metric,
-            draft.task or OVERALL,
+            draft.place,
             rule["tier"],
             "INCONCLUSIVE",
             drop,
@@ -401,7 +439,7 @@ def _gated(draft: _Draft, found: Comparison | None, alpha: float, sure: bool) ->
     )
     other, least = _other_judges(gated, found)
     gated = msgspec.structs.replace(gated, other_judges=other, lower_over_judges=least)
-    return msgspec.structs.replace(gated, sentence=_sentence(gated, found, alpha) + _of_judges(gated, found))
+    return msgspec.structs.replace(gated, sentence=_sentence(gated, found, level) + _of_judges(gated, found))
 
 
 def _other_judges(
@@ -434,7 +472,7 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
     return f"; other judges would agree ({least})"
 
 
-def _sentence(task: GatedTask, found: Comparison, alpha: float) -> str:
+def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
     """The verdict, and what it rests on, in points."""
     where, allowed = where_of(found), f"{100 * task.max_drop:.1f}"
     n = numbered(found.n, found.counted)
@@ -444,7 +482,7 @@ def _sentence(task: GatedTask, found: Comparison, alpha: float) -> str:
             f"NO-GO: {found.b} is worse than {found.a} {where} by {shown_difference(found, sign=-1)} points, "
             f"{how}, and more than the allowed {allowed}; {n}"
         )
-    least = f"at least {signed(100 * (task.lower or 0.0))} ({100 * (1 - alpha):.4g}% sure)"
+    least = f"at least {signed(100 * (task.lower or 0.0))} ({level.words})"
     seen = f"{found.b} − {found.a} is {signed(100 * (task.difference or 0.0))} points {where}, {least}"
     if task.verdict == "GO":
         return f"GO: {seen}: a loss of more than {allowed} is excluded; {n}"

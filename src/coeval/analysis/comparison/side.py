@@ -83,7 +83,8 @@ class Side:
     ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
     answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
     judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
-    models took part. ``weighed``, ``looks``: as in `Reader`. ``scales``: by task and factor, in words.
+    models took part. ``weighed``, ``looks``: as in `Reader`. ``compared``: tasks judged pairwise.
+    ``scales``: by task and factor, in words.
     ``checks`` reads what `Reader.check_hashes` has.
     """
 
@@ -103,6 +104,7 @@ class Side:
     simulated: bool = False
     weighed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     looks: Looks | None = None
+    compared: frozenset[str] = frozenset()
     scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
     checks: Callable[[], Mapping[tuple[str, str], Set[str]]] = dict
 
@@ -154,6 +156,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
     lacking = reader.columns(_LACKING.format(mine=mine), who)
     [counts] = reader.rows(_ANSWERS.format(mine=mine), who)
     judges = dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL"))
+    plans = reader.planned.tasks if reader.planned is not None else {}
     return Side(
         label=label,
         folder=reader.folder,
@@ -178,9 +181,10 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
         simulated=reader.simulated,
         weighed=reader.weighed,
         looks=reader.looks,
+        compared=frozenset(task for task, plan in plans.items() if plan.compares),
         scales={
             (task, factor): scale.spelled()
-            for task, plan in (reader.planned.tasks.items() if reader.planned is not None else ())
+            for task, plan in plans.items()
             for factor, scale in plan.scales.items()
         },
         checks=lambda: reader.check_hashes,

@@ -53,7 +53,7 @@ def read_document(path: Path, sections: str = SECTIONS) -> Document:
     Raises ConfigError: the file is not there, or is not one UTF-8 YAML mapping of bearable size; the one
     problem says where.
     """
-    return parse_document(read_text(path), path, sections)
+    return parse_document(read_text(path, sections), path, sections)
 
 
 def parse_document(text: str, path: Path, sections: str = SECTIONS) -> Document:
@@ -76,21 +76,20 @@ def _unreadable(path: Path | str, line: int, message: str) -> ConfigError:
     return ConfigError([Problem(Place(str(path), line), Finding((), "V-27", message)).render()])
 
 
-def read_text(path: Path) -> str:
-    """An experiment file's text.
+def read_text(path: Path, sections: str = SECTIONS) -> str:
+    """The text of an experiment file, or of another that is to have these sections.
 
     Raises ConfigError: it is not there, or is no UTF-8 text of bearable size.
     """
+    what = "an experiment file" if sections == SECTIONS else f"a file with {sections}"
     try:
         with open_file(path) as file:
             raw = file.read(MAX_BYTES + 1)  # of /dev/zero, say, there is no end
     except OSError as error:
         reason = error.strerror or str(error)
-        raise _unreadable(
-            path, 1, f"cannot be read ({reason}); give the path of an experiment file"
-        ) from error
+        raise _unreadable(path, 1, f"cannot be read ({reason}); give the path of {what}") from error
     if len(raw) > MAX_BYTES:
-        raise _unreadable(path, 1, f"is larger than {MAX_BYTES:,} bytes; is this an experiment file?")
+        raise _unreadable(path, 1, f"is larger than {MAX_BYTES:,} bytes; is this {what}?")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -19,6 +19,7 @@ from coeval.analysis.people.label_questions import (
     questions,
     to_label,
 )
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import reading
 from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
@@ -57,6 +58,7 @@ class LabelSession:
         judge = human(request.by)
         with reading(folder) as (reader, _):
             grid = score_grid(reader)
+            _refuse_compared(reader, grid)
             factors = judged_factors(grid, request.factors)
             known = of_person(read_labels(self.path), judge)
             drawn = [label for label in known if label.drawn is not None and _asks(label, factors)]
@@ -123,6 +125,19 @@ class LabelSession:
         question = self._by_id[self._order[-1]]
         self.keep([question.at(None)])
         return question
+
+
+def _refuse_compared(reader: RunReader, grid: ScoreGrid) -> None:
+    """
+    Raises UsageError: judges only compare answers, so that no level of a single one can be held against
+    people's.
+    """
+    plans = reader.planned.tasks.values() if reader.planned is not None else ()
+    if any(plan.compares for plan in plans) and not any(design.judged for design in grid.designs):
+        raise UsageError(
+            f"{reader.folder}: judges compare its answers pairwise, and people label single answers; a task "
+            "with `judging: scores` can be labelled"
+        )
 
 
 def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
