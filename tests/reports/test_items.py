@@ -172,6 +172,32 @@ def test_labels_are_scores_where_nothing_else_is(tmp_path: Path) -> None:
     assert msgspec.to_builtins(detail.answers[0].labels) == {"colour": label}
 
 
+def test_comparisons_are_scores_where_nothing_else_is(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.datapoint(1, prompt="Say\n   something.")
+    for student in ("ann", "bob", "cem"):
+        run.response(1, student)
+    for first, second, winner in (("ann", "bob", "first"), ("cem", "ann", "tie"), ("bob", "cem", "second")):
+        item = run.datapoint_id(1)
+        record = {
+            "id": f"{item}__{first}:{second}__j1",
+            "datapoint_id": item,
+            "task_id": run.task,
+            "teacher_model_id": run.teacher,
+            "judge_model_id": "j1",
+            "first_model_id": first,
+            "second_model_id": second,
+            "winner": winner,
+        }
+        append(run.folder / "phase5_evaluations" / f"{run.task}.{run.teacher}.j1.pairs.jsonl", record)
+    with source_of(run.folder) as source:
+        [row] = source.with_openings(source.rows(item_choice(""))).rows
+        assert row.scores == {"ann": 0.75, "bob": 0.0, "cem": 0.75}
+        assert (row.opening, row.disagreement) == ("Say something.", None)
+        assert source.lost_counts() == [("bob", "ann", 1), ("bob", "cem", 1)]
+        assert found(source, "lost=bob,ann") == ["00001"]
+
+
 def test_items_of_eval_framework_have_verdicts_metrics_and_both_orders(tmp_path: Path) -> None:
     arena, ifeval = tmp_path / "arena-hard", tmp_path / "run_1" / "ifeval"
     append(

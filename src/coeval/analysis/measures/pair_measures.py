@@ -129,12 +129,13 @@ def _points(share: Measured) -> str:
 
 
 class Comparisons(NamedTuple):
-    """Good comparisons, by place: codes of names, numbers of items and clusters; ``won``: 1 where the first
-    won, ½ for a tie. ``failed``: how many others came to nothing."""
+    """Good comparisons, by place: codes of names and ``items``, numbers of clusters; ``won``: 1 where the
+    first won, ½ for a tie. ``failed``: how many others came to nothing."""
 
     tasks: list[str]
     students: list[str]
     judges: list[str]
+    items: list[str]
     task: NDArray[np.int64]
     item: NDArray[np.int64]
     cluster: NDArray[np.int64]
@@ -187,6 +188,7 @@ def read_comparisons(reader: RunReader) -> Comparisons | None:
         tasks,
         names,
         judges,
+        items,
         _codes(tasks, [part.task_id for part in good]),
         item,
         of_item[item],

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
 from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.core.shown_names import ShownNames
@@ -28,6 +31,9 @@ ItemOrder: TypeAlias = Literal["id", "worst", "disagreement", "difficulty"]
 ORDERS: tuple[ItemOrder, ...] = get_args(ItemOrder)
 """``worst``: by the lowest score of an answer, ``difficulty``: by the mean of all, both least first;
 ``disagreement``: by how far judges are apart. What has none of it stands last."""
+
+WON = "comparisons won"
+"""A factor: 1 for each comparison that an answer won, ½ for a tie."""
 
 FLAGS = ("all_pass", "all_fail", "reversed", "near_duplicate")
 
@@ -143,6 +149,7 @@ _TABLE_NAMES = """
 CREATE TABLE item_names AS
     SELECT DISTINCT name FROM (
         SELECT model AS name FROM answers UNION ALL SELECT model FROM scores UNION ALL
+        SELECT student FROM won_by UNION ALL SELECT judge FROM won_by UNION ALL SELECT '{won}' UNION ALL
         SELECT judge FROM judgments UNION ALL SELECT judge FROM scores UNION ALL
         SELECT metric FROM scores {labels}
     )
@@ -166,11 +173,21 @@ INSERT INTO cell
         LEFT JOIN (SELECT DISTINCT task FROM scores WHERE value IS NOT NULL) t ON t.task = l.task
 """  # noqa: S608
 
+# Where comparisons are all there is, an answer's score is the share of them that it won.
+_WON = f"""
+INSERT INTO cell
+    SELECT v.no, c.student::item_name, c.judge::item_name, '{WON}'::item_name, c.won, t.task IS NULL, 0, 1.0
+    FROM won_by c JOIN viewed v USING (item)
+        LEFT JOIN (SELECT DISTINCT task FROM cell JOIN viewed USING (no) WHERE shown) t ON t.task = v.task
+"""  # noqa: S608
+
 SPREAD = (
-    "CASE WHEN min(judge) FILTER (value IS NOT NULL) <> max(judge) FILTER (value IS NOT NULL) "
+    f"CASE WHEN factor::VARCHAR <> '{WON}' AND "
+    "min(judge) FILTER (value IS NOT NULL) <> max(judge) FILTER (value IS NOT NULL) "
     "THEN max(value) - min(value) END"
 )
-"""Of scores of an answer in one factor: how far judges are apart; NULL with fewer than two."""
+"""Of scores of an answer in one factor: how far judges are apart; NULL with fewer than two, and of
+comparisons, which are with different answers."""
 
 _ANSWERED = f"""
 CREATE TABLE failures AS
@@ -191,7 +208,7 @@ CREATE TABLE answered AS
     ) s USING (no, student) LEFT JOIN (
         SELECT no, student, avg(high - low) AS disagreement FROM (
             SELECT no, student, factor, max(value) AS high, min(value) AS low
-            FROM cell WHERE shown AND value IS NOT NULL
+            FROM cell WHERE shown AND value IS NOT NULL AND factor::VARCHAR <> '{WON}'
             GROUP BY no, student, factor, sample HAVING count(DISTINCT judge) > 1
         )
         GROUP BY no, student
@@ -218,7 +235,8 @@ def make_item_tables(reader: Reader) -> None:
     labels = "labels" in reader.views
     reader.rows(_ITEMS)
     also = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
-    for statement in _TABLE_NAMES.format(labels=also).split(";"):
+    _compare(reader)
+    for statement in _TABLE_NAMES.format(labels=also, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
@@ -229,8 +247,33 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false", **scores))
     if labels:
         reader.rows(_LABELS)
+    reader.rows(_WON)
     for statement in _ANSWERED.split(";"):
         reader.rows(statement)
+
+
+@singledispatch
+def _comparisons(reader: Reader) -> Comparisons | None:  # noqa: ARG001
+    """Pairs of answers that judges compared; None where a folder has none."""
+    return None
+
+
+@_comparisons.register
+def _(reader: RunReader) -> Comparisons | None:
+    return read_comparisons(reader)
+
+
+def _compare(reader: Reader) -> None:
+    """Make ``won_by``: what both students of a comparison came to."""
+    reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
+    if (found := _comparisons(reader)) is None:
+        return
+    items = [found.items[at] for at in found.item]
+    judges = [found.judges[at] for at in found.judge]
+    for side, won in ((0, found.won), (1, 1 - found.won)):
+        students = [found.students[at] for at in found.who[:, side]]
+        columns = "unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::DOUBLE[])"
+        reader.rows(f"INSERT INTO won_by SELECT {columns}", [items, students, judges, won.tolist()])
 
 
 class ItemRow(msgspec.Struct, frozen=True):
