@@ -55,9 +55,10 @@ def rows(report: Report, table: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.process
-def test_it_answers_five_questions_in_order(report: Report) -> None:
+def test_it_answers_six_questions_in_order(report: Report) -> None:
     assert [section.anchor for section in report.sections] == [
         "leads",
+        "value",
         "where",
         "judges",
         "benchmark",
@@ -68,7 +69,9 @@ def test_it_answers_five_questions_in_order(report: Report) -> None:
     for section in report.sections:
         assert section.sentences, section.anchor
         assert {picture.table for picture in section.pictures} <= {table.name for table in section.tables}
-    assert "simulated" in report.banner
+    assert [alert.text for alert in report.alerts if not alert.command] == [
+        "Simulated models: numbers show the tool, not any real model."
+    ]
 
 
 @pytest.mark.system
@@ -149,11 +152,11 @@ def test_students_stand_by_task_and_by_some_of_the_scores_as_measured(
 
 
 def test_the_first_section_does_not_repeat_the_lead_above_it(report: Report) -> None:
-    lead = {said.text for said in report.lead}
-    assert not lead & {said.text for said in report.sections[0].sentences}
-    assert (
-        report.sections[0].sentences[0].text.startswith("Without the scores that students gave themselves ")
-    )
+    texts = [said.text for said in report.sections[0].sentences]
+    assert len(report.lead) <= 3
+    assert not {said.text for said in report.lead} & set(texts)
+    assert any(text.startswith("Without the scores that students gave themselves ") for text in texts)
+    assert not any(text.startswith(("ann has the highest score", "ann leads")) for text in texts)
 
 
 def test_who_is_ahead_stands_first_and_by_how_much(report: Report, measures: dict[str, Any]) -> None:
@@ -173,10 +176,9 @@ def test_what_failed_is_told_with_its_reason_and_the_way_on(lab: Lab, report: Re
     failed = rows(report, "failures")
     assert failed
     assert {row["model"] for row in failed} == {"ben"}
-    said = [
-        said.text for section in report.sections if section.anchor == "cost" for said in section.sentences
-    ]
-    assert any(f"coeval run --config {lab.path}/config.yaml --continue" in text for text in said)
+    [alert] = [alert for alert in report.alerts if alert.command]
+    assert alert.text.startswith("The run is incomplete: ")
+    assert alert.command == f"coeval run --config {lab.path}/config.yaml --continue"
     spent = rows(report, "phases")
     on_disk = sum(len(path.read_text().splitlines()) for path in lab.path.glob("phase4_responses/*.jsonl"))
     assert sum(row["records"] for row in spent if row["what"] == "answers") <= on_disk
@@ -200,7 +202,7 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
     made = Lab(tmp_path, [model("ann", failure_rate=1.0)], [task(total=1)], {"probe_on_fail": "warn"})
     made.run()
     report = report_of(made.path)
-    assert report.lead[0].text == "Nobody has a score yet."
+    assert report.lead[0].text == "No student has a score yet."
     assert [section.anchor for section in report.sections] == [
         "leads",
         "where",

@@ -15,14 +15,21 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import chromium, opened, until
 
-from coeval.analysis.measures.leaders import leader_sentences, partial_sentences, place_sentences
+from coeval.analysis.measures.leaders import partial_sentences
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
+from coeval.analysis.measures.opening import (
+    FEWEST_ROBUST,
+    Context,
+    OtherOrder,
+    robust_words,
+    score_opening,
+    without_own_words,
+)
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import WithHeadline, student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.run_results import StudentScore, missing_sentences
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.leading_section import rank_text
 from coeval.reports.site.report_file import write_report
@@ -203,25 +210,28 @@ def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid)
     ]
 
 
-def sentences(grid: ScoreGrid) -> list[str]:
+def sentences(grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
+    """The opening of a page of these scores; ``robust`` are those of them in the robust set."""
     students = student_measures(grid)
-    ranks = ranking(grid, students)
-    scores = [
-        StudentScore(name, None, None, None, None, 0, 0, 0, least=bounds[0], most=bounds[1])
-        for name in ranks.order
-        if name not in ranks.partial and (bounds := students[name].bounds.headline)
-    ]
-    said = (leader_sentences(students, ranks), place_sentences(ranks), partial_sentences(ranks))
-    return [text for texts in (*said, missing_sentences(scores)) for text in texts]
+    others, items = without_own_measures(grid), len(robust.items.ids)
+    orders = []
+    if others.applicable and others.judges and others.ranking.order:
+        orders.append(OtherOrder(without_own_words(), others.ranking.order))
+    of_robust = ranking(robust, student_measures(robust)).order
+    if items >= FEWEST_ROBUST and of_robust:
+        orders.append(OtherOrder(robust_words(items), of_robust))
+    return score_opening(students, ranking(grid, students), Context(orders))
 
 
-def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
+def compared(found: dict[str, Any], grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
     """Where the page and Python differ."""
     students = student_measures(grid)
     ranks = ranking(grid, students)
     wrong: list[str] = []
-    if found["sentences"] != sentences(grid):
-        wrong.append(f"{found['sentences']}: {sentences(grid)} expected")
+    if found["sentences"] != (said := sentences(grid, robust)):
+        wrong.append(f"{found['sentences']}: {said} expected")
+    if found["notes"] != list(partial_sentences(ranks)):
+        wrong.append(f"{found['notes']}: {list(partial_sentences(ranks))} expected")
     tables = found["tables"]
     if [row["student"] for row in tables["students"] if row["score"] is not None] != list(ranks.order):
         wrong.append(f"order {ranks.order}")
@@ -343,7 +353,9 @@ def test_a_run_of_checks_alone_is_filtered_as_python_does(browser: Browser, tmp_
     for choice in choices(measured.grid):
         query = urlencode(choice, doseq=True)
         found = seen.page.evaluate("query => window.coevalPage.tables(query)", query)
-        assert compared(found, chosen(measured.grid, choice)) == [], query
+        assert measured.robust is None
+        kept = chosen(measured.grid, choice)
+        assert compared(found, kept, kept.kept(np.zeros(len(kept.items.ids), bool))) == [], query
         reported += len(found["tables"]["differences"])
     assert reported > 100
     assert (seen.complaints, seen.requests) == ([], [])
@@ -400,8 +412,8 @@ def test_students_of_some_tasks_have_no_place_under_a_filter_either(
     ):
         found = seen.page.evaluate("query => window.coevalPage.tables(query)", query)
         assert {row["student"] for row in found["tables"]["students"] if row["ranks"]} == ranked
-        assert said in " ".join(found["sentences"])
-        assert bool(said) == ("some of the tasks only" in " ".join(found["sentences"]))
+        assert said in " ".join(found["notes"])
+        assert bool(said) == ("some of the tasks only" in " ".join(found["notes"]))
         assert not any(row["missing"] for row in found["tables"]["students"][:1])
     assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
@@ -413,8 +425,8 @@ def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
     for choice in choices(grid):
         query = urlencode(choice, doseq=True)
         found = page.evaluate("query => window.coevalPage.tables(query)", query)
-        wrong = compared(found, chosen(grid, choice))
         kept = chosen(robust.of(grid), choice)
+        wrong = compared(found, chosen(grid, choice), kept)
         wrong += of_standings(found["tables"]["standings"], chosen(grid, choice), kept)
         assert wrong == [], query
         reported += len(found["tables"]["differences"])

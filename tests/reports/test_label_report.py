@@ -93,8 +93,8 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     assert left_out in api.open_run(mixed.path).results()._repr_html_()
     with run_evidence(RunDir(mixed.path)) as evidence:
         found = experiment_report(evidence)
-    leader, second, labels = (said.text for said in found.lead[:3])
-    assert leader.startswith("ann leads with")
+    assert found.lead[0].text.startswith("ann leads with")
+    second, labels = (said.text for said in found.sections[0].sentences[:2])
     assert (second, labels.split(" in quiz")[0]) == (left_out, "ann has the highest label accuracy")
     for row in found.table("students").records():
         accuracy = found.table("labels").records()
@@ -102,7 +102,7 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     steps = {row["step"]: row["judgments"] for row in found.table("next").records()}
     assert steps["+1 judge"] == 6 * 2, "nobody judges the 20 items of labels"
     assert steps["+6 items"] == 6 * 2 * 2
-    benchmark = " ".join(said.text for said in found.sections[3].sentences)
+    benchmark = " ".join(said.text for said in found.sections[4].sentences)
     assert "too easy or too hard" not in benchmark
 
 
@@ -113,7 +113,7 @@ def test_so_does_a_filter(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
     with chromium() as browser:
         page = opened(browser, tmp_path / "report.html").page
         sentences = {
-            query: page.evaluate("query => coevalPage.tables(query).then((found) => found.sentences)", query)
+            query: page.evaluate("query => coevalPage.tables(query).then((found) => found.notes)", query)
             for query in ("factor=plot", "task=story", "task=quiz")
         }
     assert "Scores are over 6 of 26 items; the other 20 (quiz)" in " ".join(sentences["factor=plot"])

@@ -74,7 +74,9 @@ def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
     seen = opened(browser, written)
     draw_all(seen.page)
     measures = json.loads((written.parent / "measures.json").read_text())
-    assert seen.page.locator(".lead").inner_text().startswith(measures["findings"][0])
+    leader = measures["ranking"]["order"][0]
+    assert seen.page.locator(".lead .said").first.inner_text().startswith(leader)
+    assert seen.page.locator(".forest tbody th").all_inner_texts() == measures["ranking"]["order"]
     shown = seen.page.locator('table[data-table="students"] tbody tr td:nth-child(1)').all_inner_texts()
     assert shown == measures["ranking"]["order"]
     assert FACTOR in (seen.page.locator('table[data-table="parts"]').text_content() or "")
@@ -224,9 +226,9 @@ def test_all_pictures_are_drawn_without_scrolling_and_link_previews_have_the_ans
     places = page.locator("figure[data-picture]")
     assert places.count() == page.locator("figure[data-drawn]").count() > 3
     assert page.evaluate("window.scrollY") == 0
-    findings = json.loads((written.parent / "measures.json").read_text())["findings"]
+    said = " ".join(page.locator(".lead > .said").all_inner_texts())
     for name in ("meta[name=description]", "meta[property='og:description']"):
-        assert findings[0].startswith((page.locator(name).get_attribute("content") or "").removesuffix(" …"))
+        assert said.startswith((page.locator(name).get_attribute("content") or "–").removesuffix(" …"))
     title = page.locator("meta[property='og:title']").get_attribute("content")
     assert title == page.locator("h1").inner_text()
     assert (seen.complaints, seen.requests) == ([], [])
@@ -330,7 +332,7 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     seen = opened(browser, tmp_path / "both.html")
     draw_all(seen.page)
     assert compared[0]["sentence"] in seen.page.locator(".lead").inner_text()
-    assert "simulated models" in seen.page.locator(".banner").inner_text()
+    assert "Simulated models" in seen.page.locator(".banner").inner_text()
     first, second = compared[0]["a"], compared[0]["b"]
     for plot in seen.page.locator("figure[id$=-plot] svg").all():
         texts = plot.locator("text").all_text_contents()

@@ -23,6 +23,7 @@ from reports.browser import CHROMIUM, chromium, draw_all, opened
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.reports.content import (
+    Alert,
     Passage,
     PassagePart,
     Report,
@@ -68,7 +69,7 @@ def test_a_brief_of_two_pages_is_printed(lab: Lab, tmp_path: Path, coeval: Comma
     pages = pypdf.PdfReader(tmp_path / "report.pdf").pages
     assert 1 <= len(pages) <= 2
     text = " ".join(" ".join(page.extract_text() for page in pages).split())
-    for reported in ("exp", "simulated models", "ann", "ben", "Students", "What did it cost?"):
+    for reported in ("exp", "Simulated models", "ann", "ben", "Students", "What did it cost?"):
         assert reported in text
     assert "Is the benchmark any good?" not in text
     refused = coeval("analyze", "--run", lab.path, "--format", "html", "--appendix", "--out", tmp_path)
@@ -107,7 +108,7 @@ def test_a_report_is_printed_with_its_appendix(lab: Lab, tmp_path: Path, coeval:
     text = " ".join(" ".join(page.extract_text() for page in pages).split())
     for reported in (
         "exp",
-        "simulated models",
+        "Simulated models",
         "Who leads, and is it sure?",
         "Is the benchmark any good?",
         "ann",
@@ -172,7 +173,8 @@ def test_paper_runs_nothing_whatever_models_say() -> None:
     table = ReportTable("t", EVIL, (column,), ((EVIL,),) * (MOST_ROWS + 1), note=EVIL)
     passage = Passage("p", EVIL, (PassagePart(EVIL), PassagePart(EVIL, stand_in=True)))
     section = ReportSection("s", EVIL, (Sentence(EVIL),), (), (table,), (passage,))
-    page = paper_page(Report("description", EVIL, (EVIL,), (Sentence(EVIL),), (section,), EVIL)).decode()
+    report = Report("description", EVIL, (EVIL,), (Sentence(EVIL),), (section,), (Alert(EVIL),))
+    page = paper_page(report).decode()
     assert "<script" not in page
     assert "default-src 'none'" in unescape(page)
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 70

@@ -10,6 +10,7 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import fitted_names, plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
+    Alert,
     Cell,
     Picture,
     Report,
@@ -17,6 +18,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    as_sentence,
 )
 from coeval.reports.plots import Halves, interval_plot
 
@@ -76,7 +78,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
             *(Sentence(plain(doubt), "sides") for doubt in compared.doubts),
         ),
         sections=tuple(sections),
-        banner=SIMULATED if compared.simulated else "",
+        alerts=(Alert(as_sentence(SIMULATED)),) if compared.simulated else (),
     )
 
 

@@ -116,6 +116,21 @@ class Passage(msgspec.Struct, frozen=True):
     parts: tuple[PassagePart, ...]
 
 
+class Alert(msgspec.Struct, frozen=True):
+    """What nobody may overlook, in a sentence; ``command`` mends it, empty where none does."""
+
+    text: str
+    command: str = ""
+
+
+class Example(msgspec.Struct, frozen=True):
+    """An item that speaks for or against the leader, in quotes; ``link`` chooses it, as in `ReportTable`."""
+
+    title: str
+    quotes: tuple[str, ...]
+    link: str
+
+
 class ReportSection(msgspec.Struct, frozen=True):
     """The answer to one ``question``; ``anchor`` is its place in the address."""
 
@@ -142,8 +157,9 @@ def section_of(
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates. ``banner`` must not be
-    overlooked, as that models were simulated; ``lead`` is the whole in a few sentences. ``labels``: by model,
+    """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates; so do ``alerts``, as
+    that models were simulated. ``lead`` is the whole in three sentences at most. ``front`` is drawn after the
+    first of them: names, a measure, then figures beside it; ``examples`` follow. ``labels``: by model,
     what people read in place of its name (`ShownNames`); cells and sentences hold the whole one."""
 
     kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
@@ -151,7 +167,9 @@ class Report(msgspec.Struct, frozen=True):
     facts: tuple[str, ...]
     lead: tuple[Sentence, ...]
     sections: tuple[ReportSection, ...]
-    banner: str = ""
+    alerts: tuple[Alert, ...] = ()
+    front: ReportTable | None = None
+    examples: tuple[Example, ...] = ()
     labels: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
@@ -172,6 +190,11 @@ class Report(msgspec.Struct, frozen=True):
     def table(self, name: str) -> ReportTable:
         """One of its tables, by name."""
         return next(table for section in self.sections for table in section.tables if table.name == name)
+
+
+def as_sentence(reported: str) -> str:
+    """Turn what a terminal shows behind "warning:" into a sentence of a page."""
+    return f"{reported[:1].upper()}{reported[1:]}" + ("" if reported.endswith(".") else ".")
 
 
 MISSING = "–"

@@ -20,6 +20,7 @@ from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
+    Alert,
     Cell,
     Passage,
     Report,
@@ -27,6 +28,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    as_sentence,
 )
 from coeval.reports.planned_prompts import (
     MOST_DRAWN,
@@ -209,7 +211,7 @@ def description_report(described: DescribedExperiment) -> Report:
         facts=tuple(_facts(described)),
         lead=tuple(_lead(described, coverage)),
         sections=sections,
-        banner=SIMULATED if simulated else "",
+        alerts=(Alert(as_sentence(SIMULATED)),) if simulated else (),
         labels=_shown_names(described),
     )
 

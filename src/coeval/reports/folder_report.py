@@ -21,9 +21,8 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import opened
-from coeval.reports.content import Report, Sentence
+from coeval.reports.content import Report, Sentence, as_sentence
 from coeval.reports.evaluation_report import evaluation_report
-from coeval.reports.experiment.cost_section import as_sentence
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import ScoreBlocks, evidence_of, score_blocks
 from coeval.reports.items.item_browser import ItemBrowser
@@ -97,7 +96,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: MeasureOptions | 
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
         lambda: run_sheets(reader, items),
-        score_blocks(measured) if measured.grid.scored.any() and not reader.sampled else None,
+        score_blocks(evidence) if measured.grid.scored.any() and not reader.sampled else None,
         items,
         measured.measures.ranking.order,
     )

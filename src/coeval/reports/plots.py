@@ -360,6 +360,47 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     return chart_spec(alt.layer(line, point), max(len(rows), 1) * _LABEL_STEP)
 
 
+# --- Quality against cost
+
+
+def value_plot(table: str, amount: str, title: str, models: Sequence[str], *, log: bool) -> dict[str, Any]:
+    """Of the columns ``student``, ``score`` (a measure, 0 to 1), the ``amount`` and its ``…_line``: whether a
+    student is on the line that is drawn; ``log``: amounts on a logarithmic axis."""
+    base = (
+        alt.Chart(named(table))
+        .transform_filter(f"isValid(datum.score) && isValid(datum['{amount}'])")
+        .transform_calculate(
+            points="100 * datum.score",
+            low="100 * (isValid(datum.score_low) ? datum.score_low : datum.score)",
+            high="100 * (isValid(datum.score_high) ? datum.score_high : datum.score)",
+        )
+    )
+    scale = alt.Scale(type="log", nice=False, padding=40) if log else alt.Scale(zero=False, padding=40)
+    x = alt.X(f"{amount}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, format="~g"))
+    y = alt.Y("points:Q", title="points", scale=alt.Scale(zero=False, nice=True))
+    shown = [
+        alt.Tooltip("student:N"),
+        alt.Tooltip("points:Q", format=".1f"),
+        alt.Tooltip("low:Q", title="from", format=".1f"),
+        alt.Tooltip("high:Q", title="to", format=".1f"),
+        alt.Tooltip(f"{amount}:Q", title=title, format=".3~g"),
+    ]
+    colour = model_colour("student", models)
+    line = (
+        base.transform_filter(f"datum['{amount}_line']")
+        .mark_line(strokeDash=[4, 3], strokeWidth=1.5, interpolate="step-after")
+        .encode(x=x, y=y, order=f"{amount}:Q")
+    )
+    bar = base.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
+    point = base.mark_point(filled=True, size=110, opacity=1).encode(x=x, y=y, color=colour, tooltip=shown)
+    name = (
+        base.transform_calculate(name=shown_name(models, 22, of="datum.student"))
+        .mark_text(align="left", dx=9, dy=-9)
+        .encode(x=x, y=y, text="name:N")
+    )
+    return chart_spec(alt.layer(line, bar, point, name), 260, 760)
+
+
 # --- Remaining uncertainty against cost
 
 

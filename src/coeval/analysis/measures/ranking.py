@@ -357,6 +357,12 @@ class SharedScores:
                 found[task] = PairedScores(a[mine], b[mine], once, self._grid.items.alike_of(mine))
         return found
 
+    def by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
+        """By item, the two's means over the scores that they share of it."""
+        a, b = self._item_means(self._place[first], self._place[second], ())
+        ids = self._grid.items.ids
+        return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
+
     def by_judge(
         self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
     ) -> list[ByJudge]:

@@ -33,8 +33,8 @@ def print_report(
     console.print(Text(plain(report.title), style="bold"))
     if report.facts:
         say(console, " · ".join(report.facts), "dim")
-    if report.banner:
-        warn(console, report.banner)
+    for alert in report.alerts:
+        warn(console, alert.text)
     console.print()
     for sentence in report.lead:
         say(console, sentence.text)

@@ -11,8 +11,7 @@ from coeval.analysis.panel.d_study import Design, design_name
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import bill
-from coeval.core.text import dollars, numbered
-from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.core.text import dollars, listed, numbered
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -20,6 +19,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    as_sentence,
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -84,9 +84,9 @@ def spending_table(reader: RunReader) -> ReportTable:
         rows += [(what, *found) for found in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
     return ReportTable(
         "phases",
-        "By phase and model",
+        "By role and model",
         (
-            ReportColumn("what", "What"),
+            ReportColumn("what", "What", "text", "Teachers write items, students answers, judges judgments"),
             ReportColumn("model", "Model"),
             ReportColumn("records", "Records", "count"),
             ReportColumn("input", "Tokens in", "count"),
@@ -112,11 +112,9 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 
 def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
-    said = [*_money(evidence), *(c.text for c in evidence.measured.conclusions if c.topic == "cost")]
-    said += [as_sentence(reported) for reported in (*evidence.missing.sentences, *evidence.missing.notes)]
+    spending = spending_table(evidence.reader)
+    said = [*_money(evidence), *_by_role(spending), *map(as_sentence, evidence.missing.sentences)]
     failures = failure_table(evidence.reader)
-    if evidence.missing.sentences or failures.rows:
-        said.append(f"What is missing or failed is asked again by: {continue_command(evidence.reader.run)}")
     variance, steps = _variance(measures.g_study), _steps(measures.next, evidence.measured.grid)
     pictures = []
     if steps.rows:
@@ -131,19 +129,14 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
                 purchase_plot(steps.name, cost, title),
             )
         )
-    tables = (_models(evidence), spending_table(evidence.reader), failures, variance, steps)
+    tables = (spending, _models(evidence), failures, variance, steps)
     return section_of(
         "cost",
         "What did it cost, what is missing, what to buy next?",
-        [Sentence(text, "models") for text in said],
+        [Sentence(text, "phases") for text in said],
         pictures,
         tables,
     )
-
-
-def as_sentence(reported: str) -> str:
-    """What a terminal shows behind "warning:", for a page."""
-    return f"{reported[:1].upper()}{reported[1:]}."
 
 
 def _money(evidence: RunEvidence) -> Iterator[str]:
@@ -162,6 +155,24 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
             f"Requests that may have been billed cost up to {dollars(perhaps)} more; "
             "coeval status RUN --settle MODEL=USD takes the provider's bill for it."
         )
+
+
+_ROLES = {"items": "teachers' items", "answers": "students' answers", "judgments": "judges' judgments"}
+
+
+def _by_role(spending: ReportTable) -> Iterator[str]:
+    """What each role cost, where any price is known."""
+    what, cost = (
+        next(at for at, column in enumerate(spending.columns) if column.name == name)
+        for name in ("what", "cost")
+    )
+    sums: dict[str, float] = {}
+    for row in spending.rows:
+        if isinstance(row[cost], float):
+            sums[str(row[what])] = sums.get(str(row[what]), 0.0) + float(row[cost])  # type: ignore[arg-type]
+    if any(sums.values()):
+        parts = (f"{dollars(usd)} for {_ROLES[role]}" for role, usd in sums.items())
+        yield f"On record: {listed(parts)}."
 
 
 def _models(evidence: RunEvidence) -> ReportTable:

@@ -22,8 +22,8 @@ from coeval.reports.plots import HeatMap, heat_map
 _STRONGEST = 0.4
 
 
-def pairs_section(found: PairMeasures) -> ReportSection:
-    """Strengths, who wins against whom, and how judges compare."""
+def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
+    """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
     strengths, rates = _strengths(found), _rates(found)
     judges = measure_table(
         Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges, "Items"
@@ -42,7 +42,8 @@ def pairs_section(found: PairMeasures) -> ReportSection:
     )
     title = "How often the student of a row wins against that of a column, ties half."
     pictures = [Picture("win-matrix", title, rates.name, heat_map(grid))]
-    sentences = [Sentence(plain(text), strengths.name) for text in (*pair_sentences(found), *_how(found))]
+    said = list(pair_sentences(found))[opened:]
+    sentences = [Sentence(plain(text), strengths.name) for text in (*said, *_how(found))]
     question = "Who wins where answers are compared?"
     return section_of("pairs", question, sentences, pictures, (strengths, rates, judges))
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coeval.analysis.answer_costs import AnswerCosts, answer_costs, packed_figures
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.robust_set import RobustSet
 from coeval.analysis.measures.run_measures import MeasureOptions
 from coeval.analysis.measures.score_grid import ScoreGrid, level_names
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import Results
+from coeval.analysis.run_results import Results, bill
 from coeval.analysis.scores import results
 from coeval.core.plain import short_names
 from coeval.pipeline.plan.run_reading import reading
@@ -28,6 +29,7 @@ class RunEvidence(NamedTuple):
     measured: MeasuredRun
     results: Results
     missing: Missing
+    costs: AnswerCosts
 
     @property
     def students(self) -> list[str]:
@@ -46,6 +48,14 @@ class RunEvidence(NamedTuple):
         return short_names(self.models, labels=None if planned is None else planned.labels)
 
     @property
+    def usd_per_item(self) -> float | None:
+        """What an item costs with all its answers and judgments; None where part of the bill is unknown."""
+        reported, items = bill(self.results.costs), len(self.measured.grid.items.ids)
+        if reported.is_partial or not reported.cost_usd or not items:
+            return None
+        return reported.cost_usd / items
+
+    @property
     def models(self) -> list[str]:
         """All who take part, students first: so that each has one colour in every picture."""
         grid = self.measured.grid
@@ -54,7 +64,8 @@ class RunEvidence(NamedTuple):
 
 def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""
-    return RunEvidence(reader, measured, results(reader, notes), look_for_gaps(reader.run))
+    found, missing = results(reader, notes), look_for_gaps(reader.run)
+    return RunEvidence(reader, measured, found, missing, answer_costs(reader))
 
 
 @contextmanager
@@ -77,17 +88,19 @@ class ScoreBlocks(NamedTuple):
     factors, its judges) as one byte each, a place in the scale, or 255 where there is no score. ``checked``:
     likewise (items, students, the task's checks), doubles, the low byte first, NaN for none. ``teachers``: of
     each item, two bytes, the low one first. ``members``: for each attribute value, and then for the robust
-    set where there is one, a bit for each item, the first in the highest bit of a byte. Items stand task by
-    task."""
+    set where there is one, a bit for each item, the first in the highest bit of a byte. ``spent``: as
+    `packed_figures`. Items stand task by task."""
 
     design: dict[str, Any]
     levels: bytes
     checked: bytes
     teachers: bytes
     members: bytes
+    spent: bytes = b""
 
 
-def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
+def score_blocks(evidence: RunEvidence) -> ScoreBlocks:
+    measured, costs = evidence.measured, evidence.costs
     grid, robust = measured.grid, measured.robust
     tasks, levels, checked = [], [], []
     names, does = level_names(grid), grid.does
@@ -122,6 +135,7 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
             }
         )
         first += items
+    spent = packed_figures(costs, dict(zip(grid.items.ids, place.tolist(), strict=True)), grid.students)
     members = [*grid.items.attributes.values(), *([np.flatnonzero(robust.stays)] if robust else [])]
     return ScoreBlocks(
         {
@@ -136,11 +150,14 @@ def score_blocks(measured: MeasuredRun) -> ScoreBlocks:
             "alike": _alike(grid, place),
             "own": measured.measures.without_own.applicable,
             "robust": None if robust is None else _robust(grid, robust),
+            "usd": evidence.usd_per_item,
+            "looks": grid.looks.share if grid.looks and grid.looks.many else None,
         },
         b"".join(levels),
         b"".join(checked),
         grid.items.teacher[order].astype("<u2").tobytes(),
         b"".join(_bits(place[items], len(order)) for items in members),
+        b"" if spent is None else spent.tobytes(),
     )
 
 

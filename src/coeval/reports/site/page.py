@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from math import ceil, floor
 from typing import Any, NamedTuple
 
 import jinja2
@@ -24,10 +25,11 @@ import vl_convert
 from markupsafe import Markup
 
 from coeval import __version__
+from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.reports.chart_spec import with_labels
-from coeval.reports.content import Report, ReportTable, Sentence, row_texts
+from coeval.reports.content import Report, ReportTable, row_texts
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
 from coeval.reports.experiment.run_evidence import ScoreBlocks
 from coeval.reports.items.item_selection import ItemSelection
@@ -107,6 +109,7 @@ _SCRIPTS = (
     (_FILTERING, "filtered.js"),
     (_SITE, "tables.js"),
     (_SITE, "chart_keys.js"),
+    (_SITE, "forest.js"),
     (_SITE, "pictures.js"),
     (_FILTERING, "filters.js"),
     (_SITE, "page.js"),
@@ -192,11 +195,13 @@ def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
         yield bytes_block("checked", scores.checked)
         yield bytes_block("teachers", scores.teachers)
         yield bytes_block("members", scores.members)
+        yield bytes_block("spent", scores.spent)
 
 
 def _report_block(report: Report) -> DataBlock:
     """What charts and tables are drawn of."""
     tables = [table for section in report.sections for table in section.tables]
+    tables += [report.front] if report.front is not None else []
     return json_block(
         "report",
         {
@@ -244,7 +249,7 @@ def _template() -> jinja2.Template:
     environment.filters["names"] = _names_with_figures
     environment.filters["opening"] = _opening
     environment.filters["texts"] = _texts
-    environment.filters["answers"] = _answers
+    environment.filters["forest"] = _forest
     text = (files("coeval.reports.site") / "page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
 
@@ -293,22 +298,55 @@ def _opening(title: str) -> tuple[str, str]:
     return first + stop.strip(), rest
 
 
-class _LeadAnswer(NamedTuple):
-    """Sentences of the lead that answer one question."""
+class _ForestRow(NamedTuple):
+    """The texts of its cells, and where in percent of the width its mark and interval lie."""
 
-    question: str
-    anchor: str
-    sentences: list[Sentence]
+    texts: list[str]
+    link: str
+    colour: int
+    middle: float
+    low: float
+    high: float
 
 
-def _answers(report: Report) -> list[_LeadAnswer]:
-    """The lead below its first sentence, in the order of the questions; what leads to no section of its own
-    stands first, without a question."""
-    questions = {section.anchor: section.question for section in report.sections}
-    groups = {anchor: _LeadAnswer(question, anchor, []) for anchor, question in {"": "", **questions}.items()}
-    for said in report.lead[1:]:
-        groups[said.anchor if said.anchor in questions else ""].sentences.append(said)
-    return [group for group in groups.values() if group.sentences]
+class _Forest(NamedTuple):
+    """``band``: where the leader's interval begins, and how wide it is."""
+
+    ticks: tuple[str, ...]
+    band: tuple[float, float]
+    rows: list[_ForestRow]
+
+
+# Colours of `LIGHT.categories`, as the style sheet numbers them.
+_COLOURS = 8
+
+
+def _forest(table: ReportTable) -> _Forest:
+    """A table of names and measures as marks on an axis from one ten of points to another; ``forest.js``
+    draws filtered rows alike."""
+    measures = [row[1] for row in table.rows if isinstance(row[1], Measured)]
+    ends = [
+        100 * (one.value or 0.0 if end is None else end) for one in measures for end in (one.low, one.high)
+    ]
+    least, most = 10 * floor(min(ends) / 10), 10 * ceil(max(ends) / 10)
+    most = max(most, least + 10)
+
+    def place(share: float) -> float:
+        return round((100 * share - least) / (most - least) * 100, 2)
+
+    rows = []
+    for at, (row, texts) in enumerate(zip(table.rows, row_texts(table.columns, table.rows), strict=True)):
+        one = row[1]
+        value, low, high = one[:3] if isinstance(one, Measured) else (None, None, None)
+        value = value or 0.0
+        marks = (place(value), place(value if low is None else low), place(value if high is None else high))
+        rows.append(_ForestRow(texts, table.links.get(at, ""), at % _COLOURS, *marks))
+    first = rows[0]
+    return _Forest(
+        tuple(f"{tick:g}" for tick in (least, (least + most) / 2, most)),
+        (first.low, round(first.high - first.low, 2)),
+        rows,
+    )
 
 
 def _texts(table: ReportTable) -> list[list[str]]:

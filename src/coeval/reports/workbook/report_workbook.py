@@ -142,7 +142,8 @@ def write_workbook(
         summary = book.sheet(SUMMARY)
         report = _named(report)
         sheets = _Sheets(book, _BELOW if report.kind == "experiment" else {})
-        for place, section in enumerate(report.sections):
+        in_order = sorted(report.sections, key=lambda section: section.anchor == "value")  # below the costs
+        for place, section in enumerate(in_order):
             colour = LIGHT.categories[place % len(LIGHT.categories)]
             shown = [table for table in section.tables if table.name not in without]
             for table in shown:
@@ -256,8 +257,8 @@ def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: _Sh
     lines = _SummaryLines(book, sheet)
     lines.write(report.title, bold=True, font_size=16)
     lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
-    if report.banner:
-        lines.write(report.banner, bold=True, bg_color=LIGHT.against)
+    for alert in report.alerts:
+        lines.write(alert.text, bold=True, bg_color=LIGHT.against)
     lines.skip()
     for sentence in report.lead:
         lines.write(sentence.text)

@@ -4,9 +4,10 @@ const NO_LEVEL = 255;
 
 // ``chosen``: by dimension, a set of names; none: all. Values of one attribute are a union, attributes a cut.
 async function filteredTables(chosen) {
-  const [design, levels, checkedBytes, teacherBytes, memberBytes] = await Promise.all([
-    jsonBlock("design"), byteBlock("levels"), byteBlock("checked"), byteBlock("teachers"), byteBlock("members"),
+  const [design, levels, checkedBytes, teacherBytes, memberBytes, spentBytes] = await Promise.all([
+    jsonBlock("design"), byteBlock("levels"), byteBlock("checked"), byteBlock("teachers"), byteBlock("members"), byteBlock("spent"),
   ]);
+  const spent = new Spent(spentBytes, design.students.length);
   const checked = new DataView(checkedBytes.buffer, checkedBytes.byteOffset, checkedBytes.byteLength);
   const { scale } = design;
   const items = design.tasks.reduce((sum, task) => sum + task.items, 0);
@@ -64,6 +65,7 @@ async function filteredTables(chosen) {
       const item = first + at;
       if (!stays(item)) continue;
       kept += 1;
+      spent.add(item);
       const asked = factors.length * judges.length + checks.length;
       const group = alike.get(item) ?? null;
       const place = ofTask.next(design.robust !== null && has(design.values.length, item), at, group ?? item);
@@ -131,12 +133,12 @@ async function filteredTables(chosen) {
     start += task.items * found.length * width;
     checksStart += task.items * found.length * task.checks.length;
   }
-  return tablesOf({ design, found, sums, judgeLevels, kept, items });
+  return tablesOf({ design, found, sums, judgeLevels, kept, items, spent });
 }
 
-function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
+function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
   const ways = standingsOf(design, sums);
-  const { names, scores, overJudges, pairs, partial } = ways[0];
+  const { names, scores, overJudges, pairs } = ways[0];
   const robust = ways.find((way) => way.name === ROBUST)?.scores;
   const order = [...names, ...design.students.map((_, at) => at).filter((at) => !names.includes(at))];
   const label = (at) => design.students[at];
@@ -152,6 +154,9 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
     failed: null,
     missing: found[at].possible - found[at].units,
     ...boundsOf(found[at]),
+  }));
+  const valued = students.map(({ student, score, score_low, score_high, score_n, ranks }, nth) => ({
+    student, score, score_low, score_high, score_n, ranks, ...spent.of(order[nth]),
   }));
   const differences = pairs.map((pair) => ({
     better: label(pair.one),
@@ -177,9 +182,14 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
     order: order.map(label),
     kept,
     items,
-    sentences: [...leaderSentences(ways[0]), ...labelTasksSentences(sums), ...missingSentences(names.filter((at) => !partial.has(at)).map((at) => ({ name: label(at), ...found[at].bounds.mean() })))],
+    sentences: openingSentences(ways[0], {
+      others: otherOrders(ways, sums), bounds: (at) => found[at].bounds.mean(), usd: design.usd, atAnyLook: design.looks !== null,
+    }),
+    notes: [...partialSentences(ways[0]), ...labelTasksSentences(sums)],
     tables: {
       students,
+      front: valued,
+      "quality-cost": onLines(valued),
       standings: ways.flatMap((way) => way.rows()),
       differences,
       parts: part("parts", partName),
@@ -191,6 +201,45 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items }) {
       "judge-levels": levelRows(design.judges.map((name, at) => [name, judgeLevels[at]])),
     },
   };
+}
+
+// What the chosen answers cost and took: halves, 1,000 times the dollars and the seconds of each item and student.
+class Spent {
+  constructor(bytes, students) {
+    Object.assign(this, { bytes, students, found: Array.from({ length: students }, () => [[], []]) });
+  }
+
+  add(item) {
+    if (!this.bytes.length) return;
+    this.found.forEach((figures, student) => figures.forEach((known, which) => {
+      const at = 2 * (2 * (item * this.students + student) + which);
+      const half = this.bytes[at] + 256 * this.bytes[at + 1];
+      const [power, rest] = [(half >> 10) & 31, half & 1023];
+      if (power !== 31) known.push(power ? 2 ** (power - 15) * (1 + rest / 1024) : 2 ** -24 * rest);
+    }));
+  }
+
+  of(student) {
+    const [usd, seconds] = this.found[student];
+    seconds.sort((a, b) => a - b);
+    const middle = (seconds[(seconds.length - 1) >> 1] + seconds[seconds.length >> 1]) / 2;
+    return { usd: usd.length ? summed(usd) / usd.length : null, seconds: seconds.length ? middle : null };
+  }
+}
+
+// Whom nobody beats in score for the same or less (Pareto), by price and by time.
+function onLines(rows) {
+  const lines = ["usd", "seconds"].map((name) => {
+    let best = -Infinity;
+    const known = rows.filter((row) => row[name] !== null && row.score !== null);
+    known.sort((a, b) => a[name] - b[name] || b.score - a.score || (a.student < b.student ? -1 : 1));
+    return known.filter(({ score }) => score > best && (best = score) !== null);
+  });
+  return rows.map((row) => ({
+    ...row,
+    usd_line: row.usd === null ? null : lines[0].includes(row),
+    seconds_line: row.seconds === null ? null : lines[1].includes(row),
+  }));
 }
 
 // Of a student's score over tasks: what it would be with all that is missing at 0, and at 1.

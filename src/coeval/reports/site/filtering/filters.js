@@ -3,6 +3,8 @@
 let whole = null; // the report's own tables, as they were written
 
 const LINKS = {
+  front: (row) => ({ student: row.student }),
+  "quality-cost": (row) => ({ student: row.student }),
   students: (row) => ({ student: row.student }),
   standings: standingLink,
   differences: (row) => ({ lost: `${row.better},${row.other}` }),
@@ -34,6 +36,7 @@ async function applyFilter() {
   }
   report.order = found?.order ?? report.students;
   tellFilter(found);
+  tellFront(report, found);
   for (const name of names) renderTable(name, report.tables[name]);
   const of = new Set(names);
   await redraw((figure) => of.has(report.pictures[figure.dataset.picture].table));
@@ -54,8 +57,8 @@ function tellFilter(found) {
   document.getElementById("filter-clear").hidden = found === null;
 }
 
-const filterSentence = ({ kept, items, sentences }) =>
-  `${kept.toLocaleString("en-US")} of ${many(items, "item")}: ${sentences.join(" ")}`;
+const filterSentence = ({ kept, items, notes }) =>
+  [`Filtered: ${kept.toLocaleString("en-US")} of ${many(items, "item")}.`, ...notes].join(" ");
 
 // Somebody chose: `change` says what.
 async function choose(change) {

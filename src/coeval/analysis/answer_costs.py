@@ -1,0 +1,89 @@
+"""What answers cost and how long they took, by student: the records' own usage, good answers alone.
+
+Retries, probes and discarded answers are no part of it; the bill of a run counts them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.readers.run_reader import RunReader
+
+# Answers whose figures a page keeps one by one, so that filters can use them: two bytes each, twice.
+MOST_KEPT = 40_000
+
+
+class AnswerCost(NamedTuple):
+    """US dollars per 1,000 answers over the ``priced`` ones, and the median of seconds; None: not known."""
+
+    answers: int
+    priced: int
+    usd_per_1000: float | None
+    seconds: float | None
+
+
+class AnswerFigures(NamedTuple):
+    """Of one answer, by item and student; NaN where it is not known."""
+
+    item: str
+    student: str
+    usd_per_1000: float
+    seconds: float
+
+
+class AnswerCosts(NamedTuple):
+    """By student, and one by one where there are at most `MOST_KEPT`, else None."""
+
+    students: Mapping[str, AnswerCost]
+    each: Sequence[AnswerFigures] | None
+
+
+_USAGE = {"id": "VARCHAR", "latency_s": "DOUBLE", "usage": "STRUCT(cost_usd DOUBLE)"}
+# Of several lines of an id the last one counts, as a redone answer's does.
+_ANSWERS = """
+SELECT {select} FROM (
+    SELECT md5_number(id) AS key, 1000 * last(usage.cost_usd) AS usd,
+           last(CASE WHEN latency_s > 0 THEN latency_s END) AS seconds
+    FROM {lines} WHERE id IS NOT NULL GROUP BY ALL
+) s JOIN response r USING (key) JOIN planned d ON r.datapoint = d.key
+WHERE NOT r.failed AND NOT d.failed
+"""
+_BY_STUDENT = "r.student::VARCHAR, count(*), count(usd), avg(usd), median(seconds)"
+_EACH = "d.id, r.student::VARCHAR, coalesce(usd, 'NaN'), coalesce(seconds, 'NaN')"
+
+
+def answer_costs(reader: RunReader) -> AnswerCosts:
+    """
+    Raises StoreError: a file cannot be read.
+    """
+
+    def asked(select: str, rest: str = "") -> list[tuple[object, ...]]:
+        sql = _ANSWERS.replace("{select}", select) + rest
+        return reader.of_lines("response_collection", _USAGE, sql)
+
+    students = {str(row[0]): AnswerCost(*row[1:]) for row in asked(_BY_STUDENT, "GROUP BY ALL")}  # type: ignore[arg-type]
+    if sum(one.answers for one in students.values()) > MOST_KEPT or reader.sampled:
+        return AnswerCosts(students, None)
+    return AnswerCosts(students, [AnswerFigures(*row) for row in asked(_EACH)])  # type: ignore[arg-type]
+
+
+Halves: TypeAlias = NDArray[np.float16]
+
+
+def packed_figures(costs: AnswerCosts, items: Mapping[str, int], students: Sequence[str]) -> Halves | None:
+    """(items, students, 2): dollars per 1,000 and seconds in half precision (three digits), NaN where none is
+    known; ``items`` gives places. None: they are not kept one by one, or none is known."""
+    if not costs.each:
+        return None
+    found = np.full((len(items), len(students), 2), np.nan)
+    place = {name: at for at, name in enumerate(students)}
+    for one in costs.each:
+        if one.item in items and one.student in place:
+            found[items[one.item], place[one.student]] = one.usd_per_1000, one.seconds
+    if np.isnan(found).all():
+        return None
+    return np.asarray(np.clip(found, 0, float(np.finfo(np.float16).max)), "<f2")

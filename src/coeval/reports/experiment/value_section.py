@@ -1,0 +1,148 @@
+"""What does quality cost? Scores against dollars and seconds per answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from coeval.analysis.measures.measured import Measured
+from coeval.core.text import dollars, listed
+from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, Sentence
+from coeval.reports.experiment.front import SCORE_TITLE
+from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.plots import value_plot
+
+_ANCHOR = "value"
+_LINE = "No other student shown scores higher for the same {} or less"
+
+
+class _Valued(NamedTuple):
+    """A student with its score, and what its answers cost and take."""
+
+    student: str
+    score: Measured
+    usd: float | None
+    seconds: float | None
+
+
+def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | None:
+    """By the rows of the first screen; None where no answer's cost or time is known."""
+    found = [_Valued(*_of(row)) for row in front.rows]
+    priced = [one for one in found if one.usd is not None]
+    timed = [one for one in found if one.seconds is not None]
+    if not priced and not timed:
+        return None
+    title = next(column.title for column in front.columns if column.name == "score")
+    table = _table(found, title)
+    pictures = [
+        Picture(f"value-{name}", f"{title} against {what}. {_PARETO}", table.name, _plot(name, of, evidence))
+        for name, what, of in (("usd", "price", priced), ("seconds", "time", timed))
+        if len(of) > 1
+    ]
+    said = [*_bargain(evidence, priced, title), *_unpriced(found)]
+    sentences = tuple(Sentence(text, table.name) for text in said)
+    return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
+
+
+_PARETO = "The line joins the students that nobody beats on both. Bars: 95% intervals."
+
+
+def _of(row: Sequence[Cell]) -> tuple[Any, ...]:
+    student, score, _, usd, seconds = row
+    return student, score, usd, seconds
+
+
+def on_line(found: Sequence[_Valued], name: str) -> set[str]:
+    """The students whom no other beats in score for the same or less of ``name`` (Pareto)."""
+    known = [
+        (getattr(one, name), -one.score.value, one.student)
+        for one in found
+        if getattr(one, name) is not None and one.score.value is not None
+    ]
+    best, line = float("inf"), set()
+    for _, score, student in sorted(known):
+        if score < best:
+            best = score
+            line.add(student)
+    return line
+
+
+def _table(found: Sequence[_Valued], title: str) -> ReportTable:
+    cheap, fast = on_line(found, "usd"), on_line(found, "seconds")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            one.student,
+            one.score,
+            one.usd,
+            None if one.usd is None else one.student in cheap,
+            one.seconds,
+            None if one.seconds is None else one.student in fast,
+        )
+        for one in found
+    ]
+    return ReportTable(
+        "quality-cost",
+        f"{title}, price and time",
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("score", title, "points"),
+            ReportColumn("usd", "$ per 1,000 answers", "usd"),
+            ReportColumn("usd_line", "Best for its price", "text", _LINE.format("price")),
+            ReportColumn("seconds", "Median seconds", "seconds"),
+            ReportColumn("seconds_line", "Best for its time", "text", _LINE.format("time")),
+        ),
+        tuple(rows),
+        links={at: urlencode({"student": one.student}) for at, one in enumerate(found)},
+    )
+
+
+# Amounts that differ by more than this factor are drawn on a logarithmic axis.
+_WIDE = 10
+
+
+def _plot(name: str, found: Sequence[_Valued], evidence: RunEvidence) -> dict[str, Any]:
+    amounts = [getattr(one, name) for one in found]
+    log = min(amounts) > 0 and max(amounts) > _WIDE * min(amounts)
+    title = "$ per 1,000 answers" if name == "usd" else "median seconds per answer"
+    return value_plot("quality-cost", name, title, evidence.models, log=log)
+
+
+def _bargain(evidence: RunEvidence, priced: Sequence[_Valued], title: str) -> Iterator[str]:
+    """Who is cheapest among those that are not significantly behind the leader, or else at all."""
+    if len(priced) < 2:
+        return
+    ranks = evidence.measured.measures.ranking
+    leader = ranks.order[0] if ranks.order and title == SCORE_TITLE else ""
+    tied = [one for one in priced if one.student in ranks.ranges and ranks.range_of(one.student)[0] == 1]
+    first = next((one for one in priced if one.student == leader), None)
+    cheapest = min(tied or priced, key=lambda one: (one.usd or 0.0, one.student))
+    if first is None or first.usd is None:
+        cheapest = min(priced, key=lambda one: (one.usd or 0.0, one.student))
+        yield f"{cheapest.student} is cheapest: {dollars(cheapest.usd or 0.0)} per 1,000 answers."
+        return
+    if cheapest.student != leader and (cheapest.usd or 0.0) < first.usd:
+        yield (
+            f"{cheapest.student} is not significantly behind {leader} and costs "
+            f"{dollars(cheapest.usd or 0.0)} per 1,000 answers instead of {dollars(first.usd)}."
+        )
+        return
+    below = [one for one in priced if (one.usd or 0.0) < first.usd]
+    if not below:
+        yield f"{leader} leads and is cheapest: {dollars(first.usd)} per 1,000 answers."
+        return
+    best = max(below, key=lambda one: (one.score.value or 0.0, one.student))
+    fewer = 100 * ((first.score.value or 0.0) - (best.score.value or 0.0))
+    yield (
+        f"{leader} costs {dollars(first.usd)} per 1,000 answers; the best that costs less is {best.student}: "
+        f"{dollars(best.usd or 0.0)} for {fewer:.1f} points fewer."
+    )
+
+
+def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
+    lacking = [one.student for one in found if one.usd is None]
+    if lacking:
+        yield f"Without a known price, and so not in the picture: {listed(lacking)}."
+    untimed = [one.student for one in found if one.usd is not None and one.seconds is None]
+    if untimed:
+        yield f"Without a recorded time: {listed(untimed)}."
