@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from coeval.store.rundir import in_file_name
+
 REFERENCE = Path(__file__).parents[1].parent / "shared" / "reference"
 WHY_SKIPPED = f"reference data not found at {REFERENCE}"
 
@@ -28,13 +30,19 @@ class Run:
 
     @property
     def datapoints(self) -> Path:
-        return self.folder / "phase3_datapoints" / f"{self.task}.{self.teacher}.datapoints.jsonl"
+        return (
+            self.folder / "phase3_datapoints" / in_file_name(f"{self.task}.{self.teacher}.datapoints.jsonl")
+        )
 
     def responses(self, student: str) -> Path:
-        return self.folder / "phase4_responses" / f"{self.task}.{student}.responses.jsonl"
+        return self.folder / "phase4_responses" / in_file_name(f"{self.task}.{student}.responses.jsonl")
 
     def evaluations(self, judge: str) -> Path:
-        return self.folder / "phase5_evaluations" / f"{self.task}.{self.teacher}.{judge}.evaluations.jsonl"
+        return (
+            self.folder
+            / "phase5_evaluations"
+            / in_file_name(f"{self.task}.{self.teacher}.{judge}.evaluations.jsonl")
+        )
 
     def datapoint_id(self, n: int) -> str:
         return f"{self.task}__{self.teacher}__{n:05d}"

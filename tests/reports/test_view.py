@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -17,6 +18,8 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
 from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
+
+from coeval.reports.view.folder_summary import GrowthRate
 
 ITEM = "haiku__t.1__00002"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -69,8 +72,14 @@ def test_it_shows_the_runs_and_outputs_below_runs(server: ViewServer) -> None:
     ]  # fmt: skip
     first = folders[0]
     assert first["status"]["phases"]["evaluation"]["good"] == 6
-    assert {each["student"] for each in first["results"]["students"]} == {"ann", "bob"}
-    assert folders[1]["results"]["metrics"][0]["metric"] == "prompt_level_strict_accuracy"
+    assert (first["summary"]["students"], first["summary"]["items"]) == (2, 3)
+    assert first["summary"]["best"]["name"] in {"ann", "bob"}
+    assert first["changed"].endswith("Z")
+    assert (folders[1]["summary"]["best"]["name"], folders[1]["summary"]["best"]["mean"]) == ("m", 0)
+    assert "results" not in first, "the list is asked for all the time"
+    state = server.ask("/f/0/api/state").value
+    assert {each["student"] for each in state["results"]["students"]} == {"ann", "bob"}
+    assert len(state["headline"]) >= 1
     assert server.ask("/").text.startswith("<!doctype html>")
     for number in (0, 1):
         server.ask(f"/f/{number}/report")
@@ -334,3 +343,52 @@ def test_it_shows_a_run_that_goes_on_is_killed_and_continued(tmp_path: Path) -> 
     finally:
         first.kill()
         first.wait()
+
+
+@pytest.mark.system
+def test_it_compares_folders_by_their_numbers(server: ViewServer) -> None:
+    page = server.ask("/compare?f=0&f=2")
+    assert (page.status, "Comparison of" in page.text) == (200, True)
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    for query, status in (("", 400), ("?f=0", 400), ("?f=0&f=0", 400), ("?f=0&f=9", 404), ("?f=0&f=..", 404)):
+        assert server.ask(f"/compare{query}").status == status, query
+    refused = server.ask("/compare?f=0&f=1")
+    assert (refused.status, "nothing to compare" in refused.value["error"]) == (400, True)
+
+
+@pytest.mark.system
+def test_it_shows_sweeps_by_their_checkpoints_and_folders_by_short_names(tmp_path: Path) -> None:
+    """More folders than are read at once: each is read for its line alone."""
+    for sweep in ("grpo", "dpo"):
+        for step in (100, 20, 3):
+            write_run(tmp_path / "all" / sweep / f"step_{step}", ("m",))
+        (tmp_path / "all" / sweep / "sweep").mkdir()
+    for name in ("one", "two", "three"):
+        write_run(tmp_path / "all" / name)
+    with viewing("all", folder=tmp_path) as server:
+
+        def read(folders: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+            return folders if len(folders) == 9 and all(each["summary"] for each in folders) else None
+
+        folders = server.wait_for("/api/folders", read)
+        shown = [(each["sweep"], each["name"]) for each in folders]
+        assert shown == [
+            (None, "one"), (None, "three"), (None, "two"), ("dpo", "dpo/step_3"), ("dpo", "dpo/step_20"),
+            ("dpo", "dpo/step_100"), ("grpo", "grpo/step_3"), ("grpo", "grpo/step_20"),
+            ("grpo", "grpo/step_100"),
+        ]  # fmt: skip
+        assert {each["generation"] for each in folders} == {0}, "none is kept open"
+        assert server.ask("/compare?f=0&f=3").status == 200, "the best of each, since they share no student"
+        assert {each["summary"]["items"] for each in folders} == {3}
+
+
+def test_the_pace_is_that_of_the_last_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("coeval.reports.view.folder_summary.time.monotonic", lambda: now[0])
+    pace = GrowthRate()
+    for done in (0, 10, 20, 30):
+        pace.see({"phases": {"evaluation": {"good": done, "failed": 0, "owed": 90 - done}}})
+        now[0] += 5
+    assert pace.told() == {"per_minute": 90, "seconds_left": 40}
+    pace.see({"phases": {"evaluation": {"good": 0, "failed": 0, "owed": 90}}})
+    assert pace.told() is None, "it began again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +73,7 @@ def view(
         places.watch()
 
     try:
-        serve_pages(make_view_app(places, token), token, port, announce, open_it=open_it)
+        serve_pages(make_view_app(places, token, _compare), token, port, announce, open_it=open_it)
     finally:
         ended = places.stop()
     if not ended:
@@ -120,6 +120,26 @@ def _status(path: Path) -> Any:
 
     folder = RunDir(path)
     return RunPlace(folder).status() if folder.is_run() else OutputPlace(path).status()
+
+
+def _compare(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+    """What ``coeval compare --html`` writes: of students in all folders, or of the ``best`` of each."""
+    from coeval.analysis.comparison.comparisons import compare_sides
+    from coeval.api.run_handle import sides_of
+    from coeval.reports.comparison_page import comparison_page
+    from coeval.reports.site.page import write_page
+
+    def page(students: Sequence[str]) -> bytes:
+        with sides_of(folders, students) as (groups, notes):
+            return write_page(comparison_page(compare_sides(groups, notes)))
+
+    try:
+        return page([])
+    except UsageError:
+        named = [name for name in best if name is not None]
+        if len(named) < len(folders):
+            raise
+        return page(named)
 
 
 def _leave() -> None:

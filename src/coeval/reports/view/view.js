@@ -29,7 +29,7 @@
       make(
         "table",
         {},
-        make("thead", {}, make("tr", {}, heads.map((head, at) => make("th", { scope: "col", class: at > texts ? "k-score" : "k-text" }, head)))),
+        make("thead", {}, make("tr", {}, heads.map((head, at) => make(head ? "th" : "td", { scope: head ? "col" : null, class: at > texts ? "k-score" : "k-text" }, head)))),
         make("tbody", {}, rows.map((cells) => make("tr", {}, cells.map((cell, at) => (at ? make("td", { class: at > texts ? "k-score" : "k-text" }, cell) : make("th", { scope: "row", class: "k-text" }, cell)))))),
       ),
     );
@@ -82,7 +82,7 @@
         ? table(
             "what models took",
             ["model", "requests", "input tokens", "output tokens", "cost"],
-            spend.map(([model, of]) => [make("bdi", {}, model), count(of.requests), count(of.input_tokens), count(of.output_tokens), of.cost_usd === null ? "–" : dollars(of.cost_usd)]),
+            spend.map(([model, of]) => [named(model), count(of.requests), count(of.input_tokens), count(of.output_tokens), of.cost_usd === null ? "–" : dollars(of.cost_usd)]),
           )
         : null,
       found.batches.length ? make("p", {}, `${count(found.batches.length)} batch ${found.batches.length === 1 ? "job" : "jobs"} on the way`) : null,
@@ -95,6 +95,22 @@
           )
         : null,
     ];
+  }
+
+  // --- the answer first -------------------------------------------------------------------------
+
+  const lasting = (seconds) => (seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`);
+
+  // What the scores say, and of a run that goes on how long it will.
+  function headline(told) {
+    const { pace, status: found } = told;
+    const running = Boolean(found?.state?.pid);
+    const parts = told.headline.map((text) => make("p", { class: "said" }, text));
+    if (running && pace) {
+      const rate = `${pace.per_minute.toLocaleString("en-US", { maximumFractionDigits: pace.per_minute < 10 ? 1 : 0 })} records a minute`;
+      parts.unshift(make("p", { class: "eta" }, make("b", {}, `About ${lasting(pace.seconds_left)} left`), ` at ${rate}.${told.headline.length ? " Scores so far are provisional:" : ""}`));
+    } else if (running && told.headline.length) parts.unshift(make("p", { class: "eta" }, "The run goes on: scores so far are provisional."));
+    return parts;
   }
 
   // --- what came of it --------------------------------------------------------------------------
@@ -128,7 +144,7 @@
           "students",
           ["student", "", "score", "items", "failed"],
           overall.map((one) => [
-            make("a", { href: `#items?student=${encodeURIComponent(one.student)}&order=worst` }, make("bdi", {}, one.student)),
+            make("a", { href: `#items?student=${encodeURIComponent(one.student)}&order=worst` }, named(one.student)),
             point(one.mean, one.low, one.high),
             one.mean === null ? "–" : `${score(one.mean)}${interval(one.low, one.high)}`,
             count(one.n),
@@ -139,13 +155,13 @@
     }
     if (found.people?.length) {
       const points = (mean, low, high) => (mean === null ? "–" : `${(100 * mean).toFixed(1)}${low === null ? "" : ` [${(100 * low).toFixed(1)}, ${(100 * high).toFixed(1)}]`}`);
-      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [make("bdi", {}, one.student), points(one.judged, one.judged_low, one.judged_high), points(one.mean, one.low, one.high), count(one.labels)])));
+      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [named(one.student), points(one.judged, one.judged_low, one.judged_high), points(one.mean, one.low, one.high), count(one.labels)])));
     }
     if (found.labels.length) {
-      parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [make("bdi", {}, one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
+      parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [named(one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
     }
     if (found.metrics.length) {
-      parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [make("bdi", {}, one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
+      parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [named(one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
     }
     if (!parts.length) parts.push(make("p", { class: "note" }, "Nothing has been scored yet."));
     else parts.push(make("p", { class: "note" }, `[low, high] is the 95% interval of a mean over items.${told.status?.state?.pid ? " The run goes on, and so do these." : ""}`));
@@ -153,6 +169,9 @@
     if (told.error) parts.push(make("p", { class: "trouble" }, told.error));
     return parts;
   }
+
+  let names = new Map(); // short names of models, by whole ones
+  const named = (name) => make("bdi", { title: names.has(name) ? name : null }, names.get(name) ?? name);
 
   // --- a folder ---------------------------------------------------------------------------------
 
@@ -178,12 +197,16 @@
 
   async function folder(told) {
     document.title = `${told.name} – coeval view`;
-    draw("title", told.name, () => [make("bdi", {}, told.name)]);
-    draw("facts", [told.path, stateOf(told), spentOf(told.status), told.facets?.items], () =>
-      [told.kind === "run" ? "run" : "output of eval-framework", told.path, stateOf(told), spentOf(told.status), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
+    draw("title", told.name, () => [make("bdi", { title: told.path }, told.name)]);
+    draw("facts", [told.kind, stateOf(told), spentOf(told.status), told.facets?.items], () =>
+      [told.kind === "run" ? "run" : "output of eval-framework", stateOf(told), spentOf(told.status), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
     );
     place("banner").hidden = !told.results?.simulated;
     place("banner").textContent = "simulated models: numbers show the tool, not any real model";
+    names = new Map(Object.entries(told.short ?? {}));
+    const first = [told.headline, told.pace, told.status?.state];
+    draw("headline-body", first, () => headline(told));
+    place("headline").hidden = !place("headline-body").childElementCount;
     draw("status-body", [told.status, told.status_error], () => status(told));
     draw("results-body", [told.results, told.error], () => results(told));
     if (!told.generation || told.generation === generation) return;
@@ -201,34 +224,7 @@
     }
   }
 
-  // --- all of them ------------------------------------------------------------------------------
-
-  function overview(folders) {
-    draw("folders-body", folders.map((one) => [one.number, one.name, one.status?.phases, stateOf(one), spentOf(one.status), one.results?.students, one.results?.metrics, one.error]), () => [
-      table(
-        "folders",
-        ["folder", "kind", "state", "best so far", "judged", "cost"],
-        folders.map((one) => {
-          const judged = one.status?.phases?.evaluation;
-          const best = one.results?.students.find((student) => student.task === null && student.mean !== null);
-          const metric = one.results?.metrics[0];
-          const right = one.results?.labels.find((label) => label.accuracy !== null);
-          const spent = one.status?.budget?.total;
-          return [
-            make("a", { href: `/f/${one.number}/`, title: one.path }, make("bdi", {}, one.name)),
-            one.kind,
-            one.error ? make("span", { class: "trouble" }, "cannot be read") : stateOf(one) || "…",
-            best ? [make("bdi", {}, best.student), ` ${score(best.mean)}${interval(best.low, best.high)}`] : right ? [make("bdi", {}, right.student), ` ${score(right.accuracy)}${interval(right.low, right.high)} of labels right`] : metric ? [make("bdi", {}, `${metric.task} ${metric.metric}`), ` ${metric.value === null ? "–" : score(metric.value)}`] : "–",
-            judged ? (judged.planned === null ? count(judged.good) : `${count(judged.good)} of ${count(judged.planned)}`) : "",
-            spent ? dollars(spent.spent_usd) : "",
-          ];
-        }),
-        3,
-      ),
-    ]);
-  }
-
-  // ----------------------------------------------------------------------------------------------
+  const overview = window.coevalOverview?.({ place, count, dollars, stateOf, interval });
 
   async function look() {
     const isFolder = document.body.dataset.page === "folder";

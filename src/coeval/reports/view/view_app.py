@@ -10,10 +10,11 @@ import asyncio
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import jinja2
@@ -23,7 +24,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.core.plain import plain, shortened
+from coeval.core.plain import plain, short_paths, shortened
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
@@ -202,6 +203,7 @@ _ASSETS = {
     "item_sources.js": "coeval.reports.items",
     "view.css": "coeval.reports.view",
     "view.js": "coeval.reports.view",
+    "overview.js": "coeval.reports.view",
     "label.js": "coeval.reports.view",
     "waiting.js": "coeval.reports.view",
 }
@@ -217,15 +219,21 @@ _FRAMED = "frame-ancestors 'none'"
 _ANSWERED_BY_PAGE = ("first", "most", "beside")
 
 
-def make_view_app(places: ViewedPlaces, token: ViewToken | None) -> web.Application:
+PageOfFolders: TypeAlias = Callable[[Sequence[Path], Sequence[str | None]], bytes]
+"""Compares folders, and writes the page of it; where they share no student, the best of each (None: not known
+yet). May raise a `CoevalError`."""
+
+
+def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOfFolders) -> web.Application:
     """``token``: without it nobody is answered; None: everybody on this machine is."""
     app = web.Application(middlewares=[guarded(token)], client_max_size=LARGEST_BODY)
-    handlers = _ViewHandlers(places)
+    handlers = _ViewHandlers(places, compare)
     number = r"/f/{number:\d{1,6}}"
     app.add_routes(
         [
             web.get("/", handlers.overview),
             web.get("/api/folders", handlers.folders),
+            web.get("/compare", handlers.compared),
             web.get("/assets/{name}", handlers.asset),
             web.get(f"{number}/", handlers.page),
             web.get(f"{number}/report", handlers.report),
@@ -253,8 +261,8 @@ def _shown_mark(mark: HumanLabel) -> _MarkGiven:
 class _ViewHandlers:
     """Who answers."""
 
-    def __init__(self, places: ViewedPlaces) -> None:
-        self._places = places
+    def __init__(self, places: ViewedPlaces, compare: PageOfFolders) -> None:
+        self._places, self._compare = places, compare
 
     async def overview(self, request: web.Request) -> web.Response:
         """The folders side by side; of one alone, its own page."""
@@ -263,7 +271,21 @@ class _ViewHandlers:
         return page_answer("overview")
 
     async def folders(self, _: web.Request) -> web.Response:
-        return json_answer([{"number": at, **each.state()} for at, each in enumerate(self._places.folders)])
+        folders = self._places.folders
+        names = short_paths(each.path for each in folders)
+        return json_answer(
+            [{"number": at, **each.line(), "name": names[str(each.path)]} for at, each in enumerate(folders)]
+        )
+
+    async def compared(self, request: web.Request) -> web.Response:
+        """The comparison of the folders whose numbers stand in ``f``."""
+        numbers = dict.fromkeys(self._numbered(number) for number in request.query.getall("f", []))
+        if not 1 < len(numbers) <= _MOST_BESIDE:
+            raise UsageError(f"name from 2 to {_MOST_BESIDE} folders to compare, as /compare?f=0&f=1")
+        chosen = [self._places.folders[at] for at in numbers]
+        paths, best = [each.path for each in chosen], [each.best for each in chosen]
+        page = await asyncio.to_thread(self._compare, paths, best)
+        return _report_answer(page)
 
     async def asset(self, request: web.Request) -> web.Response:
         return asset_answer(request.match_info["name"])
@@ -277,9 +299,7 @@ class _ViewHandlers:
         folder.report_needed = True
         if (page := folder.report) is None:
             return page_answer("waiting", status=202)
-        return web.Response(
-            body=page, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": _FRAMED}
-        )
+        return _report_answer(page)
 
     async def state(self, request: web.Request) -> web.Response:
         return json_answer(self._needed(request).state())
@@ -348,6 +368,12 @@ class _ViewHandlers:
         if not whole or int(name) >= len(self._places.folders):
             raise web.HTTPNotFound(reason=f"there is no folder {name[:20]}")
         return int(name)
+
+
+def _report_answer(page: bytes) -> web.Response:
+    return web.Response(
+        body=page, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": _FRAMED}
+    )
 
 
 async def _requested(folder: ViewedFolder, question: Callable[[ItemBrowser], T]) -> T | None:

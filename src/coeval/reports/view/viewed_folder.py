@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, TypeAlias
 
+import msgspec
+
 from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError, StoreError, UsageError
@@ -18,8 +20,10 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.site.page import write_page
+from coeval.reports.view.folder_summary import FolderSummary, GrowthRate, changed_at, read_summary, summary_of
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error
+from coeval.store.output_folder import sweep_steps
 from coeval.store.rundir import RunDir
 
 StatusReader: TypeAlias = Callable[[Path], Any]
@@ -44,6 +48,7 @@ class _Read:
             reader, notes = stack.enter_context(opened(folder, shown=True))
             self.browser = ItemBrowser(reader)
             self.results = results(reader, notes).as_dict()
+            self.summary = summary_of(reader, self.results)
             self._open = stack.pop_all()
 
     def close(self) -> None:
@@ -75,8 +80,8 @@ class ViewedFolder:
     """One run, or one output folder of ``eval-framework``. `look` is called by one thread again and again;
     the other methods answer any thread, with what was read last."""
 
-    def __init__(self, path: Path, status: StatusReader) -> None:
-        self.path = path
+    def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
+        self.path, self.sweep = path, sweep
         self.name = plain(path.resolve().name)
         self.is_run = RunDir(path).is_run()
         self.needed = self.report_needed = False
@@ -84,9 +89,13 @@ class ViewedFolder:
         self._lock = Lock()
         self._read: _Read | None = None
         self._generation = 0
+        self._changed: str | None = None
         self._reported: dict[str, Any] = {"status": None, "error": None}
         self._report: bytes | None = None
+        self._summary: FolderSummary | None = None
+        self._pace = GrowthRate()
         self._reading, self._asking, self._writing = _Due(), _Due(), _Due()
+        self._summarising = _Due()
 
     def look(self) -> None:
         """Read again what has changed, if it is time to; what somebody waits for first. What cannot be read
@@ -115,6 +124,35 @@ class ViewedFolder:
             with self._writing.doing(generation):
                 self._write_report()
 
+    def summarise(self) -> None:
+        """Read a folder that nobody has opened for its line in the list, if it has changed."""
+        if self.needed or not self._summarising.is_due(stamp := self._stamp(records_alone=True)):
+            return
+        with self._summarising.doing(stamp):
+            try:
+                found = read_summary(self.path)
+            except (CoevalError, OSError) as error:
+                with self._lock:
+                    self._reported = {**self._reported, "error": plain(str(error))}
+                return
+        with self._lock:
+            self._summary = found
+
+    def line(self) -> dict[str, Any]:
+        """What the list of folders says, for JSON: less than `state`, since it is asked for all the time."""
+        with self._lock:
+            found = self._summary if self._read is None else self._read.summary
+            return {
+                "name": self.name,
+                "path": plain(str(self.path)),
+                "kind": "run" if self.is_run else "eval-framework",
+                "sweep": None if self.sweep is None else plain(self.sweep.name),
+                "changed": self._changed,
+                "generation": self._generation,
+                **self._reported,
+                "summary": None if found is None else msgspec.structs.replace(found, leads=()),
+            }
+
     def state(self) -> dict[str, Any]:
         """What there is to tell, for JSON: ``generation`` counts how often records were read; 0: not yet."""
         with self._lock:
@@ -125,9 +163,19 @@ class ViewedFolder:
                 "kind": "run" if self.is_run else "eval-framework",
                 "generation": self._generation,
                 **self._reported,
+                "pace": self._pace.told(),
+                "headline": () if read is None else read.summary.leads,
+                "short": {} if read is None else read.summary.short,
                 "results": None if read is None else read.results,
                 "facets": None if read is None else read.browser.facets,
             }
+
+    @property
+    def best(self) -> str | None:
+        """Who is best; None where nobody has a score, or it has not been read."""
+        with self._lock:
+            found = self._summary if self._read is None else self._read.summary
+        return None if found is None or found.best is None else found.best.name
 
     @contextmanager
     def browser(self) -> Iterator[ItemBrowser | None]:
@@ -169,7 +217,8 @@ class ViewedFolder:
 
     def _take_status(self) -> None:
         try:
-            reported = {"status": self._status(self.path)}
+            reported = {"status": msgspec.to_builtins(self._status(self.path))}
+            self._pace.see(reported["status"])
         except CoevalError as error:
             reported = {"status": None, "status_error": plain(str(error))}
         with self._lock:
@@ -206,7 +255,9 @@ class ViewedFolder:
         run = RunDir(self.path)
         reported = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
         files = (*record_files(self.path), self.path / LABELS_FILE, *reported)
-        return tuple(_stamp_of(file) for file in files)
+        stamp = tuple(_stamp_of(file) for file in files)
+        self._changed = changed_at([at for _, _, at in stamp])
+        return stamp
 
 
 def _stamp_of(file: Path) -> tuple[str, int, int]:
@@ -239,7 +290,7 @@ class ViewedPlaces:
     def __init__(self, paths: Sequence[Path], status: StatusReader) -> None:
         self.folders: list[ViewedFolder] = []
         self._status = status
-        self._parents: list[Path] = []
+        self._parents: dict[Path, Path | None] = {}  # with the sweep that each is
         self._known: set[Path] = set()
         self._stopped = Event()
         self._thread = Thread(target=self._watch, name="coeval view", daemon=True)
@@ -252,7 +303,7 @@ class ViewedPlaces:
             if is_readable(path):
                 self._add(path)
             else:
-                self._parents.append(path)
+                self._parents[path] = path if sweep_steps(path) else None
         self._find()
         if not self.folders:
             named = ", ".join(map(str, paths))
@@ -286,21 +337,37 @@ class ViewedPlaces:
             for folder in self.folders:
                 if not self._stopped.is_set():
                     folder.look()
+            end = time.monotonic() + _EVERY_S
+            for folder in self.folders:
+                if not self._stopped.is_set() and time.monotonic() < end:
+                    folder.summarise()
             self._stopped.wait(_EVERY_S)
 
     def _find(self) -> None:
-        for parent in self._parents:
+        parents = [*self._parents.items()]
+        for parent, sweep in parents:
             try:
-                found = [path for path in sorted(parent.iterdir()) if path.is_dir() and is_readable(path)]
+                within = [path for path in sorted(parent.iterdir(), key=_by_step) if path.is_dir()]
+                found = [path for path in within if is_readable(path)]
+                if sweep is None:
+                    self._parents |= {path: path for path in within if sweep_steps(path)}
             except OSError as error:
                 if not self.folders:
                     raise store_error("read", parent, error) from error
                 continue  # it was there before, and may be again
             for path in found:
-                self._add(path)
+                self._add(path, sweep)
+        if len(self._parents) > len(parents):
+            self._find()
 
-    def _add(self, path: Path) -> None:
+    def _add(self, path: Path, sweep: Path | None = None) -> None:
         whole = path.resolve()
         if whole not in self._known:
             self._known.add(whole)
-            self.folders.append(ViewedFolder(path, self._status))
+            self.folders.append(ViewedFolder(path, self._status, sweep))
+
+
+def _by_step(path: Path) -> tuple[str, int, str]:
+    """By name, steps by their number."""
+    name, _, number = path.name.rpartition("_")
+    return (name, int(number), "") if number.isdecimal() else (path.name, 0, "")
