@@ -277,6 +277,50 @@ def people_of(folder: Path) -> PeopleMeasures:
     return found
 
 
+def grow(written: Run, first: int, last: int, rng: np.random.Generator) -> None:
+    """Items that judges score by their quality, 0 to 2, which the prompt and the answer end in."""
+    for n in range(first, last + 1):
+        written.datapoint(n, prompt=f"{rng.random()} of {rng.random()}")
+        for student in ("ann", "bob"):
+            true = int(rng.integers(0, 3))
+            written.response(n, student, response=f"quality {true}")
+            written.evaluation(n, student, "j1", {"plot": ("Low", "Medium", "High")[true]})
+
+
+def test_items_that_came_after_the_draw_are_outside_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    written = Run(tmp_path / "small")
+    grow(written, 1, 20, rng)
+    labelled = label_all(written.folder, tmp_path / "run", n=24)
+    before = people_of(labelled)
+    assert (before.later, {label.drawn.items for label in read_labels(labelled).values() if label.drawn}) == (
+        0,
+        {20},
+    )
+    grow(Run(labelled), 21, 60, rng)
+    after = people_of(labelled)
+    assert (after.later, after.labels) == (40, 24)
+    for name, student in after.whole.students.items() if after.whole is not None else ():
+        assert before.whole is not None
+        assert student.people[:3] == pytest.approx(before.whole.students[name].people[:3])
+    assert any("40 items came after labels were drawn" in said for said in people_sentences(after))
+    label_all(labelled, tmp_path / "again", n=80, people=("ben",))
+    again = people_of(tmp_path / "again")
+    assert again.later == 40, "ben was asked of all, anna of 20: they have 20 in common"
+
+
+def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
+    rng = np.random.default_rng(4)
+    few = np.arange(40) < 12
+    one, same, other = (
+        parts_of(
+            [LabelledStratum(np.where(known, rng.random(40), np.nan), rng.random(40), np.arange(40))], 40
+        )
+        for known in (few, few, ~few & (np.arange(40) < 24))
+    )
+    assert ((one - same).freedom, (one - other).freedom) == (11, 22)
+
+
 def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run"))
     assert (found.labels, found.asked, found.people) == (180, 180, ("anna",))

@@ -120,6 +120,11 @@ def test_a_workbook_has_choices_and_comes_back(run: Path, tmp_path: Path, coeval
         page.cell(row, 7).value = "High"
     page.cell(9, 7).value = "=1+1"
     page.cell(10, 7).value = "Superb"
+    book.create_sheet("mine", 0)["A1"] = "notes"
+    book.save(tmp_path / "moved.xlsx")
+    refused = coeval("label", run, "--read", tmp_path / "moved.xlsx")
+    assert (refused.code, "the first worksheet of" in refused.err) == (1, True)
+    del book["mine"]
     book.save(sheet)
     said = coeval("label", run, "--read", sheet)
     assert said.code == 1
@@ -308,6 +313,25 @@ def test_a_run_of_custom_scales_asks_for_its_levels(tmp_path: Path, coeval: Comm
     write_rows(sheet, rows)
     assert coeval("label", folder, "--read", sheet).code == 0
     assert "all judges" in coeval("analyze", "calibration", folder).out
+
+
+def test_a_number_that_a_spreadsheet_shows_with_decimals_is_its_level(
+    tmp_path: Path, coeval: Command
+) -> None:
+    models = [model("tea", "teacher"), model("ann", "student"), model("joe", "judge")]
+    lab = Lab(tmp_path, models, [task(total=2, scale=[1, 2, 3, 4, 5])])
+    assert lab.run().exit_code == 0
+    sheet = tmp_path / "labels.csv"
+    words = ("label", lab.path, "--sheet", sheet)
+    assert coeval(*words).code == 0
+    shown = ["5.0", "5,00", "1.5", "4"]
+    write_rows(sheet, [dict(row, level=level) for row, level in zip(rows_of(sheet), shown, strict=True)])
+    said = coeval("label", lab.path, "--read", sheet)
+    assert "'1.5' is no level of" in said.err
+    assert coeval(*words).code == 1, "one level is not recorded"
+    write_rows(sheet, [dict(row, level=row["level"].replace("1.5", "")) for row in rows_of(sheet)])
+    assert coeval(*words).code == 0, "5.0 is on record as 5"
+    assert [row["level"] for row in rows_of(sheet)] == ["5", "5", "", "4"]
 
 
 def test_the_scale_beside_a_criterion_is_in_words(tmp_path: Path, coeval: Command) -> None:

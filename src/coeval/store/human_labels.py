@@ -28,13 +28,14 @@ LONGEST_NOTE = 10_000
 _LONGEST_NAME = 60
 
 
-class ByChance(msgspec.Struct, frozen=True):
+class ByChance(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an answer came to be labelled: by chance, with this ``probability`` among those of its
-    ``stratum``, in the order that ``seed`` gives."""
+    ``stratum``, which had so many ``items``, in the order that ``seed`` gives. ``items`` 0: not recorded."""
 
     probability: float
     stratum: str
     seed: int
+    items: int = 0
 
 
 class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -79,8 +79,9 @@ def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
     found = []
     for key in taken:
         stratum = key.task, key.student
-        share = counts[stratum] / len(strata[stratum]) / one_each[key]
-        found.append(DrawnAnswer(key, ByChance(share, " × ".join(stratum), seed)))
+        items = len(strata[stratum])
+        share = counts[stratum] / items / one_each[key]
+        found.append(DrawnAnswer(key, ByChance(share, " × ".join(stratum), seed, items)))
     return found
 
 

@@ -14,7 +14,7 @@ from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement, judge_pairs, measures_of_pair
 from coeval.analysis.measures.measured import Entity, Measured, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, level_names
-from coeval.core.records import SAMPLE
+from coeval.core.records import SAMPLE, item_number
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.store.human_labels import HumanLabel
 
@@ -84,6 +84,40 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
         column[list(values)] = list(values.values())
         by_person[person] = column
     return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
+
+
+class SampledRows(NamedTuple):
+    """Rows without those of items that came after the draw; ``later``: how many items these are."""
+
+    rows: LabelledRows
+    later: int
+
+
+def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
+    """Leave out the items of a task that were not among those drawn from: labels are no sample of them.
+
+    Items come in the order of their numbers, those with ids of their own as they are on record. Of several
+    draws the one from the fewest items counts: what it was from, all of them were from.
+    """
+    fewest: dict[str, int] = {}
+    for label in drawn:
+        if label.drawn is not None and label.drawn.items:
+            fewest[label.task_id] = min(label.drawn.items, fewest.get(label.task_id, label.drawn.items))
+    numbers = [item_number(name) for name in grid.items.ids]
+    after = np.zeros(len(grid.items.ids), bool)
+    judged = np.unique(grid.item[np.isfinite(rows.judged)])
+    for task, most in fewest.items():
+        mine = [at for at in judged.tolist() if grid.tasks[int(grid.items.task[at])] == task]
+        ordered = sorted(mine, key=lambda at: (numbers[at] if numbers[at] is not None else at, at))
+        after[ordered[most:]] = True
+    out = after[grid.item]
+
+    def without(column: Floats) -> Floats:
+        return np.where(out, np.nan, column)
+
+    by_person = {person: without(column) for person, column in rows.by_person.items()}
+    kept = LabelledRows(without(rows.people), without(rows.judged), by_person)
+    return SampledRows(kept, int(after.sum()))
 
 
 def _sample(number: str) -> int:

@@ -20,6 +20,7 @@ from coeval.analysis.people.labelled_rows import (
     judges_against_people,
     labelled_rows,
     people_agreement,
+    sampled_rows,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.text import listed, numbered, p_text
@@ -38,6 +39,9 @@ class PeopleMeasures(Record, frozen=True):
         int, ShownAs("Labels of levels that the scale lacks, in no estimate", elsewhere="people")
     ]
     damaged: Annotated[int, ShownAs("Damaged lines of labels.jsonl", elsewhere="people")]
+    later: Annotated[
+        int, ShownAs("Items that came after labels were drawn, in no estimate", elsewhere="people")
+    ]
     people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
     scales: Annotated[Mapping[str, HumanScale], ShownAs("By all factors, and by each", elsewhere="people")]
     judges: Annotated[
@@ -81,7 +85,7 @@ def people_measures(
     current = [label for label in given if texts.shows(label)]
     fitting = [label for label in current if texts.fits(label)]
     drawn = [label for label in fitting if label.drawn is not None]
-    rows = labelled_rows(grid, drawn)
+    rows, later = sampled_rows(grid, labelled_rows(grid, drawn), drawn)
     reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     return PeopleMeasures(
         labels=len(drawn),
@@ -90,6 +94,7 @@ def people_measures(
         stale=len(given) - len(current),
         unfit=len(current) - len(fitting),
         damaged=damaged_labels(reader.run.path),
+        later=later,
         people=tuple(sorted({label.person for label in given})),
         scales=human_scales(grid, rows),
         judges=judges_against_people(grid, rows, reweighting),
@@ -107,7 +112,8 @@ def drawn_scales(reader: RunReader) -> dict[str, HumanScale]:
         return {}
     grid = score_grid(reader)
     texts = ShownTexts(reader, {label.response_id for label in drawn}, grid)
-    return human_scales(grid, labelled_rows(grid, filter(texts.shows, drawn)))
+    shown = [label for label in drawn if texts.shows(label)]
+    return human_scales(grid, sampled_rows(grid, labelled_rows(grid, shown), shown).rows)
 
 
 def human_scores(reader: RunReader) -> tuple[HumanScore, ...]:
@@ -176,6 +182,11 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         yield (
             f"{found.labels:,} of {found.asked:,} labels that were drawn are given; whoever leaves out hard "
             "answers on purpose biases the estimate."
+        )
+    if found.later:
+        yield (
+            f"{numbered(found.later, 'item')} came after labels were drawn: figures on the human scale are "
+            "of the items before."
         )
     if found.stale:
         yield f"{numbered(found.stale, 'label')} of texts that have changed since: in no estimate."

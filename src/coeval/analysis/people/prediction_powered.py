@@ -70,7 +70,10 @@ class LinearParts(NamedTuple):
         return float(distances @ distances)
 
     def __sub__(self, other: LinearParts) -> LinearParts:
-        """The difference of two students: what they got on one item stays together."""
+        """The difference of two students: what they got on one item stays together. Over clusters that both
+        share, only the mean difference is estimated, in place of two means."""
+        both, either = int((self.known & other.known).sum()), int((self.known | other.known).sum())
+        shared = round(min(self.means, other.means) * both / max(either, 1))
         return LinearParts(
             self.alone - other.alone,
             self.judged - other.judged,
@@ -78,7 +81,7 @@ class LinearParts(NamedTuple):
             self.from_judged - other.from_judged,
             self.known | other.known,
             self.labels + other.labels,
-            self.means + other.means,
+            self.means + other.means - shared,
         )
 
 

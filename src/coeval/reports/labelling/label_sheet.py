@@ -48,6 +48,7 @@ _TEXTS = ("prompt", "answer", "factor")
 _REWRITTEN = re.compile(
     r"(?=.*\d)[\d\W]*(e|am|pm|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})?[\d\W]*"
 )
+_WHOLE = re.compile(r"(-?[0-9]+)[.,]0+")
 _ESCAPED = re.compile(r"_x[0-9A-Fa-f]{4}_")
 
 
@@ -81,7 +82,11 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
         levels = [(name, level) for _, name, level, _ in _cells(path) if level]
     except UsageError as error:
         raise UsageError(f"{path} exists and is no sheet of labels; name another file") from error
-    unread = [name for name, level in levels if recorded.get(name, "").casefold() != level.casefold()]
+    unread = [
+        name
+        for name, level in levels
+        if recorded.get(name, "").casefold() not in (level.casefold(), _whole(level))
+    ]
     if unread:
         raise UsageError(
             f"{path} holds {numbered(len(unread), 'level')} that are not recorded; "
@@ -170,12 +175,18 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
         elif not level:
             empty += 1
             kept += name in given
-        elif (found := question.scale.level(level)) is None:
+        elif (found := question.scale.level(level) or question.scale.level(_whole(level))) is None:
             said = f"row {number}: {plain(level)[:40]!r} is no level of {question.factor}"
             problems.append(f"{said}; write one of {listed(question.scale.levels)}")
         else:
             labels[name] = question.at(found)
     return ReadSheet(list(labels.values()), problems, empty, kept)
+
+
+def _whole(level: str) -> str:
+    """``5`` for ``5.0`` or ``5,00``, as a spreadsheet may show a number; else the text itself."""
+    found = _WHOLE.fullmatch(level)
+    return level.casefold() if found is None else found[1]
 
 
 def _misplaced(question: LabelQuestion, texts: Mapping[str, str]) -> str:
@@ -202,8 +213,9 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
         raise store_error("read", path, error) from error
     if len(data) > _LARGEST:
         raise UsageError(f"{path} has more than {_LARGEST >> 20} MiB: it is no sheet of labels")
+    is_workbook = data[:2] == b"PK"
     try:
-        rows = workbook_cells(data, _LARGEST) if data[:2] == b"PK" else _csv_rows(data)
+        rows = workbook_cells(data, _LARGEST) if is_workbook else _csv_rows(data)
     except _DAMAGED as error:
         said = plain(str(error))[:200] or "damaged"
         raise UsageError(
@@ -212,6 +224,11 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
         ) from error
     headings = {cell.strip().lower(): column for column, cell in rows[0][1].items()} if rows else {}
     if not {"id", "level"} <= headings.keys():
+        if is_workbook:
+            raise UsageError(
+                f"the first worksheet of {path} lacks the columns id and level; move the one with the labels "
+                "to the front, or write a sheet with --sheet"
+            )
         raise UsageError(f"{path} lacks the columns id and level; write one with --sheet")
     for number, row in rows[1:]:
         name, level = (row.get(headings[of], "").strip().removeprefix("'") for of in ("id", "level"))
