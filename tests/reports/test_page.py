@@ -19,8 +19,9 @@ from written_run import Run
 from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
 from coeval.reports.content import Report, ReportColumn, ReportSection, ReportTable, Sentence
+from coeval.reports.site import report_file
 from coeval.reports.site.page import write_page
-from coeval.reports.site.report_file import write_report
+from coeval.reports.site.report_file import LARGEST, write_report
 from perf.analysis import FACTORS, JUDGES, STUDENTS, write_judged_run
 
 SCRIPT = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
@@ -87,7 +88,7 @@ def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
     seen.page.goto(f"{written.as_uri()}#items?item={item}")
     seen.page.locator("#items-body").get_by_text("window.hacked").locator("visible=true").first.wait_for()
     assert seen.page.evaluate("window.hacked") is None
-    assert written.stat().st_size < 2_000_000
+    assert written.stat().st_size <= LARGEST
     nothing_serious(seen.page)
     assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
@@ -368,4 +369,19 @@ def test_a_page_of_ten_thousand_evaluations_can_be_mailed(tmp_path: Path) -> Non
     write_report(tmp_path / "run", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"{EVALUATIONS // STUDENTS // JUDGES // 4 * 4 * STUDENTS * JUDGES * FACTORS:,} scores" in page
-    assert len(page.encode()) <= 2_000_000
+    assert len(page.encode()) <= LARGEST
+
+
+@pytest.mark.process
+def test_filters_give_way_where_they_leave_no_room_for_items(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_judged_run(tmp_path / "run", 40)
+    write_report(tmp_path / "run", tmp_path)
+    whole = (tmp_path / "report.html").read_text(encoding="utf-8")
+    monkeypatch.setattr(report_file, "LARGEST", len(whole.encode()))
+    write_report(tmp_path / "run", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert ('id="data-levels"' in whole, 'id="data-levels"' in page) == (True, False)
+    assert "This page has no filters" in page
+    assert len(page.encode()) <= len(whole.encode())

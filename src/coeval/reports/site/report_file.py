@@ -10,15 +10,25 @@ from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.measures.run_measures import MeasureOptions, plain_measures
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.comparison_page import comparison_page
-from coeval.reports.folder_report import reported
+from coeval.reports.content import Sentence
+from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
 PAGE = "report.html"
-# Compressed: so much of a page is items.
-ITEM_BYTES = 600_000
+# Bytes: what goes by mail without a thought, and opens at once on a telephone.
+LARGEST = 1_200_000
+# Compressed: items have what is left of it, as base64; where that is room for less than a hundred or so,
+# filters give way to them.
+ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 120_000
+# Their facets and counts, which stand beside them.
+_BESIDE_ITEMS = 20_000
+_NO_FILTERS = (
+    "This page has no filters: with so many judgments they would make it too large to mail. "
+    "The report in `coeval view` has them."
+)
 
 
 def write_report(folder: Path, out: Path, options: MeasureOptions | None = None) -> tuple[str, ...]:
@@ -29,8 +39,7 @@ def write_report(folder: Path, out: Path, options: MeasureOptions | None = None)
     """
     with opened(folder, shown=True) as (reader, notes):
         found = reported(reader, notes, options)
-        items = select_items(found.flag(ItemBrowser(reader)), ITEM_BYTES)
-        page = write_page(found.report, scores=found.scores, items=items)
+        page = _fitting_page(found, found.flag(ItemBrowser(reader)))
     measures = msgspec.json.encode(plain_measures(found.measures))
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -39,6 +48,28 @@ def write_report(folder: Path, out: Path, options: MeasureOptions | None = None)
     except OSError as error:
         raise store_error("write", out, error) from error
     return found.notes
+
+
+def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
+    """A page of `LARGEST` bytes at most, with filters if these leave room for items."""
+    report, scores = found.report, found.scores
+    room = _room(write_page(report, scores=scores))
+    if scores is not None and room < _LEAST_ITEM_BYTES:
+        told = (
+            msgspec.structs.replace(each, sentences=(*each.sentences, Sentence(_NO_FILTERS)))
+            if each.anchor == "leads"
+            else each
+            for each in report.sections
+        )
+        report, scores = msgspec.structs.replace(report, sections=tuple(told)), None
+        room = _room(write_page(report))
+    items = select_items(browser, min(ITEM_BYTES, max(0, room)))
+    return write_page(report, scores=scores, items=items)
+
+
+def _room(page: bytes) -> int:
+    """Bytes of compressed items that a page has room for."""
+    return (LARGEST - len(page) - _BESIDE_ITEMS) * 3 // 4
 
 
 def write_comparison(compared: ComparisonReport, file: Path) -> None:
