@@ -262,8 +262,9 @@
       }
       const [{ detail }] = sets;
       this.opened = { item: detail.item, task: detail.task };
-      const [, winner] = this.lost();
-      this.view = itemView(sets, { of, beside: winner, turned: (student) => this.turnTo(student), short: this.source.facets?.short });
+      const [loser, winner] = this.lost();
+      const students = this.choice().getAll("student");
+      this.view = itemView(sets, { of: of ?? loser ?? (students.length === 1 ? students[0] : null), beside: winner, turned: (student) => this.turnTo(student), short: this.source.facets?.short });
       const at = this.place();
       const where = at < 0 ? "" : `${(this.first + at + 1).toLocaleString("en-US")} of ${this.page.total.toLocaleString("en-US")}`;
       this.one.replaceChildren(
