@@ -129,7 +129,7 @@ def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
     taken, scored, shown = (coeval(*words[1:]) for words in command_lines()[start : start + 3])
     assert "1 prompt: Review 0, with a comma" in taken
     assert "1,000 items of 1,000 rows" in taken
-    rows = re.findall(r"^ reviews +label +sim-\w+ +0\.\d\d \[.*\] +\d+ of 1000$", scored, re.MULTILINE)
+    rows = re.findall(r"^ reviews +label +sim-\w+ +\d\d\.\d \[.*\] +\d+ of 1000$", scored, re.MULTILINE)
     assert len(rows) == 2, scored
     assert "simulated models: numbers show the tool, not any real model" in scored
     assert shown.count("exact_match: label: expected") >= 3

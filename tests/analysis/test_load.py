@@ -227,7 +227,7 @@ async def test_python_opens_an_output_folder(ifeval: Path) -> None:
     results = coeval.open_run(ifeval).results()
     assert {(m.task, m.sample, m.metric): m.value for m in results.metrics} == figures(ifeval)
     assert (results.students, results.labels, results.missing) == ((), (), ())
-    assert "ifeval prompt_level_strict_accuracy 0.625" in repr(results)
+    assert "ifeval prompt_level_strict_accuracy 62.5" in repr(results)
     assert "prompt_level_strict_accuracy" in results._repr_html_()
     with pytest.raises(UsageError, match=r'ask for table\("answers"\)'):
         coeval.open_run(ifeval).records("evaluation")

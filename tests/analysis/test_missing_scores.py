@@ -80,8 +80,8 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
 ) -> None:
     run = written(tmp_path / "run", FAILING, failed)
     reported = (
-        "Who leads depends on scores that failed or are missing: counting them as 0 or as 1 puts ann "
-        "between 0.80 and 1.00, ben at 0.95."
+        "Who leads depends on scores that failed or are missing: counting them as 0 or as 100 puts ann "
+        "between 80.0 and 100.0, ben at 95.0."
     )
     measures = api.open_run(run.folder).measures()
     assert reported in measures["findings"]
@@ -99,7 +99,7 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
         assert " ".join(reported.split()) in " ".join(shown.split())
         assert "bounds" in shown
         [row] = [line for line in shown.splitlines() if line.strip().startswith("ann")][-1:]
-        assert ".80–1.00" in row
+        assert "80.0–100.0" in row
     found = json.loads(coeval("results", "--run", run.folder, "--json").out)["students"][0]
     assert (found["least"], found["most"]) == (pytest.approx(0.8), 1.0)
 
@@ -118,7 +118,7 @@ def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
                 run.response(n, student, response="", status="failed", error={"kind": "timeout"})
     reported = (
         "Who is right most often in haiku (form) depends on answers that failed or are missing: counting "
-        "them as wrong or as right puts ann between 0.80 and 1.00, ben at 0.90."
+        "them as wrong or as right puts ann between 80.0 and 100.0, ben at 90.0."
     )
     measures = api.open_run(run.folder).measures()
     assert reported in measures["findings"]
@@ -129,7 +129,7 @@ def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
     for command in ("results", "analyze"):
         shown = coeval(command, "--run", run.folder).out
         assert " ".join(reported.split()) in " ".join(shown.split())
-        assert ".80–1.00" in shown
+        assert "80.0–100.0" in shown
 
 
 @pytest.mark.process
@@ -155,11 +155,11 @@ def score(name: str, mean: float, least: float, most: float) -> StudentScore:
 
 def test_who_may_change_places_is_told_where_bounds_overlap_by_more_than_is_shown() -> None:
     tied = [score("ann", 0.9, 0.896, 0.901), score("ben", 0.899, 0.899, 0.899)]
-    assert list(missing_sentences(tied)) == [], "between 0.90 and 0.90"
+    assert list(missing_sentences(tied)) == [], "less than a point"
     behind = [score("ann", 0.9, 0.9, 0.9), score("ben", 0.6, 0.5, 0.8), score("cem", 0.5, 0.4, 0.7)]
     assert list(missing_sentences(behind)) == [
-        "The order of ben, cem depends on scores that failed or are missing: counting them as 0 or as 1 puts "
-        "ben between 0.50 and 0.80, cem between 0.40 and 0.70."
+        "The order of ben, cem depends on scores that failed or are missing: counting them as 0 or as 100 "
+        "puts ben between 50.0 and 80.0, cem between 40.0 and 70.0."
     ]
     leading = [score("zoe", 0.95, 0.7, 0.96), *behind]
     assert len(list(missing_sentences([score("zoe", 0.95, 0.3, 0.96), *behind]))) == 1, "all may lead"

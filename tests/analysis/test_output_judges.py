@@ -58,8 +58,8 @@ def test_a_judge_that_saw_both_orders_is_told_by_its_paired_verdicts(tmp_path: P
     assert position["ci95"][0] > 0.1
     assert position["p_adjusted"] < 0.01
     assert found["findings"] == [
-        f"j gives an answer 0.30 [{position['ci95'][0]:.2f}, {position['ci95'][1]:.2f}] more of a win where "
-        "it is shown first."
+        f"j favours the answer shown first by 30.0 [{100 * position['ci95'][0]:.1f}, "
+        f"{100 * position['ci95'][1]:.1f}] points."
     ]
     unknown = {"value": None, "ci95": None, "p_adjusted": None}
     assert found["judges"]["j"]["bias"]["severity"] == unknown, "there is no other judge"

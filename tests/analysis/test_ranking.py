@@ -134,7 +134,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
         "2 of 3 pairwise differences between students are significant over items, 2 over items and judges."
     )
     assert significant in out
-    assert "The judges agree very well" in ended.out
+    assert "Agreement between the judges is almost perfect" in ended.out
     assert "Missing" not in ended.out
     measures = api.open_run(run.folder).measures()
     assert measures["ranking"]["ranges"] == {"best": [1, 1], "mid": [2, 3], "also-mid": [2, 3]}
@@ -248,7 +248,7 @@ def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_
         scores = api.open_run(folder).measures()["students"]
         ben, ann = (scores[who]["headline_by_task"][name] for who in ("ben", "ann"))
         verdict = "significant" if sure else "not significant"
-        assert said.endswith(f"ben in {name} ({ben:.2f}, ann {ann:.2f}: {verdict}).")
+        assert said.endswith(f"ben in {name} ({100 * ben:.1f}, ann {100 * ann:.1f}: {verdict}).")
 
 
 @pytest.mark.process

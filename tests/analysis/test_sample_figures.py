@@ -136,7 +136,7 @@ def test_people_see_both_errors(tmp_path: Path, coeval: Command) -> None:
     shown = coeval("analyze", "--run", folder).out
     assert "m.1 in made, 4 samples of each prompt" in shown
     row = next(line for line in shown.splitlines() if line.startswith(SHARE))
-    assert row.split()[-2:] == [f"{reported['std']:.3g}", f"{reported['item_se']:.3g}"]
+    assert row.split()[-2:] == [f"{100 * reported['std']:.1f}", f"{100 * reported['item_se']:.1f}"]
     lines = csv.DictReader(io.StringIO(coeval("analyze", "--run", folder, "--format", "csv").out))
     cells = {(line["part"], line["measure"], line["of"]): line["value"] for line in lines}
     assert float(cells["samples", "made", f"{SHARE} / item_se"]) == reported["item_se"]

@@ -128,7 +128,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
     for width in (80, 200):
         text = io.StringIO()
         render(found, Console(width=width, file=text))
-        table = text.getvalue().partition("Several answers to an item")[2].partition("Scores run")[0]
+        table = text.getvalue().partition("Several answers to an item")[2].partition("Scores in points")[0]
         names = {name for one in found.sampled for name in (one.task, one.factor or "(answer)")}
         assert all(name in table for name in {"pass@N", "pass^N", "ann", *names})
         assert ("[" in table) == (width == 200)

@@ -271,7 +271,7 @@ RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
     "one student": (with_scores(8, ("ann",), ("j", "k")), "ann is the only student", "name a second folder"),
     "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "Only one judge was used", ""),
     "one item": (with_scores(1, ("ann", "ben"), ("j", "k")), "ann has the highest score, 100.0", ""),
-    "labels alone": (labels_alone, "ann has the highest label accuracy in haiku (kind), 1.00", ""),
+    "labels alone": (labels_alone, "ann has the highest label accuracy in haiku (kind), 100.0", ""),
 }
 
 

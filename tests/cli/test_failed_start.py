@@ -315,7 +315,7 @@ def test_nor_does_taking_over_an_older_run(here: Path, coeval: Command) -> None:
 def test_what_it_looks_for_is_found() -> None:
     for leak in ("Converted(counts={})", "(1, 2)", "['student']", "<Mode.NEW: 1>", "it is None", "('a',)"):
         assert PYTHON.search(leak), leak
-    assert not PYTHON.search("0.90 [.86, .93] (removed), run_0/ (see [a, b]); {task}")
+    assert not PYTHON.search("90.1 [86.0, 93.2] (removed), run_0/ (see [a, b]); {task}")
 
 
 @pytest.mark.parametrize("command", ["status", "results", "analyze", "compare"])

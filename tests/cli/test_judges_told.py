@@ -205,7 +205,7 @@ async def test_the_place_that_a_judge_likes_is_told_of_an_output_folder(
     assert fair["ci95"][0] < 0.15
     assert lean["value"] > fair["value"] + 0.1
     assert found["agreement"]["fair|lean"]["count"] == 300
-    assert "lean gives an answer 0." in " ".join(found["findings"])
+    assert "lean favours the answer shown first by " in " ".join(found["findings"])
     shown = coeval("analyze", "judges", "--run", tmp_path / "out").out
     assert "position" in shown
     refused = coeval("analyze", "coverage", "--run", tmp_path / "out")

@@ -15,6 +15,7 @@ from cli.terminal import on_terminal
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 import coeval as api
+from coeval.core.figures import points
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_what_eval_framework_left_in_a_folder_is_shown(here: Path, coeval: Comma
         shown = coeval("results", "--run", path)
         assert (shown.code, shown.err) == (0, "")
         assert re.search(
-            r"ifeval +8 prompts +2\n +prompt_level_strict_accuracy +0.625 +\[0.310, 0.860\] +8", shown.out
+            r"ifeval +8 prompts +2\n +prompt_level_strict_accuracy +62.5 +\[31.0, 86.0\] +8", shown.out
         )
         assert "ifeval: records without a value: 2 timeout" in shown.out
     found = json.loads(coeval("results", "--run", here / "outputs", "--json").out)
@@ -204,8 +205,8 @@ def test_a_run_of_labels_shows_them_in_its_name(here: Path) -> None:
     lab = Lab(here, [model("ann")], [quiz(total=4)])
     shown = repr(lab.run().results())
     [label] = api.open_run(lab.path).results().labels
-    low, high = (f"{bound:.2f}".removeprefix("0") for bound in (label.low, label.high))
-    assert shown == f"Results('ann' quiz colour {label.accuracy:.2f} [{low}, {high}])"
+    accuracy, low, high = (points(one or 0.0) for one in (label.accuracy, label.low, label.high))
+    assert shown == f"Results('ann' quiz colour {accuracy} [{low}, {high}])"
 
 
 # ``coeval show``: items, answers and judgments for reading; hostile text is text.

@@ -56,7 +56,7 @@ class Tables(HTMLParser):
 
 def shown(text: str) -> list[float]:
     """The value and the ends of its interval."""
-    return [float(number) for number in re.findall(r"-?\d*\.\d+", text.replace("−", "-"))]
+    return [float(number) for number in re.findall(r"-?\d+\.\d+", text.replace("−", "-"))]
 
 
 class Shown(NamedTuple):
@@ -82,9 +82,17 @@ class Shown(NamedTuple):
         )
 
     def compared(
-        self, table: str, sheet: str, names: int, heading: str, expected: dict[Any, list[float]]
+        self,
+        table: str,
+        sheet: str,
+        names: int,
+        heading: str,
+        expected: dict[Any, list[float]],
+        units: tuple[float, float] = (100, 100),
     ) -> None:
-        """A measure of a table: of the page, of the workbook; ``names`` columns tell what a row is of."""
+        """A measure of a table: of the page, of the workbook; ``names`` columns tell what a row is of, and
+        ``units`` by how much page and workbook multiply it: scores are points there."""
+        on, into = units
         head, *rows = self.page.rows[table]
         place = head.index(heading)
         on_page = {tuple(row[:names]): shown(row[place]) for row in rows}
@@ -93,8 +101,9 @@ class Shown(NamedTuple):
         in_book = {tuple(line[:names]): [line[each] for each in at] for line in lines}
         assert on_page.keys() == in_book.keys() == expected.keys() != set()
         for key, numbers in expected.items():
-            assert on_page[key] == pytest.approx(numbers, abs=0.0051), (table, key)
-            assert in_book[key] == pytest.approx(numbers, rel=1e-15, abs=1e-300), (sheet, key)
+            assert on_page[key] == pytest.approx([on * one for one in numbers], abs=0.051), (table, key)
+            scaled = pytest.approx([into * one for one in numbers], rel=1e-15, abs=1e-300)
+            assert in_book[key] == scaled, (sheet, key)
 
     def of_line(self, pattern: str) -> list[float]:
         """The first measure of the terminal's line that begins so."""
@@ -116,11 +125,11 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
     students = {(name,): pair(each, "headline") for name, each in measures["students"].items()}
     found.compared("students", "Students", 1, "Score", students)
     agreement = {tuple(who.split("|")): pair(each, "kappa") for who, each in measures["agreement"].items()}
-    found.compared("agreement", "Judges pairwise", 2, "κ", agreement)
+    found.compared("agreement", "Judges pairwise", 2, "κ", agreement, (1, 1))
     teachers = {(name,): pair(each, "v1") for name, each in measures["teachers"].items()}
-    found.compared("teachers", "Teachers", 1, "Variance", teachers)
+    found.compared("teachers", "Teachers", 1, "Variance", teachers, (1, 1))
     for (name,), numbers in students.items():
-        assert found.of_line(rf"{name} +\d") == pytest.approx(numbers, abs=0.0051)
+        assert found.of_line(rf"{name} +\d") == in_points(numbers)
     for finding in measures["findings"]:
         found.reported(finding)
 
@@ -159,12 +168,12 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
         for name, numbers in summary_of(tmp_path / "once" / folder).items():
             metrics[f"{folder} · {name}",] = numbers
             assert metric(found.measures, folder, name) == numbers
-            assert found.of_line(rf"{name} +-?\d") == pytest.approx(numbers, abs=0.0051)
-    found.compared("metrics", "Metrics", 1, "Value", metrics)
+            assert found.of_line(rf"{name} +[−\d]") == in_points(numbers)
+    found.compared("metrics", "Metrics", 1, "Points", metrics)
     agreement = {
         tuple(who.split("|")): pair(each, "wpa") for who, each in found.measures["agreement"].items()
     }
-    found.compared("agreement", "Judges pairwise", 2, "Weighted", agreement)
+    found.compared("agreement", "Judges pairwise", 2, "Weighted", agreement, (100, 1))
     assert found.measures["findings"]
     for finding in found.measures["findings"]:
         found.reported(finding)
@@ -172,15 +181,20 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
     twice = Shown.of(tmp_path / "twice", tmp_path / "report of both", coeval)
     names = twice.measures["samples"]["base"]["ifeval"]
     samples = {("base", "ifeval", name): metric(twice.measures, "ifeval", name) for name in names}
-    twice.compared("samples", "Over all samples", 3, "Value", samples)
+    twice.compared("samples", "Over all samples", 3, "Points", samples)
     for (_, _, name), numbers in samples.items():
-        assert twice.of_line(rf"{name} +\d") == pytest.approx(numbers, abs=0.0051)
+        assert twice.of_line(rf"{name} +\d") == in_points(numbers)
     each = {
         (f"ifeval, sample {k} · {name}",): numbers
         for k in (0, 1)
         for name, numbers in summary_of(tmp_path / "twice" / f"run_{k}" / "ifeval").items()
     }
-    twice.compared("metrics", "Metrics", 1, "Value", each)
+    twice.compared("metrics", "Metrics", 1, "Points", each)
+
+
+def in_points(numbers: list[float]) -> Any:
+    """As a line of the terminal has them."""
+    return pytest.approx([100 * one for one in numbers], abs=0.051)
 
 
 def summary_of(folder: Path) -> dict[str, list[float]]:

@@ -30,6 +30,7 @@ from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import WithHeadline, student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
+from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.leading_section import rank_text
 from coeval.reports.site.report_file import write_report
@@ -436,12 +437,14 @@ def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
 def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
     numbers = [n / 16 for n in range(-40, 41)] + [random.Random(3).uniform(-2, 2) for _ in range(200)]
     numbers += [0.285, 2.675, 1.005, 0.0004, -0.0004]
-    for digits in (2, 3):
+    for digits in (1, 2, 3):
         shown = page.evaluate(
             "given => given[0].map((n) => coevalPage.fixed(n, given[1]))", [numbers, digits]
         )
         texts = [f"{number:.{digits}f}" for number in numbers]
         assert shown == [t.replace("-", "−") if float(t) else t.removeprefix("-") for t in texts]
+    shown = page.evaluate("given => given.map(coevalPage.points)", numbers)
+    assert shown == [points(number) for number in numbers], "a score of a page is that of the terminal"
 
 
 def test_a_filter_stands_in_the_address_and_holds_for_tables_charts_and_links(page: Page, lab: Lab) -> None:
@@ -508,7 +511,7 @@ def test_a_filter_that_matches_nothing_leaves_no_chart_and_an_unknown_item_is_to
     page.goto(f"{address}#leads?task=story")
     page.locator("#forest .drawing svg").wait_for()
     ticks = page.locator("#forest .role-axis-label text").all_text_contents()
-    assert (ticks[0], "1.0" in ticks) == ("0.0", True), "scores run from 0 to 1"
+    assert (ticks[0], "100" in ticks) == ("0", True), "scores run from 0 to 100"
     page.goto(f"{address}#leads?task=story&factor=depth")  # a factor of another task
     page.locator("#forest .drawing", has_text="Nothing is chosen.").wait_for()
     for figure in page.locator("#leads figure, #where figure").all():
@@ -552,6 +555,7 @@ def test_a_filter_is_handed_on_to_items_and_back(page: Page, lab: Lab) -> None:
     page.go_back()
     until(page, "document.querySelectorAll('.items .chips button').length === 1")
     said = page.locator("#filter-status").inner_text()
+    page.locator(".items details.menus summary").click()
     page.locator(".items select[data-key=student]").select_option("cem")
     page.locator(".items .chips button", has_text="task story").click()
     until(page, "document.querySelectorAll('.items .chips button').length === 1")

@@ -288,13 +288,23 @@ def table_report(values: Sequence[float], names: Sequence[str]) -> Report:
     columns = (
         ReportColumn("better", "Student"),
         ReportColumn("other", "Less"),
-        ReportColumn("difference", "Difference", "score"),
+        ReportColumn("difference", "Difference", "points"),
         ReportColumn("sure", "Sure"),
     )
     table = ReportTable("differences", "Differences", columns, rows)
     most = table.largest("difference", NOTEWORTHY)
     grid = HeatMap(
-        table.name, "better", "other", "difference", "difference", names[:-1], names[1:], most, "+.3f", "sure"
+        table.name,
+        "better",
+        "other",
+        "difference",
+        "difference",
+        names[:-1],
+        names[1:],
+        most,
+        "+.1f",
+        "sure",
+        points=("difference",),
     )
     picture = Picture("matrix", "Every two.", table.name, heat_map(grid))
     section = ReportSection("leads", "Who leads?", (), (picture,), (table,))
@@ -340,7 +350,7 @@ def test_no_two_names_look_alike(browser: Browser, tmp_path: Path) -> None:
         page = tmp_path / "names.html"
         columns = (
             ReportColumn("row", "Of"),
-            ReportColumn("shown", "Value", "score"),
+            ReportColumn("shown", "Value", "points"),
             ReportColumn("sure", "Sure"),
         )
         rows = tuple((name, Measured(0.5, 0.4, 0.6, 40, 0), True) for name in names)
@@ -370,7 +380,7 @@ def report() -> Report:
     columns = (
         ReportColumn("better", "Student"),
         ReportColumn("other", "Less"),
-        ReportColumn("difference", "Difference", "score"),
+        ReportColumn("difference", "Difference", "points"),
         ReportColumn("sure", "Sure"),
     )
     grid = HeatMap(
@@ -382,8 +392,9 @@ def report() -> Report:
         rows=NAMES[:-1],
         columns=NAMES[1:],
         most=0.41,
-        format="+.3f",
+        format="+.1f",
         dot="sure",
+        points=("difference",),
     )
     picture = Picture("matrix", "Every two.", "differences", heat_map(grid))
     table = ReportTable("differences", "Differences", columns, tuple(rows))
@@ -432,7 +443,7 @@ def test_long_names_leave_a_forest_plot_room_on_a_telephone(browser: Browser, tm
         ReportColumn("scores", "Scores"),
         ReportColumn("task", "Task"),
         ReportColumn("student", "Student"),
-        ReportColumn("score", "Score", "score"),
+        ReportColumn("score", "Score", "points"),
         ReportColumn("ranks", "Ranks"),
     )
     plot = forest_plot("standings", NAMES, (), NAMES, "all")

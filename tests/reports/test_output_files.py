@@ -103,7 +103,8 @@ def test_every_item_judgment_and_failure_is_there(book: Workbook, outputs: Path)
     assert len(items) == len(PROMPTS) + 4
     assert {(task, item) for task, item, _ in scored} == items.keys()
     for task_name, item, scores in scored:
-        assert {name: items[task_name, item][name] for name in scores} == scores
+        points = {name: pytest.approx(100 * value) for name, value in scores.items()}
+        assert {name: items[task_name, item][name] for name in scores} == points
     assert (items["ifeval", "0"]["Answer"], items["ifeval", "0"]["Answer failed"]) == (PLAIN, "no")
     assert (items["ifeval", "2"]["Answer"], items["ifeval", "2"]["Answer failed"]) == (None, "yes")
 
@@ -129,7 +130,7 @@ def test_of_several_samples_all_are_there(outputs: Path) -> None:
 def test_what_is_lacking_stands_in_the_summary(book: Workbook, outputs: Path) -> None:
     lines = summary_lines(book)
     assert any("records without a value" in line for line in lines)
-    assert any(re.match("mine in ifeval: prompt_level_strict_accuracy 0.75 ", line) for line in lines)
+    assert any(re.match("mine in ifeval: prompt_level_strict_accuracy 75.0 ", line) for line in lines)
 
 
 def test_hostile_words_are_text_and_every_part_is_sound(book: Workbook, outputs: Path) -> None:
@@ -202,8 +203,10 @@ def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path,
     found = [row for sheet in book.worksheets[1:] for row in rows(sheet)]
     assert len(found) == len(compared) > 0
     for row, one in zip(found, compared, strict=True):
-        assert row["Difference"] == pytest.approx(one["difference"], rel=1e-15)
-        assert [row["Difference, from"], row["Difference, to"]] == pytest.approx(one["ci95"], rel=1e-14)
+        assert row["Difference"] == pytest.approx(100 * one["difference"], rel=1e-15)
+        assert [row["Difference, from"], row["Difference, to"]] == pytest.approx(
+            [100 * end for end in one["ci95"]], rel=1e-14
+        )
     drawn = {path.suffix for path in figures.iterdir()}
     assert drawn == {".png", ".svg"}
 

@@ -174,17 +174,17 @@ def test_figures_in_names_lead_nowhere(tmp_path: Path) -> None:
     table = ReportTable(
         "students",
         "Students",
-        (ReportColumn("student", "Student"), ReportColumn("score", "Score", "score")),
+        (ReportColumn("student", "Student"), ReportColumn("score", "Score", "points")),
         rows,
     )
     said = Sentence(
-        "GPT 4.1 mini leads with 0.90 [0.86, 0.93]; 3 and Phi 3 follow org/3.1-8B by 0.1.", "students"
+        "GPT 4.1 mini leads with 90.1 [86.0, 93.2]; 3 and Phi 3 follow org/3.1-8B by 9.9.", "students"
     )
     page = write_page(
         Report("experiment", "r", (), (said,), (ReportSection("leads", "Who leads?", (), (), (table,)),))
     ).decode()
     linked = re.findall(r'<a href="#students">([^<]*)</a>', page)
-    assert linked == ["0.90 [0.86, 0.93]", "3", "0.1"]
+    assert linked == ["90.1 [86.0, 93.2]", "3", "9.9"]
 
 
 @pytest.mark.system
@@ -319,7 +319,8 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     assert ended.code == 0, ended.err
     seen = opened(browser, tmp_path / "page" / "report.html")
     draw_all(seen.page)
-    assert "m in ifeval: prompt_level_strict_accuracy 1 [0.2, 1]" in seen.page.locator(".lead").inner_text()
+    lead = seen.page.locator(".lead").inner_text()
+    assert "m in ifeval: prompt_level_strict_accuracy 100.0 [20.0, 100.0]" in lead
     seen.page.goto(f"{(tmp_path / 'page' / 'report.html').as_uri()}#items?item=q1")
     seen.page.locator("#items-body").get_by_text("window.hacked").locator("visible=true").first.wait_for()
     assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])

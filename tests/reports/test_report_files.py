@@ -237,7 +237,7 @@ def test_error_bars_are_those_that_are_asked_for(runs: Path, tmp_path: Path, bar
     with chromium() as browser:
         page = opened(browser, out / "curves.html").page
         row = page.locator("table", has_text="step 100").last.locator("tr", has_text="step 100").inner_text()
-    assert (f"[{low[bars]:.2f}" in row) if shown else "[" not in row.split("\t")[4]
+    assert (f"[{100 * low[bars]:.1f}" in row) if shown else "[" not in row.split("\t")[4]
 
 
 @pytest.mark.process

@@ -36,7 +36,7 @@ def tables() -> Report:
     measured = [Measured(value, None if value is None else value - 0.1, value, 40, 0) for value in scores]
     columns = (
         ReportColumn("student", "Student"),
-        ReportColumn("score", "Score", "score", "The mean"),
+        ReportColumn("score", "Score", "points", "The mean"),
         ReportColumn("n", "Items", "count"),
     )
     rows = tuple((name, one, place) for place, (name, one) in enumerate(zip(names, measured, strict=True)))
@@ -140,7 +140,7 @@ def test_rows_are_cards_on_a_telephone(browser: Browser, written: Path) -> None:
     page.locator("#students .table-tools").wait_for()
     score = page.locator("table[data-table=students] td[data-label=Score]").first
     shown = score.evaluate("one => getComputedStyle(one, '::before').content")
-    assert (shown, score.inner_text()) == ("attr(data-label)", "0.50 [0.40, 0.50]") or shown == '"Score"'
+    assert (shown, score.inner_text()) == ("attr(data-label)", "50.0 [40.0, 50.0]") or shown == '"Score"'
     page.get_by_label("Order of Students").select_option(label="Score ↓")
     until(page, "document.querySelector('table[data-table=students] td').textContent.startsWith('a|b')")
     page.locator("#many > summary").tap()
@@ -192,13 +192,13 @@ def test_tables_are_copied_from_disk_whatever_the_browser_lets(
     assert texts["Markdown"].splitlines()[:3] == [
         "| Student | Score | Items |",
         "| --- | ---: | ---: |",
-        "| a\\|b_c \\<i\\>\\*&%$\\#{x}\\~^\\\\ \\[y\\] | 0.75 [0.65, 0.75] | 3 |",
+        "| a\\|b_c \\<i\\>\\*&%$\\#{x}\\~^\\\\ \\[y\\] | 75.0 [65.0, 75.0] | 3 |",
     ]
     lines = texts["LaTeX"].splitlines()
     assert lines[1:3] == ["\\begin{tabular}{lrr}", "\\toprule"]
     assert lines[5] == (
         "a\\textbar{}b\\_c \\textless{}i\\textgreater{}*\\&\\%\\$\\#\\{x\\}\\textasciitilde{}"
-        "\\textasciicircum{}\\textbackslash{} [y] & 0.75 [0.65, 0.75] & 3 \\\\"
+        "\\textasciicircum{}\\textbackslash{} [y] & 75.0 [65.0, 75.0] & 3 \\\\"
     )
     cells = list(csv.DictReader(io.StringIO(texts["CSV"])))
     assert [row["student"] for row in cells] == [MARKED, "m10", "m1", f"'{HOSTILE}", "m2"]

@@ -35,6 +35,11 @@ def same(numbers: Any) -> Any:
     return None if numbers is None else pytest.approx(numbers, rel=1e-15, abs=0)
 
 
+def same_points(*scores: float | None) -> Any:
+    """Likewise, of scores that a workbook shows in points."""
+    return [None if score is None else same(100 * score) for score in scores]
+
+
 def write(folder: Path, name: AnalysisName, out: Path) -> None:
     tell_files(folder, name, ReportFormat.EXCEL, ReportPlaces(out), MeasureOptions())
 
@@ -83,7 +88,7 @@ def test_eight_sheets_have_frozen_heads_filters_and_widths(book: Workbook) -> No
         assert sheet.freeze_panes == ("B2" if alone else "B1"), sheet.title
         assert sheet.auto_filter.ref.startswith("A1:"), sheet.title
         assert all(8 <= width.width <= 62 for width in sheet.column_dimensions.values())
-    assert book["Students"]["C2"].number_format == "0.000"
+    assert book["Students"]["C2"].number_format == "0.0"
     assert len(book["Students"]._charts) == 1
     assert book["Students"].conditional_formatting
     chart = book["Students"]._charts[0]
@@ -113,8 +118,8 @@ def test_its_numbers_are_those_of_the_measures(
     assert json.loads((written.parent / "measures.json").read_text()) == measures
     for row in table_rows(book, "Students"):
         student, ranked = measures["students"][row["Student"]], measures["ranking"]["scores"][row["Student"]]
-        assert (row["Score"], row["Mean of scores"]) == same((ranked["headline"], student["overall"]))
-        assert [row["Score, from"], row["Score, to"]] == same(ranked["ci95"]["headline"])
+        assert [row["Score"], row["Mean of scores"]] == same_points(ranked["headline"], student["overall"])
+        assert [row["Score, from"], row["Score, to"]] == same_points(*ranked["ci95"]["headline"])
         assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
     for row in table_rows(book, "Judges pairwise"):
         found = measures["agreement"][f"{row['Judge']}|{row['Other']}"]
@@ -127,14 +132,18 @@ def test_its_numbers_are_those_of_the_measures(
 
 
 def test_colours_of_numbers_begin_at_zero(tmp_path: Path) -> None:
-    columns = (ReportColumn("name", "Name"), ReportColumn("a", "A", "score"), ReportColumn("b", "B", "share"))
+    columns = (
+        ReportColumn("name", "Name"),
+        ReportColumn("a", "A", "points"),
+        ReportColumn("b", "B", "share"),
+    )
     rows = (("x", Measured(0.296, 0.2, 0.4, 9, 0), -0.3), ("y", Measured(0.5, 0.4, 0.6, 9, 0), 0.2))
     section = ReportSection("s", "What?", (), (), (ReportTable("t", "T", columns, rows),))
     write_workbook(tmp_path / "book.xlsx", Report("experiment", "r", (), (), (section,)))
     sheet = openpyxl.load_workbook(tmp_path / "book.xlsx")["T"]
     scales = [rule.colorScale for found in sheet.conditional_formatting for rule in found.rules]
     ends = [[float(end.val) for end in scale.cfvo] for scale in scales]
-    assert ends == [[-0.5, 0, 0.5], [-0.3, 0, 0.3]]
+    assert ends == [[-50, 0, 50], [-0.3, 0, 0.3]]
     assert all([end.type for end in scale.cfvo] == ["num"] * 3 for scale in scales)
 
 
@@ -144,7 +153,7 @@ def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> N
     with reading(RunDir(lab.path)) as (reader, _):
         measured = measure_run(reader).measures.items
     for name, found in measured.items():
-        assert items[name]["Difficulty"] == same(found.difficulty)
+        assert [items[name]["Difficulty"]] == same_points(found.difficulty)
         assert items[name]["Discrimination"] == same(found.discrimination)
     answers = table_rows(book, "Answers")
     good = {k for k, r in lab.records("data_generation").items() if r.get("status") != "failed"}
@@ -237,11 +246,11 @@ ODD_CELLS: tuple[Cell, ...] = (
     "",
     7,
 )
-READ_BACK = ("+1", " @SUM(A1)", "a\nb\tc", "lone", "_x0041_", None, None, None, 0.5, None, "yes", None, 7)
+READ_BACK = ("+1", " @SUM(A1)", "a\nb\tc", "lone", "_x0041_", None, None, None, 50, None, "yes", None, 700)
 
 
 def test_odd_cells_and_names_make_a_book_that_can_be_read(tmp_path: Path) -> None:
-    columns = (ReportColumn("name", "=Name"), ReportColumn("value", "Value", "score", "What it means"))
+    columns = (ReportColumn("name", "=Name"), ReportColumn("value", "Value", "points", "What it means"))
     table = ReportTable(
         "t", "A/B: [x]?*'", columns, tuple((str(n), cell) for n, cell in enumerate(ODD_CELLS))
     )
@@ -255,7 +264,7 @@ def test_odd_cells_and_names_make_a_book_that_can_be_read(tmp_path: Path) -> Non
         value if value != "_x0041_" else "_x005F_x0041_"
         for value in READ_BACK  # as openpyxl shows it
     ]
-    assert [cell.value for cell in sheet[10]] == ["8", 0.5, 0.25, 0.75, 4]
+    assert [cell.value for cell in sheet[10]] == ["8", 50, 25, 75, 4]
     assert all(len(name) <= 31 for name in book.sheetnames)
     assert book["Summary"]["A1"].value == "'T"
 
@@ -279,7 +288,7 @@ def test_each_of_several_answers_has_a_row_with_its_own_score(tmp_path: Path) ->
     found = table_rows(openpyxl.load_workbook(tmp_path / "out" / "report.xlsx"), "Answers")
     value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
     judged = {
-        record["response_id"]: fmean(value[level] for level in record["scores"].values())
+        record["response_id"]: 100 * fmean(value[level] for level in record["scores"].values())
         for record in lab.records("evaluation").values()
     }
     answers = {

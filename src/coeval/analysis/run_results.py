@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.analysis.human_score import BothScales, HumanScore, both_scales
-from coeval.analysis.pair_strength import PairStrength
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.analysis.sampled_scores import SampledScore
+from coeval.analysis.student_scales import BothScales, HumanScore, PairStrength, both_scales
+from coeval.core.figures import MISSING, metric_text, points, points_text
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
@@ -195,26 +195,6 @@ def _causes(found: Sequence[EmptyAnswers]) -> str:
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
-def bounds_text(least: float | None, most: float | None) -> str | None:
-    """``.74–.94``: a score with all that is missing at 0, and at 1. None where nothing is missing, or nothing
-    was scored."""
-    return None if least is None or most is None or least == most else f"{_bound(least)}–{_bound(most)}"
-
-
-def with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
-    """``0.93 [.86, .97]``: without their leading zeros, two tasks fit beside the overall score on a terminal
-    of 80 columns. None where nothing was scored."""
-    if mean is None:
-        return None
-    bounds = "" if low is None or high is None else f" [{_bound(low)}, {_bound(high)}]"
-    return f"{mean:.2f}{bounds}"
-
-
-def _bound(share: float) -> str:
-    text = f"{share:.2f}"
-    return f"-{text[2:]}" if text.startswith("-0.") else text.removeprefix("0")
-
-
 class StudentScore(msgspec.Struct, frozen=True):
     """A student's mean score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
 
@@ -361,18 +341,22 @@ class Results(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
         named = [f"{score.student!r} {self._headline(score)}" for score in overall]
-        named += [f"{metric.task} {metric.metric} {metric.value}" for metric in self.metrics]
+        named += [
+            f"{metric.task} {metric.metric} "
+            f"{MISSING if metric.value is None else metric_text(metric.value, metric.unit)}"
+            for metric in self.metrics
+        ]
         shown = named[:3]
         rest = len(named) - len(shown)
         return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
 
     def _headline(self, overall: StudentScore) -> str:
         """A student's score, or where there is none, its first label's accuracy."""
-        if (score := with_interval(overall.mean, overall.low, overall.high)) is not None:
+        if (score := points_text(overall.mean, overall.low, overall.high)) is not None:
             return score
         for label in self.labels:
             if label.student == overall.student:
-                accuracy = with_interval(label.accuracy, label.low, label.high)
+                accuracy = points_text(label.accuracy, label.low, label.high)
                 return f"{label.task} {label.attribute} {accuracy}"
         return "unscored"
 
@@ -420,8 +404,7 @@ def _html(results: Results) -> str:
     if results.labels:
         parts.append(html_table("Label accuracy", _LABEL, _labels(results)))
     if results.metrics:
-        figures = [[getattr(metric, name) for name in _METRIC] for metric in results.metrics]
-        parts.append(html_table("Metrics", _METRIC, figures))
+        parts.append(html_table("Metrics", _METRIC, map(_metric, results.metrics)))
     if reported := bill(results.costs):
         parts.append(
             html_table("Cost", _COST, [[getattr(cost, name) for name in _COST] for cost in results.costs])
@@ -432,7 +415,13 @@ def _html(results: Results) -> str:
 
 _COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
 _LABEL = ("task", "label", "student", "accuracy", "n", "no label", "failed")
-_METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "unit", "failed")
+_METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "failed")
+
+
+def _metric(metric: MetricScore) -> list[object]:
+    figures = (metric.value, metric.low, metric.high)
+    shown = [None if each is None else metric_text(each, metric.unit) for each in figures]
+    return [metric.task, metric.sample, metric.metric, *shown, metric.n, metric.failed]
 
 
 def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
@@ -481,7 +470,7 @@ def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
         if score.task is None and not score.removed and not score.partial
         if score.least is not None and score.most is not None
     ]
-    return order_on_missing(order, "Who leads depends", "scores", "0 or as 1")
+    return order_on_missing(order, "Who leads depends", "scores", "0 or as 100")
 
 
 def missing_label_sentences(place: str, students: Iterable[Bounded]) -> Iterator[str]:
@@ -510,15 +499,15 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
             yield reported.format(f"The order of {names} depends", _placed(rest))
 
 
-# Two decimals of a score are shown: by less, bounds would read as one number.
+# Of a score: what moves it by less than a point is lost in every interval.
 _SHOWN = 0.01
 
 
 def _placed(students: Sequence[Bounded]) -> str:
     return listed(
-        f"{one.name} between {one.least:.2f} and {one.most:.2f}"
+        f"{one.name} between {points(one.least)} and {points(one.most)}"
         if one.least < one.most
-        else f"{one.name} at {one.least:.2f}"
+        else f"{one.name} at {points(one.least)}"
         for one in students
     )
 
@@ -538,7 +527,7 @@ def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:
 
 def _scores(results: Results) -> str:
     cells = {
-        (score.student, score.task): with_interval(score.mean, score.low, score.high)
+        (score.student, score.task): points_text(score.mean, score.low, score.high)
         for score in results.students
     }
     tasks = list(
@@ -551,7 +540,7 @@ def _scores(results: Results) -> str:
         [
             _named(score.student, bool(score.removed)),
             cells[score.student, None],
-            *([with_interval(score.adjusted, None, None)] if adjusted else []),
+            *([points_text(score.adjusted)] if adjusted else []),
             *(cells.get((score.student, task)) for task in tasks),
             *(_accuracy(column.accuracies.get(score.student)) for column in labelled),
             score.n,
@@ -568,7 +557,7 @@ def _scores(results: Results) -> str:
         if score.task is None
     ]
     return html_table(
-        "Mean scores, 0 to 1, with 95% intervals",
+        "Mean scores in points, 0 to 100, with 95% intervals",
         ("student", "overall", *["adjusted"] * adjusted, *shown, "n", "failed"),
         rows,
     ) + forest_plot("Overall scores with their 95% intervals", overall)
@@ -588,7 +577,7 @@ def _labels(results: Results) -> Iterator[list[object]]:
 
 
 def _accuracy(label: LabelAccuracy | None) -> str | None:
-    return None if label is None else with_interval(label.accuracy, label.low, label.high)
+    return None if label is None else points_text(label.accuracy, label.low, label.high)
 
 
 def _named(name: str, removed: bool) -> str:

@@ -100,7 +100,7 @@ def forest_plot(title: str, rows: Sequence[ForestRow]) -> str:
     ]
     parts += [
         f'<line x1="{_x(tick)}" x2="{_x(tick)}" y1="0" y2="{height}" stroke="currentColor" opacity=".2"/>'
-        f'<text x="{_x(tick)}" y="{height + 16}" text-anchor="middle">{tick:g}</text>'
+        f'<text x="{_x(tick)}" y="{height + 16}" text-anchor="middle">{100 * tick:g}</text>'
         for tick in (0.0, 0.25, 0.5, 0.75, 1.0)
     ]
     for place, (row, value) in enumerate(drawn):

@@ -41,6 +41,16 @@ def named(table: str) -> alt.NamedData:
     return alt.NamedData(name=table)
 
 
+def in_points(chart: alt.Chart, *measures: str) -> alt.Chart:
+    """Scores and their intervals times 100, as people read them; what is missing stays missing."""
+    fields = [f"{measure}{end}" for measure in measures for end in ("", "_low", "_high")]
+    if not fields:
+        return chart
+    return chart.transform_calculate(
+        **{field: f"isValid(datum['{field}']) ? 100 * datum['{field}'] : null" for field in fields}
+    )
+
+
 def model_colour(field: str, models: Sequence[str]) -> alt.Color:
     """Every model has the same colour in all pictures of a report that are given the same names."""
     return alt.Color(f"{field}:N", legend=None, scale=alt.Scale(domain=list(models)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
+from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport, point_of
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
+from coeval.core.figures import FigureKind
 from coeval.core.plain import fitted_names, plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
@@ -104,48 +105,29 @@ def _ranking(order: Sequence[str], reported: Sequence[Comparison]) -> Iterator[s
 def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportSection:
     pairs = {(one.a, one.b) for one in found}
     short = fitted_names((side for pair in pairs for side in pair), _LONGEST_SIDE)
+    # A scale from 1 to 10: one decimal is too coarse for it.
+    of_ten = all(one.unit == "points" for one in found)
+    kind: FigureKind = "coefficient" if of_ten else "points"
     rows: list[tuple[Cell, ...]] = []
     for one in found:
         pair = f"{short[one.a]} ↔ {short[one.b]}"
         row = pair if one.task is None else f"{one.place} · {pair}" if len(pairs) > 1 else one.place
         low, high = one.ci95
         shown = Measured(one.difference / one.scale, low / one.scale, high / one.scale, one.n, one.missing)
-        own = Measured(one.difference, low, high, one.n, one.missing)
-        sure = (one.p_adjusted, one.significant, one.n, one.missing, one.minimum_detectable)
-        of_judges = one.ci95_over_judges
-        over = NOT_MEASURED if of_judges is None else Measured(one.difference, *of_judges, one.n, one.missing)
+        per = 1.0 if of_ten else 100 * point_of(one)
+        own = Measured(one.difference / per, low / per, high / per, one.n, one.missing)
+        least = None if one.minimum_detectable is None else one.minimum_detectable / per
+        sure = (one.p_adjusted, one.significant, one.n, one.missing, least)
+        over = NOT_MEASURED
+        if one.ci95_over_judges is not None:
+            over = own._replace(low=one.ci95_over_judges[0] / per, high=one.ci95_over_judges[1] / per)
         judged = (over, one.p_over_judges_adjusted, one.agreeing)
-        means = (one.mean_a, one.mean_b, own)
-        rows.append((row, one.a, one.b, *means, one.unit, *sure, *judged, one.test, shown))
+        means = (one.mean_a / per, one.mean_b / per, own)
+        rows.append((row, one.a, one.b, *means, *sure, *judged, one.test, shown))
     table = ReportTable(
         f"{family}-comparisons",
         _TITLES[family],
-        (
-            ReportColumn("row", "Of"),
-            ReportColumn("a", "First"),
-            ReportColumn("b", "Second"),
-            ReportColumn("mean_a", "First's mean", "score"),
-            ReportColumn("mean_b", "Second's mean", "score"),
-            ReportColumn("difference", "Difference", "score", "Second less first, paired by item"),
-            ReportColumn("unit", "Unit"),
-            ReportColumn("p", "p", "probability", _P),
-            ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
-            ReportColumn("n", "Items", "count"),
-            ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-            ReportColumn(
-                "could_be_seen",
-                "Could be seen",
-                "score",
-                "The true difference that would be detected four times in five",
-            ),
-            ReportColumn("over_judges", "Over items and judges", "score", "Judges are a sample too"),
-            ReportColumn("p_over_judges", "p, judges too", "probability", _P),
-            ReportColumn(
-                "agreeing", "Judges see it so", "count", "By themselves they put the same side ahead"
-            ),
-            ReportColumn("test", "Test"),
-            ReportColumn("shown", "Of the scale", "score"),
-        ),
+        _columns(kind),
         tuple(rows),
     )
     left, right = (
@@ -159,11 +141,38 @@ def _section(family: str, question: str, found: Sequence[Comparison]) -> ReportS
     return ReportSection(family, question, sentences, (picture,), (table,))
 
 
+def _columns(kind: FigureKind) -> tuple[ReportColumn, ...]:
+    """``kind`` is that of means and differences."""
+    return (
+        ReportColumn("row", "Of"),
+        ReportColumn("a", "First"),
+        ReportColumn("b", "Second"),
+        ReportColumn("mean_a", "First's mean", kind),
+        ReportColumn("mean_b", "Second's mean", kind),
+        ReportColumn("difference", "Difference", kind, "Second less first, paired by item"),
+        ReportColumn("p", "p", "probability", _P),
+        ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
+        ReportColumn("n", "Items", "count"),
+        ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
+        ReportColumn(
+            "could_be_seen",
+            "Could be seen",
+            kind,
+            "The true difference that would be detected four times in five",
+        ),
+        ReportColumn("over_judges", "Over items and judges", kind, "Judges are a sample too"),
+        ReportColumn("p_over_judges", "p, judges too", "probability", _P),
+        ReportColumn("agreeing", "Judges see it so", "count", "By themselves they put the same side ahead"),
+        ReportColumn("test", "Test"),
+        ReportColumn("shown", "Of the scale", "points"),
+    )
+
+
 def _picture(name: str, table: ReportTable, halves: Halves) -> Picture:
     rows = list(dict.fromkeys(str(row[0]) for row in table.rows))
     drawn = (
         f"The first {_MOST_DRAWN} of {len(rows):,} differences" if len(rows) > _MOST_DRAWN else "Differences"
     )
     reported = f"{drawn} with their 95% intervals. Left of zero {halves.left}, right of it {halves.right}."
-    plot = interval_plot(table.name, rows[:_MOST_DRAWN], "share of the scale", halves)
+    plot = interval_plot(table.name, rows[:_MOST_DRAWN], "points of the scale", halves)
     return Picture(name, f"{reported} Filled: significant.", table.name, plot)

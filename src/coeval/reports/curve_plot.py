@@ -11,6 +11,7 @@ from coeval.reports.chart_spec import (
     LONGEST_NAME,
     AnyChart,
     chart_spec,
+    in_points,
     named,
     names_legend,
     plain_spec,
@@ -32,6 +33,8 @@ class ErrorsShown(NamedTuple):
     band: bool
     apart: float = 0.0
     """How many steps lie between the marks of two runs at one step, so that none hides another."""
+    own: bool = False
+    """Whether means are on a scale of their own, and not hundredths of points."""
 
 
 def curve_plot(table: str, runs: Sequence[str], title: str, shown: ErrorsShown) -> dict[str, Any]:
@@ -61,8 +64,9 @@ def curve_grid(table: str, tasks: Sequence[str], runs: Sequence[str], shown: Err
 
 def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsShown) -> AnyChart:
     place = f"(indexof({text_list(runs)}, datum.run) - {(len(runs) - 1) / 2}) * {shown.apart}"
+    rows = alt.Chart(named(table))
     base = (
-        alt.Chart(named(table))
+        (rows if shown.own else in_points(rows, "mean", "band"))
         .transform_filter("isValid(datum.mean)")
         .transform_calculate(at=f"datum.step + {place}")
     )
@@ -74,9 +78,9 @@ def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsSho
     reported = [
         alt.Tooltip("run:N"),
         alt.Tooltip("step:Q"),
-        alt.Tooltip("mean:Q", format=".4~f"),
-        alt.Tooltip("mean_low:Q", title="error bar from", format=".4~f"),
-        alt.Tooltip("mean_high:Q", title="to", format=".4~f"),
+        alt.Tooltip("mean:Q", format=".2~f" if shown.own else ".1f"),
+        alt.Tooltip("mean_low:Q", title="error bar from", format=".2~f" if shown.own else ".1f"),
+        alt.Tooltip("mean_high:Q", title="to", format=".2~f" if shown.own else ".1f"),
         alt.Tooltip("n_items:Q", title="items"),
         alt.Tooltip("n_runs:Q", title="samples"),
     ]

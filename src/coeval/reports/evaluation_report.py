@@ -13,6 +13,8 @@ from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
+from coeval.analysis.training.best_checkpoint import points_per
+from coeval.core.figures import FigureKind, metric_text
 from coeval.core.plain import plain, short_names
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
@@ -108,11 +110,12 @@ def _headlines(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Iter
         if (metric.model, metric.task) in seen or shown is None or shown.value is None:
             continue
         seen.add((metric.model, metric.task))
-        bounds = "" if shown.low is None else f" [{shown.low:.3g}, {shown.high:.3g}]"
+        value, low, high = (None if each is None else metric_text(each, metric.unit) for each in shown[:3])
+        bounds = "" if low is None else f" [{low}, {high}]"
         spread = _found(measures.samples, metric)
         each = "" if spread is None else f", {spread.n_runs} samples of each"
         over = f"over {numbered(shown.n or 0, 'prompt')}{each}"
-        yield f"{metric.model} in {metric.task}: {metric.metric} {shown.value:.3g}{bounds} {over}."
+        yield f"{metric.model} in {metric.task}: {metric.metric} {value}{bounds} {over}."
 
 
 def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
@@ -131,10 +134,10 @@ def _scores(
         shown = [None if part is None or whole is None else part / whole for part in parts]
         task = _name(metric, metrics)
         row = f"{metric.model} · {task} · {metric.metric}" if several else f"{task} · {metric.metric}"
-        value = Measured(*parts, metric.n, metric.failed)
         measure = Measured(shown[0], shown[1], shown[2], metric.n, metric.failed)
+        own = None if whole is not None else Measured(*parts, metric.n, metric.failed)
         counts = (metric.n, metric.expected, metric.failed)
-        rows.append((row, metric.model, task, metric.metric, value, metric.unit, *counts, measure, True))
+        rows.append((row, metric.model, task, metric.metric, measure, own, *counts, True))
     table = ReportTable(
         "metrics",
         "Metrics",
@@ -143,12 +146,11 @@ def _scores(
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Value", "score", "With its 95% interval, in its own unit"),
-            ReportColumn("unit", "Unit"),
+            ReportColumn("shown", "Points", "points", "With its 95% interval"),
+            ReportColumn("own", "On its own scale", "coefficient", "Of a metric that is no share of a whole"),
             ReportColumn("n", "n", "count"),
             ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that it is made of"),
             ReportColumn("failed", "Failed", "count"),
-            ReportColumn("shown", "Of the whole", "share"),
             ReportColumn("sure", "Known"),
         ),
         tuple(rows),
@@ -159,7 +161,7 @@ def _scores(
         "metrics-plot",
         "Metrics with their 95% intervals. Those that are shares of a whole.",
         table.name,
-        interval_plot(table.name, shares, "share"),
+        interval_plot(table.name, shares, "points"),
     )
     tables = (table, _samples(measures)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), tables)
@@ -175,13 +177,19 @@ def _samples(measures: OutputMeasures) -> ReportTable:
     """Of tasks with several samples of each prompt, what these come to together."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
+    units = {one.unit for of in measures.samples.values() for each in of.values() for one in each.values()}
+    of_ten = units == {"points"}  # one decimal is too coarse for a scale from 1 to 10
+    kind: FigureKind = "coefficient" if of_ten else "points"
     for model, tasks in measures.samples.items():
         for task, found in tasks.items():
             for metric, of_samples in found.items():
                 links[len(rows)] = urlencode({"task": task})
-                errors = (of_samples.item_se, of_samples.std, of_samples.n_runs)
                 value = measures.metrics[model][task][metric]
-                rows.append((model, task, metric, value, of_samples.unit, value.n, *errors))
+                per = 1.0 if of_ten else 100 / points_per(of_samples.unit)
+                figures = (*value[:3], of_samples.item_se, of_samples.std)
+                shown = [None if each is None else each / per for each in figures]
+                score = Measured(shown[0], shown[1], shown[2], value.n, value.missing)
+                rows.append((model, task, metric, score, value.n, *shown[3:], of_samples.n_runs))
     return ReportTable(
         "samples",
         "Over all samples",
@@ -189,10 +197,13 @@ def _samples(measures: OutputMeasures) -> ReportTable:
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Value", "score", "Mean over the samples, in its own unit"),
-            ReportColumn("unit", "Unit"),
+            ReportColumn("value", "Points", kind, "Mean over the samples"),
             ReportColumn("prompts", "Prompts", "count"),
-            *(declared_column(SampleSpread, field) for field in ("item_se", "std", "n_runs")),
+            *(
+                msgspec.structs.replace(declared_column(SampleSpread, field), kind=kind)
+                for field in ("item_se", "std")
+            ),
+            declared_column(SampleSpread, "n_runs"),
         ),
         tuple(rows),
         links=links,

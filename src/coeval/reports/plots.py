@@ -10,6 +10,7 @@ import altair as alt
 from coeval.reports.chart_spec import (
     LONGEST_NAME,
     chart_spec,
+    in_points,
     model_colour,
     named,
     names_axis,
@@ -29,7 +30,7 @@ def bias_plot(
 ) -> dict[str, Any]:
     """Of a table with the columns ``bias``, ``judge``, ``value`` (a measure) and ``sure``."""
     base = (
-        alt.Chart(named(table))
+        in_points(alt.Chart(named(table)), "value")
         .transform_filter("isValid(datum.value)")
         # What has no interval is a point: an axis cannot be made of nothing.
         .transform_calculate(
@@ -48,12 +49,12 @@ def bias_plot(
         "tooltip": [
             alt.Tooltip("judge:N"),
             alt.Tooltip("bias:N"),
-            alt.Tooltip("value:Q", format="+.3f"),
-            alt.Tooltip("value_low:Q", title="from", format="+.3f"),
-            alt.Tooltip("value_high:Q", title="to", format="+.3f"),
+            alt.Tooltip("value:Q", format="+.1f"),
+            alt.Tooltip("value_low:Q", title="from", format="+.1f"),
+            alt.Tooltip("value_high:Q", title="to", format="+.1f"),
         ],
     }
-    x = alt.X("begin:Q", title="of a score from 0 to 1")
+    x = alt.X("begin:Q", title="points")
     zero = alt.Chart().mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
     line = base.mark_rule(strokeWidth=2).encode(x=x, x2="end:Q", **shared)
     hollow = base.mark_point(size=60, strokeWidth=1.5).encode(x="value:Q", **shared)
@@ -82,25 +83,24 @@ def forest_plot(
     student, task = (shown_name(students, of="datum.student"), shown_name(tasks, 16, of="datum.task"))
     chosen, by = alt.param(name="scores", value=scores), alt.param(name="by", value=OVERALL)
     base = (
-        alt.Chart(named(table))
-        .transform_filter(_CHOSEN)
+        in_points(alt.Chart(named(table)).transform_filter(_CHOSEN), "score")
         .transform_filter("isValid(datum.score)")
         .transform_calculate(row=f"({_OVERALL} ? '' : ({task}) + ' · ') + ({student})")
     )
     y = alt.Y("row:N", sort=None, title=None, axis=names_axis(()))
     low = alt.X(
         "score_low:Q",
-        scale=alt.Scale(domain=[0, 1]),
-        title="score",
+        scale=alt.Scale(domain=[0, 100]),
+        title="score, points",
         axis=alt.Axis(tickCount=8, labelOverlap="greedy", labelSeparation=6),
     )
     colour = model_colour("student", models)
     shown = [
         alt.Tooltip("student:N", title="student"),
         alt.Tooltip("task:N", title="task"),
-        alt.Tooltip("score:Q", format=".3f"),
-        alt.Tooltip("score_low:Q", title="from", format=".3f"),
-        alt.Tooltip("score_high:Q", title="to", format=".3f"),
+        alt.Tooltip("score:Q", format=".1f"),
+        alt.Tooltip("score_low:Q", title="from", format=".1f"),
+        alt.Tooltip("score_high:Q", title="to", format=".1f"),
         alt.Tooltip("score_n:Q", title="items"),
         alt.Tooltip("ranks:N", title="ranks"),
     ]
@@ -138,7 +138,7 @@ _COLUMN, _NARROW, _UNWRITTEN = 110, 52, 22
 _LABELS, _LETTER = 220, 8
 # Characters of a name above a column that has room.
 _LONGEST_LEVEL = _COLUMN // _LETTER
-_DOTTED = len("● +0.123") + 1
+_DOTTED = len("● +12.3") + 1
 # Up to so many columns have their names above them level, if these are short, and numbers in their cells.
 _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
 
@@ -146,8 +146,8 @@ _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
 class HeatMap(NamedTuple):
     """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
     ``value`` is written. ``shade`` gives the colour: none at 0, strongest at ``most`` and at ``-most``. Where
-    the column ``dot`` is true, a dot stands before the number. ``format`` is d3's: a difference loses its
-    third digit where columns are many."""
+    the column ``dot`` is true, a dot stands before the number. ``format`` is d3's. ``points``: the columns
+    among them that are scores or differences of scores."""
 
     table: str
     row: str
@@ -160,6 +160,7 @@ class HeatMap(NamedTuple):
     format: str = ".2f"
     dot: str = ""
     tooltip: Sequence[str] = ()
+    points: Sequence[str] = ()
 
 
 def heat_map(grid: HeatMap) -> dict[str, Any]:
@@ -173,7 +174,9 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
     row = alt.Y(
         f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)
     )
-    most = grid.most or 1.0  # where all are 0, none has a colour
+    most = (grid.most or 1.0) * (
+        100 if grid.shade in grid.points else 1
+    )  # where all are 0, none has a colour
     scale = alt.Scale(interpolate="rgb", domain=[-most, 0, most], range="diverging", clamp=True)
     reported = [
         alt.Tooltip(f"{grid.row}:N"),
@@ -182,11 +185,13 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
         *(
             alt.Tooltip("shown_p:N", title="p")
             if name == "p"
-            else alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=".3~f")
+            else alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=_tooltip_format(name, grid))
             for name in grid.tooltip
         ),
     ]
-    base = alt.Chart(named(grid.table))
+    base = (
+        in_points(alt.Chart(named(grid.table)), *grid.points) if grid.points else alt.Chart(named(grid.table))
+    )
     if "p" in grid.tooltip:  # as `coeval.core.text.probability` has it
         base = base.transform_calculate(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
     base = base.encode(y=row, x=column, tooltip=reported)
@@ -203,14 +208,18 @@ def heat_map(grid: HeatMap) -> dict[str, Any]:
     return spec
 
 
+def _tooltip_format(name: str, grid: HeatMap) -> str:
+    """Of d3: one decimal for scores."""
+    return ".1f" if name.removesuffix("_low").removesuffix("_high") in grid.points else ".3~f"
+
+
 def _least_level(columns: Sequence[str]) -> int:
     """Pixels of a column with its name level above it, or with a dot and three digits."""
     return _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, max(map(len, columns), default=0)))
 
 
 def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
-    short = grid.format.replace(".3f", ".2f") if many else grid.format
-    number = f"format(datum['{grid.value}'], '{short}')"
+    number = f"format(datum['{grid.value}'], '{grid.format}')"
     if grid.dot:
         number = f"(datum['{grid.dot}'] ? '● ' : '') + {number}"
     known = base.transform_filter(f"isValid(datum['{grid.value}'])").transform_calculate(written=number)
@@ -241,8 +250,7 @@ def interval_plot(
     names; ``title`` is that of the axis. ``halves``: with a line at 0, and words above either side of it."""
     chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
     base = (
-        alt.Chart(named(table))
-        .transform_filter(chosen)
+        in_points(alt.Chart(named(table)).transform_filter(chosen), "shown")
         .transform_filter("isValid(datum.shown)")
         # What has no interval is a point: an axis cannot be made of nothing.
         .transform_calculate(
@@ -251,13 +259,13 @@ def interval_plot(
         )
     )
     y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
-    ends = (-halves.most, halves.most) if halves is not None else None
+    ends = (-100 * halves.most, 100 * halves.most) if halves is not None else None
     scale = alt.Scale(domain=ends, nice=True) if ends else alt.Scale(zero=False, nice=True, padding=6)
     reported = [
         alt.Tooltip("row:N", title="of"),
-        alt.Tooltip("shown:Q", title="value", format=".4f"),
-        alt.Tooltip("shown_low:Q", title="from", format=".4f"),
-        alt.Tooltip("shown_high:Q", title="to", format=".4f"),
+        alt.Tooltip("shown:Q", title="value", format=".1f"),
+        alt.Tooltip("shown_low:Q", title="from", format=".1f"),
+        alt.Tooltip("shown_high:Q", title="to", format=".1f"),
         alt.Tooltip("shown_n:Q", title="n"),
     ]
     axis = alt.Axis(tickCount=8)
@@ -297,13 +305,13 @@ def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
     """Of a table with the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and
     ``flag``: the first of ``flags`` is that of items that nothing is wrong with."""
     chart = (
-        alt.Chart(named(table))
+        in_points(alt.Chart(named(table)), "difficulty")
         .transform_filter("isValid(datum.difficulty)")
         .transform_calculate(height="isValid(datum.discrimination) ? datum.discrimination : 0")
         .mark_point(filled=True, opacity=0.65, size=36)
         .encode(
             x=alt.X(
-                "difficulty:Q", scale=alt.Scale(domain=[0, 1]), title="difficulty: 1 less the mean score"
+                "difficulty:Q", scale=alt.Scale(domain=[0, 100]), title="difficulty: 100 less the mean score"
             ),
             y=alt.Y("height:Q", title="discrimination"),
             color=alt.Color(
@@ -315,7 +323,7 @@ def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
                 alt.Tooltip("item:N"),
                 alt.Tooltip("task:N"),
                 alt.Tooltip("teacher:N"),
-                alt.Tooltip("difficulty:Q", format=".2f"),
+                alt.Tooltip("difficulty:Q", format=".1f"),
                 alt.Tooltip("discrimination:Q", format=".2f"),
                 alt.Tooltip("flag:N"),
             ],
@@ -338,19 +346,25 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     if len({(task, label) for _, task, label in rows}) > 1:
         task, label = shown_name(tasks, 16, of="datum.task"), shown_name(labels, 16, of="datum.label")
         name = f"({task}) + ' (' + ({label}) + ') · ' + ({name})"
-    base = alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)").transform_calculate(place=name)
+    base = in_points(alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)"), "accuracy")
+    base = base.transform_calculate(place=name)
     y = alt.Y("place:N", sort=None, title=None, axis=names_axis(()))
     colour = model_colour("student", models)
     reported = [
         alt.Tooltip("student:N"),
         alt.Tooltip("task:N"),
         alt.Tooltip("label:N"),
-        alt.Tooltip("accuracy:Q", format=".3f"),
-        alt.Tooltip("accuracy_low:Q", title="from", format=".3f"),
-        alt.Tooltip("accuracy_high:Q", title="to", format=".3f"),
+        alt.Tooltip("accuracy:Q", format=".1f"),
+        alt.Tooltip("accuracy_low:Q", title="from", format=".1f"),
+        alt.Tooltip("accuracy_high:Q", title="to", format=".1f"),
         alt.Tooltip("accuracy_n:Q", title="answers"),
     ]
-    x = alt.X("accuracy_low:Q", scale=alt.Scale(domain=[0, 1]), title="accuracy", axis=alt.Axis(tickCount=6))
+    x = alt.X(
+        "accuracy_low:Q",
+        scale=alt.Scale(domain=[0, 100]),
+        title="accuracy, points",
+        axis=alt.Axis(tickCount=6),
+    )
     line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
         y=y, x=x, x2="accuracy_high:Q", color=colour, tooltip=reported
     )

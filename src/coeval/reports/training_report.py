@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import FigureKind, Measured
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.training.best_checkpoint import points_per
 from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun
+from coeval.core.figures import FigureKind
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
@@ -21,7 +23,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.curve_plot import ErrorsShown, curve_grid, curve_plot
 
-_UNITS = {"percent": " (%)", "points": " (points)"}
+_UNITS = {"points": " (of 10)"}
 # Of the width of a plot.
 _APART = 0.012
 _HOLLOW = " Hollow: not made or judged as the others."
@@ -74,7 +76,7 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     rows = tuple(row for task in tasks for row in _rows(task, runs, labels, error_bar))
-    table = ReportTable(_ALL, "All tasks", _columns("score", error_bar), rows)
+    table = ReportTable(_ALL, "All tasks", _columns("points", error_bar), rows)
     picture = Picture(
         _ALL, "All tasks over training steps", _ALL, curve_grid(_ALL, tasks, labels, _drawn(runs, error_bar))
     )
@@ -114,11 +116,11 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
                     task,
                     f"{curve.metric}{_UNITS.get(curve.unit, '')}",
                     first.step,
-                    _measured(first, first.ci95),
+                    _measured(first, first.ci95, curve.unit),
                     last.step,
-                    _measured(last, last.ci95),
+                    _measured(last, last.ci95, curve.unit),
                     best.step,
-                    _measured(best, best.ci95),
+                    _measured(best, best.ci95, curve.unit),
                     "judge" if curve.judged else "rules",
                 )
             )
@@ -130,11 +132,11 @@ def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> R
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
             ReportColumn("first_step", "First step", "count"),
-            ReportColumn("first", "First", "score", "With its 95% interval over items"),
+            ReportColumn("first", "First", "points", "With its 95% interval over items"),
             ReportColumn("last_step", "Last step", "count"),
-            ReportColumn("last", "Last", "score", "Likewise"),
+            ReportColumn("last", "Last", "points", "Likewise"),
             ReportColumn("best_step", "Highest at", "count"),
-            ReportColumn("best", "Highest", "score", "Not corrected for having been chosen as the highest"),
+            ReportColumn("best", "Highest", "points", "Not corrected for having been chosen as the highest"),
             ReportColumn("scored_by", "Scored by"),
         ),
         tuple(rows),
@@ -160,7 +162,7 @@ def _of_task(
 ) -> ReportSection:
     curves = [(run, run.curves[task]) for run in runs if task in run.curves]
     [first, *_] = [curve for _, curve in curves]
-    rows, points = _rows(task, runs, labels, error_bar), _points(task, runs)
+    rows, points = _rows(task, runs, labels, error_bar, own=first.unit == "points"), _points(task, runs)
     names = [checkpoint_name(run.label, point.step, labels) for run, point in points]
     links = {
         place: urlencode({"task": task, "student": name})
@@ -168,7 +170,8 @@ def _of_task(
         if (task, name) in held
     }
     name = f"points-{task}"
-    kind: FigureKind = "score" if first.unit == "share" else "number"
+    of_ten = first.unit == "points"  # one decimal is too coarse for a scale from 1 to 10
+    kind: FigureKind = "coefficient" if of_ten else "points"
     table = ReportTable(name, "Checkpoints", _columns(kind, error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
@@ -180,13 +183,13 @@ def _of_task(
     drawn = _drawn([run for run, _ in curves], error_bar, task)
     band = "; band: 95% over all checkpoints together" if drawn.band else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
-    unit = _UNITS.get(first.unit, "")
+    unit = _UNITS.get(first.unit, ", points")
     few = "" if first.fewest is None else f" No estimate: it rests on {first.fewest} prompts."
     picture = Picture(
         task,
         f"{first.metric} over training steps{bars}{band}.{few}{_HOLLOW if odd else ''}",
         name,
-        curve_plot(name, labels, f"{first.metric}{unit}", drawn),
+        curve_plot(name, labels, f"{first.metric}{unit}", drawn._replace(own=of_ten)),
     )
     question = f"{plain(task)}: how did it change?"
     return ReportSection(_anchor(task), question, tuple(sentences), (picture,), (table,))
@@ -229,17 +232,21 @@ def _drawn(runs: Sequence[TrainingRun], error_bar: ErrorBar, task: str | None = 
 
 
 def _rows(
-    task: str, runs: Sequence[TrainingRun], labels: Sequence[str], error_bar: ErrorBar
+    task: str, runs: Sequence[TrainingRun], labels: Sequence[str], error_bar: ErrorBar, *, own: bool = False
 ) -> list[tuple[Cell, ...]]:
-    """A row for each checkpoint."""
-    return [
-        (
-            checkpoint_name(run.label, point.step, labels), run.label, task, point.step,
-            _measured(point, _bar(point, error_bar)), _measured(point, point.band) if point.band else None,
-            point.sem, point.std, point.n_runs, point.n_items, point.missing, point.judge, point.comparable,
+    """A row for each checkpoint; scores are hundredths of points, or in the metric's ``own`` unit."""
+    rows: list[tuple[Cell, ...]] = []
+    for run, point in _points(task, runs):
+        unit = "" if own else run.curves[task].unit
+        mean = _measured(point, _bar(point, error_bar), unit)
+        band = _measured(point, point.band, unit) if point.band else None
+        errors = (_scaled(point.sem, unit), _scaled(point.std, unit))
+        counts = (point.n_runs, point.n_items, point.missing)
+        name = checkpoint_name(run.label, point.step, labels)
+        rows.append(
+            (name, run.label, task, point.step, mean, band, *errors, *counts, point.judge, point.comparable)
         )
-        for run, point in _points(task, runs)
-    ]  # fmt: skip
+    return rows
 
 
 def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
@@ -253,9 +260,14 @@ def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
             return None if half is None else (point.mean - half, point.mean + half)
 
 
-def _measured(point: CurvePoint, bounds: tuple[float, float] | None) -> Measured:
-    low, high = bounds or (None, None)
-    return Measured(point.mean, low, high, point.n_items, point.missing)
+def _measured(point: CurvePoint, bounds: tuple[float, float] | None, unit: str) -> Measured:
+    mean, low, high = (_scaled(each, unit) for each in (point.mean, *(bounds or (None, None))))
+    return Measured(mean, low, high, point.n_items, point.missing)
+
+
+def _scaled(value: float | None, unit: str) -> float | None:
+    """From the metric's unit to hundredths of points; of no unit as it is."""
+    return value if value is None or not unit else value * points_per(unit) / 100
 
 
 def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:

@@ -43,7 +43,7 @@ def test_the_figures_are_those_of_an_analysis_of_variance(tmp_path: Path, coeval
         assert found["metrics"][STRICT]["mean"] == found["mean"]
         assert (found["task"], found["step"], found["model"], found["judge"]) == ("ifeval", step, "m", None)
         assert f"{step}" in ended.out
-        assert f"{values.mean():.3f}" in ended.out
+        assert f"{100 * values.mean():.1f}" in ended.out
 
 
 @pytest.mark.process

@@ -121,7 +121,7 @@ def test_an_output_folder_is_one_step_and_other_answers_are_told(tmp_path: Path,
     assert ended.code == 0, ended.err
     row = next(line for line in ended.out.splitlines() if line.startswith("all "))
     assert row.split()[-1] == "40"
-    assert "only 75 % of the answers are the same in both folders" in ended.out
+    assert "only 75% of the answers are the same in both folders" in ended.out
     assert "checkpoints with" not in ended.out
 
 

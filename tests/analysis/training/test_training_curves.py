@@ -162,7 +162,7 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
     assert curve.best is not None
     assert curve.best.mean == pytest.approx(0.125)
-    assert "healthbench: step 200 scores best, 0.125; " in ended.out
+    assert "healthbench: step 200 scores best, 12.5; " in ended.out
     report = training_report([run])
     [row] = report.table("glance").records()
     assert (row["best_step"], row["best"]) == (200, curve.points[1].mean)

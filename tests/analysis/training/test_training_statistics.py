@@ -160,8 +160,9 @@ def test_a_tie_is_corrected_and_stays_within_reach() -> None:
     assert found.corrected < found.mean
     assert found.ci95[0] < found.corrected < found.ci95[1]
     assert found.sentence == (
-        f"step {found.step} scores best, {found.mean:.3f}; {found.corrected:.3f} [{found.ci95[0]:.3f}, "
-        f"{found.ci95[1]:.3f}] after correcting for picking the best of 6 (experimental)"
+        f"step {found.step} scores best, {100 * found.mean:.1f}; {100 * found.corrected:.1f} "
+        f"[{100 * found.ci95[0]:.1f}, {100 * found.ci95[1]:.1f}] after correcting for picking the best of 6 "
+        "(experimental)"
     )
 
 
@@ -195,7 +196,7 @@ def test_of_few_items_the_best_is_named_and_nothing_is_said_of_luck() -> None:
     assert found.step == 700, "the largest mean, by 0.003"
     assert (found.corrected, found.ci95) == (None, None)
     assert found.sentence == (
-        f"step 700 scores best, {found.mean:.3f}; 8 items are too few to tell how much of that is luck "
+        f"step 700 scores best, {100 * found.mean:.1f}; 8 items are too few to tell how much of that is luck "
         f"({FEWEST} would do)"
     )
 

@@ -12,6 +12,7 @@ from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, 
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
+from coeval.core.figures import fixed
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.text import numbered, p_text, probability
 
@@ -86,8 +87,6 @@ class Comparison(msgspec.Struct, frozen=True):
         return f"{place}: {self.metric}" if self.family in ("label", "part") else place
 
 
-# Decimals of a sum of points that do not depend on its order.
-_SUMMED = 9
 # Of what is shown: an interval whose two sides differ by less is told as one number.
 _NEARLY = 0.06
 
@@ -129,7 +128,7 @@ def _view(one: Comparison) -> JudgesView | None:
     if one.ci95_over_judges is not None:
         sign = 1 if one.difference > 0 else -1
         low, high = sorted(sign * bound for bound in one.ci95_over_judges)
-        interval = half_text(sign * one.difference, low, high, _unit(one), _digits(one))
+        interval = half_text(sign * one.difference, low, high, point_of(one), _digits(one))
     return JudgesView(one.judges, one.agreeing, interval)
 
 
@@ -149,8 +148,8 @@ def _of_looks(one: Comparison) -> str:
     """``; third look: significant at any look (4.1 ± 3.2)``"""
     if one.at_any_look is None:
         return ""
-    low, high = (bound / _unit(one) for bound in one.at_any_look)
-    shown = difference_text(one.difference / _unit(one), low, high, _digits(one))
+    low, high = (bound / point_of(one) for bound in one.at_any_look)
+    shown = difference_text(one.difference / point_of(one), low, high, _digits(one))
     how = "significant" if one.significant else "not significant"
     return f"; {one.look}: {how} at any look ({shown})"
 
@@ -172,7 +171,7 @@ def _odds(one: Comparison) -> str:
 
 def shown_difference(one: Comparison, sign: int = 1) -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; points of a hundred, or of ten."""
-    unit = _unit(one)
+    unit = point_of(one)
     low, high = sorted(sign * bound / unit for bound in one.ci95)
     return difference_text(sign * one.difference / unit, low, high, _digits(one))
 
@@ -180,8 +179,8 @@ def shown_difference(one: Comparison, sign: int = 1) -> str:
 def difference_text(middle: float, low: float, high: float, digits: int) -> str:
     """``0.079 ± 0.043``, or ``0.292 [−0.049, 0.497]`` where the interval is lopsided."""
     if abs((high - middle) - (middle - low)) < _NEARLY * 10 ** (1 - digits):
-        return f"{_shown(middle, digits)} ± {_shown((high - low) / 2, digits)}"
-    return f"{_shown(middle, digits)} [{_shown(low, digits)}, {_shown(high, digits)}]"
+        return f"{fixed(middle, digits)} ± {fixed((high - low) / 2, digits)}"
+    return f"{fixed(middle, digits)} [{fixed(low, digits)}, {fixed(high, digits)}]"
 
 
 def half_text(middle: float, low: float, high: float, unit: float = 0.01, digits: int = 1) -> str:
@@ -190,22 +189,12 @@ def half_text(middle: float, low: float, high: float, unit: float = 0.01, digits
     return text[text.index("±" if "±" in text else "[") :]
 
 
-def points(share: float) -> str:
-    """``90.2``"""
-    return _shown(100 * share, 1)
-
-
 def shown_points(one: Comparison, difference: float) -> str:
-    return _shown(difference / _unit(one), _digits(one))
+    return fixed(difference / point_of(one), _digits(one))
 
 
-def _shown(number: float, digits: int) -> str:
-    """Rounded alike however it was summed."""
-    text = f"{round(number, _SUMMED):.{digits}f}"
-    return text.replace("-", "−") if float(text) else text.removeprefix("-")
-
-
-def _unit(one: Comparison) -> float:
+def point_of(one: Comparison) -> float:
+    """How much of its metric's unit one point is."""
     return 0.01 if one.unit == "share" else 1.0
 
 

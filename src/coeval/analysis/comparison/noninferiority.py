@@ -32,6 +32,7 @@ from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side
 from coeval.analysis.panel.mean_squares import judge_scatter
 from coeval.core.errors import GAPS, WORSE, UsageError
+from coeval.core.figures import points
 from coeval.core.settings import Setting
 from coeval.core.text import listed, numbered
 
@@ -253,7 +254,7 @@ def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterat
         lower, each, one = min(bounds, key=lambda bound: bound[0])
         if lower < -delta:
             yield (
-                f"a loss of up to {signed(-100 * lower)} points of {each.candidate} in {one.place} is not "
+                f"a loss of up to {points(-lower)} points of {each.candidate} in {one.place} is not "
                 "excluded; coeval gate passes only what is shown to lose less"
             )
 
@@ -464,7 +465,7 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
     if task.other_judges == "unknown":
         why = " with one judge" if found.judges == 1 else ": no items have scores of two judges of both"
         return f"; whether other judges would agree is not known{why}"
-    least = f"over items and judges at least {signed(100 * (task.lower_over_judges or 0.0))}"
+    least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
     if found.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
     if task.other_judges == "open":
@@ -474,7 +475,7 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
 
 def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
     """The verdict, and what it rests on, in points."""
-    where, allowed = where_of(found), f"{100 * task.max_drop:.1f}"
+    where, allowed = where_of(found), points(task.max_drop)
     n = numbered(found.n, found.counted)
     if task.verdict == "NO-GO":
         how = "significantly" if found.significant else "not significantly"
@@ -482,8 +483,8 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
             f"NO-GO: {found.b} is worse than {found.a} {where} by {shown_difference(found, sign=-1)} points, "
             f"{how}, and more than the allowed {allowed}; {n}"
         )
-    least = f"at least {signed(100 * (task.lower or 0.0))} ({level.words})"
-    seen = f"{found.b} − {found.a} is {signed(100 * (task.difference or 0.0))} points {where}, {least}"
+    least = f"at least {points(task.lower or 0.0)} ({level.words})"
+    seen = f"{found.b} − {found.a} is {points(task.difference or 0.0)} points {where}, {least}"
     if task.verdict == "GO":
         return f"GO: {seen}: a loss of more than {allowed} is excluded; {n}"
     parts = list(task.reasons)
@@ -494,9 +495,3 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
     if task.items_needed:
         parts.append(f"about {task.items_needed:,} {found.counted}s would decide it four times in five")
     return f"INCONCLUSIVE: {seen}; {n}; {'; '.join(parts)}"
-
-
-def signed(points: float) -> str:
-    """``−1.3``, ``0.4``"""
-    text = f"{points:.1f}"
-    return text.replace("-", "−") if float(text) else text.removeprefix("-")

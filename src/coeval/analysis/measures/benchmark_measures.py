@@ -44,9 +44,9 @@ class TaskCoverage(Entity, frozen=True):
         ShownAs("Mean Jaccard similarity of two prompts' 3-grams", "Prompts alike", "likeness", "share"),
     ]
     pairs: Annotated[int, ShownAs("Pairs of prompts that were held against each other", elsewhere=FILES)]
-    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "share")]
+    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "points")]
     discrimination: Annotated[
-        Measured, ShownAs("Mean item–rest correlation", "Discrimination", "discrimination", "share")
+        Measured, ShownAs("Mean item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
     all_pass: Annotated[int, ShownAs("Items on which all have full marks", "All pass", kind="count")]
     all_fail: Annotated[int, ShownAs("Items on which nobody has any", "All fail", kind="count")]
@@ -62,9 +62,9 @@ class ItemMeasures(Entity, frozen=True):
 
     task: Annotated[str, ShownAs("Its task", "Task", kind="text")]
     teacher: Annotated[str, ShownAs("Who wrote it", "Teacher", kind="text")]
-    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "share")]
+    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "points")]
     discrimination: Annotated[
-        float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "share")
+        float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
     students: Annotated[int, ShownAs("Who have a score of it", terminal="students")]
     all_pass: Annotated[bool, ShownAs("All have full marks", elsewhere="items-shown")]

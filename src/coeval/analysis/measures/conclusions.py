@@ -19,7 +19,6 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import pair_sentences
 from coeval.analysis.measures.ranking import Ranking, SharedScores
 from coeval.analysis.measures.run_measures import RunMeasures
@@ -29,6 +28,7 @@ from coeval.analysis.measures.teacher_leak import Gain
 from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.panel_findings import next_purchases, panel_findings, reliability
 from coeval.analysis.run_results import Bounded, missing_label_sentences
+from coeval.core.figures import figure, figure_text, kappa_word, points, points_text
 from coeval.core.text import listed, numbered
 
 # --- Conclusions of a run in a few sentences
@@ -43,9 +43,6 @@ class Conclusion(NamedTuple):
     text: str
 
 
-# What κ up to a bound is called (after Landis and Koch 1977).
-_KAPPA = ((0.2, "hardly beyond chance"), (0.4, "a little"), (0.6, "moderately"), (0.8, "well"))
-_VERY_WELL = "very well"
 # The terminal opens with conclusions; more labels than this are a table's work.
 _MOST_LABELS = 3
 
@@ -93,7 +90,7 @@ def _labels(labels: Labels) -> Iterator[str]:
         if not (order := found.ranking.order):
             yield f"No answer has been compared with the labels of {where} yet."
             continue
-        accuracy = _bracketed(found.students[order[0]].accuracy)
+        accuracy = points_text(*found.students[order[0]].accuracy[:3]) or "no score"
         if len(order) == 1:
             yield f"{order[0]} states the right label in {where} with an accuracy of {accuracy}."
             continue
@@ -105,7 +102,7 @@ def _labels(labels: Labels) -> Iterator[str]:
         if reported is None:
             yield f"{said}; {order[1]}, the next, shares no scored items with it."
             continue
-        by = f"by {gap_text(reported)} ({numbered(reported.n, 'shared item')})"
+        by = f"by {gap_text(reported)} points ({numbered(reported.n, 'shared item')})"
         than = f"better than {order[1]}, the next"
         if is_behind(order[0], order[1], reported):
             than = f"behind {order[1]}, the next, where both have answers"
@@ -142,11 +139,14 @@ def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
         yield f"Agreement between the judges cannot be measured: {_why_unknown(judges)}."
         return
     mean = sum(known.values()) / len(known)
-    said = next((word for bound, word in _KAPPA if mean <= bound), _VERY_WELL)
     worst = min(known, key=lambda name: (known[name], name))
-    sentence = f"The judges agree {said} (mean {kappa} {mean:.2f}"
+    sentence = (
+        f"Agreement between the judges is {kappa_word(mean)} (mean {kappa} {figure(mean, 'coefficient')}"
+    )
     if len(known) > 2:
-        sentence += f"; lowest {worst}, {kappa} {_bracketed(kappas[worst])}"
+        sentence += (
+            f"; lowest {worst}, {kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
+        )
     yield f"{sentence})."
 
 
@@ -171,7 +171,7 @@ def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
         if found.headline_common is not None and found.headline_common.value is not None
     ]
     if common:
-        shown = listed(f"{name} {value:.2f}" for value, name in sorted(common, reverse=True))
+        shown = listed(f"{name} {points(value)}" for value, name in sorted(common, reverse=True))
         yield (
             "Students have different items or judges, so their scores are adjusted for those that they lack; "
             f"on the scores that all of them have: {shown}."
@@ -182,12 +182,6 @@ def _is_below_another(name: str, students: Mapping[str, LabelStudent]) -> bool:
     """Whether somebody's accuracy is higher, over other items."""
     own = students[name].accuracy.value or 0.0
     return any((found.accuracy.value or 0.0) > own for found in students.values())
-
-
-def _bracketed(found: Measured) -> str:
-    if found.value is None or found.low is None or found.high is None:
-        return "no score"
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 class _TaskLeader(NamedTuple):
@@ -213,7 +207,7 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
         return
     picked = len(found) * len(others)
     reported = [
-        f"{one.name} in {one.task} ({one.score:.2f}, {leader} {one.leaders:.2f}: "
+        f"{one.name} in {one.task} ({points(one.score)}, {leader} {points(one.leaders)}: "
         f"{_sureness(grid, leader, one, picked)})"
         for one in elsewhere
     ]

@@ -42,10 +42,11 @@ FEWEST_COMMON = 30
 class PairAgreement(Entity, frozen=True):
     """How far two judges agree, or one with itself where it was asked the very same again."""
 
-    spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "spa")]
-    wpa: Annotated[Measured, ShownAs("1 less the distance of the two values", "Weighted", "wpa")]
+    spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "spa", "share")]
+    wpa: Annotated[Measured, ShownAs("1 less the distance of the two values", "Weighted", "wpa", "share")]
     kappa: Annotated[
-        Measured, ShownAs("Agreement beyond chance: Cohen 1960; of other scales, 1968", "κ", "kappa")
+        Measured,
+        ShownAs("Agreement beyond chance: Cohen 1960; of other scales, 1968", "κ", "kappa", "coefficient"),
     ]
     count: Annotated[int, ShownAs("Units that both scored", "Common scores", kind="count")]
 
@@ -54,9 +55,13 @@ class JudgeAgreement(Entity, frozen=True):
     """A judge's means over the other judges, plain and weighted by common units; it is ``degenerate``, and
     not ranked, with fewer than `FEWEST_COMMON` of these."""
 
-    spa_mean: Annotated[Measured, ShownAs("Equal levels, mean over the other judges", "Equal", "spa")]
-    wpa_mean: Annotated[Measured, ShownAs("Weighted agreement: half for adjacent levels", "Agreement", "wpa")]
-    kappa_mean: Annotated[Measured, ShownAs("Mean over the other judges", "κ, mean", "kappa")]
+    spa_mean: Annotated[
+        Measured, ShownAs("Equal levels, mean over the other judges", "Equal", "spa", "share")
+    ]
+    wpa_mean: Annotated[
+        Measured, ShownAs("Weighted agreement: half for adjacent levels", "Agreement", "wpa", "share")
+    ]
+    kappa_mean: Annotated[Measured, ShownAs("Mean over the other judges", "κ, mean", "kappa", "coefficient")]
     spa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
     wpa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
     kappa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]

@@ -39,7 +39,7 @@ class LabelStudent(Entity, frozen=True):
     """How often a student's answers state the right label, and what they take for what."""
 
     accuracy: Annotated[
-        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "share")
+        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "points")
     ]
     macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
     bounds: Annotated[LabelBounds, ShownAs("Whatever is missing", elsewhere="labels")]

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from coeval.analysis.anytime import Looks
-from coeval.analysis.comparison.comparison_report import difference_text, half_text, points
+from coeval.analysis.comparison.comparison_report import difference_text, half_text
 from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, panel_words
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
+from coeval.core.figures import points, points_text
 from coeval.core.text import listed, numbered, p_text
 
 
@@ -43,7 +44,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | N
     if reported is None:
         yield f"{first} has the highest score, {score}; {second}, the next, shares no scored items with it."
         return
-    gap = f"{gap_text(reported, 100)} points"
+    gap = f"{gap_text(reported)} points"
     paired = numbered(reported.n, "shared item")
     if reported.sure:
         yield _lead(first, score, second, reported)
@@ -60,7 +61,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | N
 
 def _lead(first: str, score: str, second: str, reported: StudentGap) -> str:
     """Say for whom the lead holds: for other judges as well, or for these alone."""
-    gap, paired = f"{gap_text(reported, 100)} points", numbered(reported.n, "shared item")
+    gap, paired = f"{gap_text(reported)} points", numbered(reported.n, "shared item")
     view = _view(reported)
     if view is not None and not reported.sure_over_judges:
         found = f"{gap} ({paired}, {p_text(reported.p_adjusted or 0.0)}); {doubt_of_judges(view)}"
@@ -154,12 +155,11 @@ def _places(places: Sequence[int]) -> str:
     return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def gap_text(reported: StudentGap, unit: int = 1) -> str:
-    """How much better the better one is: the sign of the difference is left to the order of the names;
-    ``unit`` 100: in points."""
+def gap_text(reported: StudentGap) -> str:
+    """How much better the better one is, in points: the sign is left to the order of the names."""
     found = (reported if reported.by >= 0 else reported.turned).difference
-    value, low, high = (unit * (number or 0.0) for number in found[:3])
-    return difference_text(value, low, high, 1 if unit == 100 else 3)
+    value, low, high = (100 * (number or 0.0) for number in found[:3])
+    return difference_text(value, low, high, 1)
 
 
 def is_behind(first: str, second: str, reported: StudentGap) -> bool:
@@ -172,4 +172,4 @@ def _points(found: Measured) -> str:
     """``90.2 [88.9, 91.6]``"""
     if found.value is None or found.low is None or found.high is None:
         return "no score"
-    return f"{points(found.value)} [{points(found.low)}, {points(found.high)}]"
+    return points_text(*found[:3]) or "no score"

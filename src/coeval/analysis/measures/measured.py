@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 
 from coeval.analysis.intervals import Bounds, Interval
+from coeval.core.figures import FigureKind
 
 _Figure = TypeVar("_Figure")
 
@@ -46,11 +48,6 @@ def of_interval(interval: Interval, missing: int | None) -> Measured:
 
 # --- What is declared of a measure
 
-FigureKind: TypeAlias = Literal[
-    "text", "count", "score", "share", "points", "number", "probability", "usd", "seconds"
-]
-"""How a figure is written: ``score``, ``share`` and ``points`` (shown as 0 to 100) lie between 0 and 1."""
-
 Analysis: TypeAlias = Literal[
     "all",
     "students",
@@ -79,7 +76,7 @@ class ShownAs(NamedTuple):
     meaning: str
     column: str = ""
     terminal: str = ""
-    kind: FigureKind = "score"
+    kind: FigureKind = "points"
     elsewhere: str = ""
 
     @property
@@ -107,7 +104,10 @@ class Entity(Record, frozen=True):
 
 
 class ModelTasks(dict[str, Mapping[str, _Figure]]):
-    """Figures of one model by task and metric: an `Entity` whose fields are tasks."""
+    """Figures of one model by task and metric: an `Entity` whose fields are tasks. ``units``: of each task
+    and metric the unit, ``share`` where it is not there."""
+
+    units: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 @cache

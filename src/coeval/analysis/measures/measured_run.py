@@ -138,11 +138,13 @@ def measure_output(reader: OutputReader) -> OutputMeasures:
     sampled = sample_figures(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}
     samples: dict[str, ModelTasks[SampleSpread]] = {}
+    units: dict[str, dict[tuple[str, str], str]] = {}
     found: dict[tuple[str, str], dict[str, Measured]] = {}
     for metric in reader.metrics:
         if metric.task not in sampled.get(metric.model, {}):
             measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
             found.setdefault((metric.model, metric.task), {})[metric.metric] = measured
+        units.setdefault(metric.model, {})[metric.task, metric.metric] = metric.unit
     for model, tasks in sampled.items():
         for task, figures in tasks.items():
             found[model, task] = {name: _over_samples(one) for name, one in figures.items()}
@@ -151,11 +153,13 @@ def measure_output(reader: OutputReader) -> OutputMeasures:
             }
     for (model, task), of_task in found.items():
         metrics.setdefault(model, ModelTasks())[task] = of_task
-    [(units,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
+    for model, of_model in metrics.items():
+        of_model.units = units.get(model, {})
+    [(count,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
     judged = output_judges(reader)
     return OutputMeasures(
         findings=tuple(panel_findings(judged.judges)),
-        units=units,
+        units=count,
         agreement=judged.agreement,
         panel=judged.panel,
         judges=judged.judges,

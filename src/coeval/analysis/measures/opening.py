@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coeval.analysis.comparison.comparison_report import half_text, points
+from coeval.analysis.comparison.comparison_report import half_text
 from coeval.analysis.measures.label_measures import LabelStudent
 from coeval.analysis.measures.leaders import gap_text, is_behind
 from coeval.analysis.measures.measured import Measured
@@ -16,6 +16,7 @@ from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.run_results import Bounded
+from coeval.core.figures import points
 from coeval.core.text import dollars, numbered, p_text
 
 # Items of the robust set: over fewer, an order is chance.
@@ -121,7 +122,7 @@ def _without_leader(ranks: Ranking) -> str:
 
 def _who(ranks: Ranking, scores: Mapping[str, Measured], gap: StudentGap, context: Context) -> str:
     (first, one), (second, other) = scores.items()
-    by, shared = f"{gap_text(gap, 100)} points", numbered(gap.n, "shared item")
+    by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
     pair = f"{first} ({_shown(one)}) and {second} ({_shown(other)})"
     if gap.sure:
         p = p_text(gap.p_adjusted or 0.0) + (" at any look" if context.at_any_look else "")
@@ -177,7 +178,7 @@ def _neighbours(ranks: Ranking) -> str:
         one, other = ranks.order[place : place + 2]
         gap = ranks.between(one, other)
         if gap is not None and not gap.sure and other not in ranks.partial:
-            apart = f"{gap_text(gap, 100)} points apart"
+            apart = f"{gap_text(gap)} points apart"
             return f"The order behind the leader could change: {one} and {other} are {apart}."
     return ""
 
@@ -248,7 +249,7 @@ def _best_label(
     second, gap = order[1], ranks.between(*order[:2])
     if gap is None:
         return f"{first} is right most often ({where}: {shown[first]}); no items are shared with {second}."
-    by, shared = f"{gap_text(gap, 100)} points", numbered(gap.n, "shared item")
+    by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
     if gap.sure:
         p = p_text(gap.p_adjusted or 0.0)
         lead = f"{first} is right most often ({where}: {shown[first]})"

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
-from coeval.analysis.pair_strength import PairStrength, points_text
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.student_scales import PairStrength
+from coeval.core.figures import points, points_text
 from coeval.core.records import is_good
 from coeval.core.text import listed, numbered
 from coeval.store.record_index import Index, PreferencePart
@@ -120,7 +121,7 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
         if share.value is None or share.low is None or share.high is None or share.low <= 0.5 <= share.high:
             continue
         place = "first" if share.value > 0.5 else "second"
-        lean = f"by {abs(100 * share.value - 50):.1f} points"
+        lean = f"by {points(abs(share.value - 0.5))} points"
         yield f"{name} favours the answer shown {place}, {lean}; judging both orders cancels it."
 
 

@@ -24,16 +24,16 @@ class FactorSamples(Entity, frozen=True):
     ]
     samples: Annotated[int, ShownAs("Answers to an item", "Answers to an item (N)", "N", "count")]
     item_se: Annotated[
-        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "number")
+        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "points")
     ]
     sample_sd: Annotated[
-        float | None, ShownAs("How far answers to one item lie apart", "Sd in item", "sd in item", "number")
+        float | None, ShownAs("How far answers to one item lie apart", "Sd in item", "sd in item", "points")
     ]
     pass_at: Annotated[
-        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "share")
+        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "points")
     ] = None
     pass_all: Annotated[
-        Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N", "share")
+        Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N", "points")
     ] = None
     pass_at_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass@k by k", elsewhere=FILES)] = None
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None

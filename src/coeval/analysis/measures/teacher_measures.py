@@ -21,7 +21,8 @@ class TeacherMeasures(Entity, frozen=True):
     judges, or of what a check gives."""
 
     v1: Annotated[
-        Measured, ShownAs("Mean over tasks and factors of the variance over students", "Variance", "v1")
+        Measured,
+        ShownAs("Mean over tasks and factors of the variance over students", "Variance", "v1", "number"),
     ]
     s2: Annotated[Measured, ShownAs("The root of it", "Deviation", "s2")]
     r3: Annotated[Measured, ShownAs("Mean of the highest student's mean less the lowest's", "Range", "r3")]

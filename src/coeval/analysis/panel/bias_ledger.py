@@ -21,6 +21,7 @@ from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, LEVEL
 from coeval.analysis.measures.measured import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.core.figures import points_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
 FEWEST_ITEMS = 6
@@ -81,8 +82,8 @@ class Leaning(Record, frozen=True):
     @property
     def size_text(self) -> str:
         """``12.0 [8.0, 16.0] points``, without a sign."""
-        low, high = sorted(100 * abs(bound) for bound in self.ci95 or (0.0, 0.0))
-        return f"{100 * abs(self.size):.1f} [{low:.1f}, {high:.1f}] points"
+        low, high = sorted(abs(bound) for bound in self.ci95 or (0.0, 0.0))
+        return f"{points_text(abs(self.size), low, high)} points"
 
 
 class Favour(Leaning, frozen=True):

@@ -42,7 +42,10 @@ class Component(Entity, frozen=True):
 
 class JudgeWorth(Entity, frozen=True):
     worth: Annotated[
-        Measured, ShownAs("Eρ² with it less Eρ² without it; None: it takes three judges", "Worth", "worth")
+        Measured,
+        ShownAs(
+            "Eρ² with it less Eρ² without it; None: it takes three judges", "Worth", "worth", "coefficient"
+        ),
     ]
 
 
@@ -50,7 +53,12 @@ class GStudy(Entity, frozen=True):
     """Over ``items`` that all ``students`` and ``judges`` of a task have scores of."""
 
     reliability: Annotated[
-        Measured, ShownAs("Eρ²: the share of students' variance that would show again", elsewhere="variance")
+        Measured,
+        ShownAs(
+            "Eρ²: the share of students' variance that would show again",
+            kind="coefficient",
+            elsewhere="variance",
+        ),
     ]
     components: Annotated[Mapping[str, Component], ShownAs("By what scatters", elsewhere="variance")]
     worth: Annotated[Mapping[str, JudgeWorth], ShownAs("What each judge adds to Eρ²", elsewhere="worth")]

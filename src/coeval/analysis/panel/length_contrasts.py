@@ -19,6 +19,7 @@ from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.measures.measured import Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import FEWEST_ITEMS, NEARLY, UNKNOWN, Bias, adjusted, bias_of
+from coeval.core.figures import points, points_text
 
 
 class LengthContrast(Entity, frozen=True):
@@ -40,8 +41,8 @@ class LengthContrast(Entity, frozen=True):
 
     @property
     def size_text(self) -> str:
-        low, high = sorted(100 * abs(bound or 0.0) for bound in (self.more.low, self.more.high))
-        return f"{100 * abs(self.more.value or 0.0):.1f} [{low:.1f}, {high:.1f}] points"
+        low, high = sorted(abs(bound or 0.0) for bound in (self.more.low, self.more.high))
+        return f"{points_text(abs(self.more.value or 0.0), low, high)} points"
 
 
 def length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
@@ -100,9 +101,9 @@ def length_findings(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iter
         sides.setdefault(tuple(sorted(exceeding)), []).append(less)
     for above, less_than in sides.items():
         sizes = [below[less][more] for less in less_than for more in above]
-        points = sorted(100 * abs(one.more.value or 0.0) for one in sizes)
+        gaps = sorted(abs(one.more.value or 0.0) for one in sizes)
         who, others = " and ".join(above), " and ".join(less_than)
-        by = sizes[0].size_text if len(sizes) == 1 else f"{points[0]:.1f} to {points[-1]:.1f} points"
+        by = sizes[0].size_text if len(sizes) == 1 else f"{points(gaps[0])} to {points(gaps[-1])} points"
         score = "scores" if len(above) == 1 else "score"
         does = "does" if len(less_than) == 1 else "do"
         yield (

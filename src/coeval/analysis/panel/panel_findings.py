@@ -12,6 +12,7 @@ from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.d_study import Design
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
+from coeval.core.figures import fixed, points
 from coeval.core.records import model_of
 from coeval.core.text import dollars, listed, numbered
 
@@ -39,10 +40,8 @@ def _places(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     for judge, found in judges.items():
         bias = found.bias.position
         if bias.is_named:
-            more = "more" if bias.size > 0 else "less"
-            low, high = sorted(abs(bound) for bound in bias.ci95 or (0.0, 0.0))
-            by = f"{abs(bias.size):.2f} [{low:.2f}, {high:.2f}]"
-            yield f"{judge} gives an answer {by} {more} of a win where it is shown first."
+            place = "first" if bias.size > 0 else "second"
+            yield f"{judge} favours the answer shown {place} by {bias.size_text}."
 
 
 def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -57,7 +56,7 @@ def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
 
 
 def _beside(bias: Favour) -> str:
-    return "" if bias.usual is None else f"; judges differ about a family by {100 * bias.usual:.1f} (sd)"
+    return "" if bias.usual is None else f"; judges differ about a family by {points(bias.usual)} (sd)"
 
 
 def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -82,7 +81,7 @@ def _severities(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         bias = found.bias.severity
         if bias.is_named and abs(bias.size) >= _NOTEWORTHY:
             how = "stricter" if bias.size > 0 else "more lenient"
-            said.append(f"{judge} is {100 * abs(bias.size):.1f} points {how}")
+            said.append(f"{judge} is {points(abs(bias.size))} points {how}")
     if said:
         yield f"Relative to the other judges, {listed(said)}."
 
@@ -96,7 +95,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
         return
     within = ""
     if found.low is not None and found.high is not None:
-        within = f" [{found.low:.2f}, {found.high:.2f} over items]".replace("-", "−")
+        within = f" [{fixed(found.low, 2)}, {fixed(found.high, 2)} over items]"
     apart = study.components["students"].variance
     if apart.low is None or apart.low <= 0:
         figure = f"Eρ² = {found.value:.2f}{within}"
@@ -135,7 +134,7 @@ def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[s
 
 
 def _gap(design: Design) -> str:
-    return f"{100 * design.detectable:.1f}"
+    return points(design.detectable)
 
 
 def _for(design: Design) -> str:
@@ -169,7 +168,7 @@ def family_judges(
             does = f"favours {whom}" if bias.size > 0 else f"marks {whom} down"
             leaning.append(judge)
             is_family = "" if own else f"is of {student}'s family and "
-            named.append(f"{judge} {is_family}{does} by {100 * abs(bias.size):.1f} points")
+            named.append(f"{judge} {is_family}{does} by {points(abs(bias.size))} points")
         elif len(judges) <= TOO_FEW_TO_TELL or bias.p_adjusted is None:
             related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
             yield (
@@ -193,7 +192,9 @@ def _needed(judges: Mapping[str, JudgeMeasures], bias: Favour) -> str:
     if len(judges) <= TOO_FEW_TO_TELL:
         return "add a judge of another family"
     figure = (
-        "" if bias.value is None else f" (so far it gives {100 * bias.value:+.1f} points)".replace("-", "−")
+        ""
+        if bias.value is None
+        else f" (so far it gives {'+' * (bias.value > 0)}{points(bias.value)} points)"
     )
     return f"it takes more families, of students or judges{figure}"
 

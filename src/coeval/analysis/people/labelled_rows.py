@@ -38,10 +38,15 @@ class AgainstPeople(Entity, frozen=True):
     """A judge, or the mean of all, beside people, over answers' factors that both scored."""
 
     bias: Annotated[Measured, ShownAs("Judge less people, mean", "Bias", "bias", "points")]
-    spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "equal")]
+    spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "equal", "share")]
     kappa: Annotated[
         Measured,
-        ShownAs("Agreement beyond chance; of other scales weighted (Cohen 1960, 1968)", "κ", "kappa"),
+        ShownAs(
+            "Agreement beyond chance; of other scales weighted (Cohen 1960, 1968)",
+            "κ",
+            "kappa",
+            "coefficient",
+        ),
     ]
     count: Annotated[int, ShownAs("Labels that it has a score beside", "Labels", kind="count")]
     bias_by_level: Annotated[

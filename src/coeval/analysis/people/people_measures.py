@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from coeval.analysis.comparison.comparison_report import half_text, points
-from coeval.analysis.human_score import HumanScore
+from coeval.analysis.comparison.comparison_report import half_text
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.measured import Record, ShownAs
+from coeval.analysis.measures.measured import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
 from coeval.analysis.people.label_questions import ShownTexts
@@ -23,6 +22,8 @@ from coeval.analysis.people.labelled_rows import (
     sampled_rows,
 )
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.student_scales import HumanScore
+from coeval.core.figures import figure, kappa_word, points
 from coeval.core.text import listed, numbered, p_text
 from coeval.store.human_labels import HUMAN, damaged_labels, read_labels
 
@@ -147,7 +148,7 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
         if agreed.spa.value is not None and agreed.kappa.value is not None:
             yield (
                 f"{one} and {other} give the same level in {100 * agreed.spa.value:.0f}% of "
-                f"{numbered(agreed.count, 'label')} that both gave (κ {agreed.kappa.value:.2f})."
+                f"{numbered(agreed.count, 'label')} that both gave ({_kappa(agreed.kappa)})."
             )
     yield from _limits(found, scale)
 
@@ -206,10 +207,13 @@ def _bias(panel: AgainstPeople) -> Iterator[str]:
     more = "more" if value > 0 else "less"
     if value < 0:
         value, low, high = -value, -high, -low
-    how = f"({half_text(value, low, high)}; {numbered(panel.count, 'label')}, κ {_kappa(panel)})"
+    how = f"({half_text(value, low, high)}; {numbered(panel.count, 'label')}, {_kappa(panel.kappa)})"
     doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
     yield f"{doubt} {points(value)} points {more} than people {how}."
 
 
-def _kappa(found: AgainstPeople) -> str:
-    return "–" if found.kappa.value is None else f"{found.kappa.value:.2f}"
+def _kappa(kappa: Measured) -> str:
+    """``κ 0.52, moderate``"""
+    return (
+        "κ –" if kappa.value is None else f"κ {figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
+    )

@@ -11,42 +11,29 @@ from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.experimental.winner import Winner, stabilised, unstabilised, winner
 from coeval.analysis.intervals import scale_of
 from coeval.analysis.training.checkpoint_scores import CommonItems
+from coeval.core.figures import fixed, metric_text
 
 # --- Scores and differences in sentences
 
 
-def score_text(value: float, unit: str) -> str:
-    """``0.612`` of a share, ``6.36`` points, ``61.2 %``"""
-    match unit:
-        case "percent":
-            return f"{value:.1f} %"
-        case "points":
-            return f"{value:.2f}"
-        case _:
-            return f"{value:.3f}"
-
-
 def points_text(difference: float, unit: str) -> str:
     """``3.1``: points of a hundred, or of ten where that is the scale."""
-    return _plain(f"{difference * _points(unit):.{_digits(unit)}f}")
+    return fixed(difference * points_per(unit), _digits(unit))
 
 
 def signed_points(difference: float, low: float, high: float, unit: str) -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided."""
-    by = _points(unit)
+    by = points_per(unit)
     return difference_text(difference * by, low * by, high * by, _digits(unit))
 
 
-def _points(unit: str) -> float:
+def points_per(unit: str) -> float:
+    """How many points a metric's unit is."""
     return 100.0 if unit == "share" else 1.0
 
 
 def _digits(unit: str) -> int:
     return 2 if unit == "points" else 1
-
-
-def _plain(text: str) -> str:
-    return text.replace("-", "−") if float(text) else text.removeprefix("-")
 
 
 # Items; with fewer, normal errors are no guide to what luck gave.
@@ -95,7 +82,7 @@ def best_checkpoint(
         mean, corrected, low, high = (
             min(max(one + by, scale.least), scale.most) for one in (mean, corrected, low, high)
         )
-    head = f"step {step} scores best, {score_text(mean, unit)}"
+    head = f"step {step} scores best, {metric_text(mean, unit)}"
     if few:
         reported = f"{head}; {items} items are too few to tell how much of that is luck ({FEWEST} would do)"
         return BestCheckpoint(step, mean, None, None, items, count, reported)
@@ -107,7 +94,7 @@ def best_checkpoint(
         n_items=items,
         of=count,
         sentence=(
-            f"{head}; {score_text(corrected, unit)} [{score_text(low, unit)}, {score_text(high, unit)}] "
+            f"{head}; {metric_text(corrected, unit)} [{metric_text(low, unit)}, {metric_text(high, unit)}] "
             f"after correcting for picking the best of {count} (experimental)"
         ),
     )

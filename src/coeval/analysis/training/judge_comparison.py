@@ -37,6 +37,7 @@ from coeval.analysis.training.judge_agreement import (
     rank_agreement,
 )
 from coeval.core.errors import UsageError
+from coeval.core.figures import figure_text
 from coeval.core.text import listed
 from coeval.store.output_folder import output_tasks
 
@@ -392,6 +393,6 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
     if one.ranks is not None and one.ranks.kendall is not None:
         low, high = one.ranks.kendall_ci95 or (-1.0, 1.0)
         yield (
-            f"they order the {one.ranks.checkpoints} checkpoints with Kendall τ-b {one.ranks.kendall:.2f} "
-            f"[{low:.2f}, {high:.2f}]"
+            f"they order the {one.ranks.checkpoints} checkpoints with Kendall τ-b "
+            f"{figure_text('coefficient', one.ranks.kendall, low, high)}"
         )

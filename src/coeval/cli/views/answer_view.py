@@ -12,6 +12,7 @@ from rich.text import Text
 from coeval.analysis.planned_names import Planned, level_name
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
+from coeval.core.figures import points
 from coeval.core.foreign import decode
 from coeval.core.plain import plain, plain_lines
 from coeval.core.records import (
@@ -160,9 +161,9 @@ class AnswerView:
 
 
 def _figures(judged: JudgedAnswer, answer: Response) -> Text:
-    parts = [] if judged.score is None else [f"score {judged.score:.2f}"]
+    parts = [] if judged.score is None else [f"score {points(judged.score)}"]
     if judged.disagreement is not None:
-        parts.append(f"disagreement {judged.disagreement:.2f}")
+        parts.append(f"disagreement {points(judged.disagreement)}")
     if answer.truncated:
         parts.append("cut off at max_tokens")
     return Text(f"  {', '.join(parts)}" if parts else "")

@@ -7,11 +7,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.console import Console
 
-from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport, signed
+from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.comparison_view import escaped
 from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.figures import points
 from coeval.core.plain import plain
 
 _STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
@@ -23,7 +24,7 @@ _NONE = "–"
 def legend(found: GateReport) -> str:
     """What the columns say."""
     return (
-        "In points of a hundred: candidate − base over n items; at least: its lower bound "
+        "In points: candidate − base over n items; at least: its lower bound "
         f"({100 * found.level:.4g}% sure), items without a score counted as lost; allowed: the loss that the "
         "policy allows; other judges: whether they would say the same."
     )
@@ -100,12 +101,12 @@ def _open(one: GatedCandidate) -> Iterator[str]:
 
 
 def _cells(task: GatedTask) -> list[str]:
-    known = [_NONE if share is None else signed(100 * share) for share in (task.difference, task.lower)]
+    known = [_NONE if share is None else points(share) for share in (task.difference, task.lower)]
     return [
         task.verdict,
         task.tier,
         *known,
-        signed(100 * task.max_drop),
+        points(task.max_drop),
         f"{task.n:,}",
         task.other_judges or _NONE,
     ]

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from coeval.analysis.measures.measured import (
     Analysis,
-    FigureKind,
     Leaf,
     Measured,
     Part,
@@ -25,20 +24,30 @@ from coeval.analysis.measures.measured import (
 from coeval.analysis.measures.run_measures import (
     OutputMeasures,
     RunMeasures,
+    SampleSpread,
     plain_measures,
     shown_parts,
 )
-from coeval.analysis.pair_strength import points_text
 from coeval.analysis.panel.bias_ledger import Favour, Leaning
 from coeval.analysis.panel.d_study import design_name
 from coeval.analysis.panel.g_study import part_names
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
-from coeval.analysis.run_results import SIMULATED, bounds_text, with_interval
+from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.results_view import json_text
+from coeval.core.figures import (
+    MISSING,
+    FigureKind,
+    bounds_text,
+    figure,
+    figure_text,
+    metric_text,
+    points,
+    points_text,
+)
 from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, probability
+from coeval.core.text import dollars, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +70,6 @@ _OVER_JUDGES = (
     "score: by these judges, over items, a sample of what these teachers write; over items, judges: judges "
     "are a sample too."
 )
-_NOTHING = "–"
 _OF = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
 
@@ -140,7 +148,7 @@ def _markdown_table(found: Sequence[Leaf]) -> Iterator[str]:
     for leaf in found:
         value, low, high, n, missing = leaf.measured
         bounds = "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-        shown = _NOTHING if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+        shown = MISSING if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         counts = ("" if count is None else f"{count:,}" for count in (n, missing))
         names = (_cell(leaf.name),) if named else ()
         measure = _cell(f"{leaf.measure} {_OF.join(leaf.of)}".strip())
@@ -218,7 +226,7 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
     if "leak" in shown:
         title = "What students gain on items that teachers of their own family wrote"
         gains = {
-            name: {"gain": _text(gain) or _NOTHING, **_cells(gain)}
+            name: {"gain": _text(gain) or MISSING, **_cells(gain)}
             for name, gain in measures.leak.students.items()
         }
         print_rows(title, "student", gains, console)
@@ -247,7 +255,7 @@ def _print_people(found: PeopleMeasures, console: Console, *, alone: bool) -> No
         levels = {
             level: {
                 **{other: f"{count:,}" for other, count in row.items()},
-                "bias": _points(judge.bias_by_level.get(level)),
+                "bias": _text(judge.bias_by_level.get(level)),
             }
             for level, row in judge.confusion.items()
         }
@@ -256,13 +264,9 @@ def _print_people(found: PeopleMeasures, console: Console, *, alone: bool) -> No
     print_rows("People pairwise", "people", agreed, console)
     say(
         console,
-        "Scores and bias in points of 100; λ: how far judged scores are used (PPI++). docs/people.md",
+        "Scores and bias in points; λ: how far judged scores are used (PPI++). docs/people.md",
         "dim",
     )
-
-
-def _points(found: Measured | None) -> str:
-    return "" if found is None else points_text(found.value, found.low, found.high) or ""
 
 
 def _print_pairs(found: PairMeasures, console: Console) -> None:
@@ -275,7 +279,7 @@ def _print_pairs(found: PairMeasures, console: Console) -> None:
     for title, heading, records in tables:
         of: Mapping[Any, Record] = records
         print_rows(title, heading, {_name(key): _ranked(record) for key, record in of.items()}, console)
-    say(console, "Points of 100: a tie is half a win. docs/pairs.md", "dim")
+    say(console, "Points: a tie is half a win. docs/pairs.md", "dim")
 
 
 def _ranked(record: Record) -> dict[str, str]:
@@ -313,14 +317,26 @@ def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Conso
         for task, metrics in tasks.items():
             spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
             rows = {
-                name: {"value": _text(found), "n": _text(found.n)}
-                | (_cells(spreads[name]) if name in spreads else {})
+                name: _metric(found, tasks.units.get((task, name), "share"), spreads.get(name))
                 for name, found in metrics.items()
             }
             runs = max((spread.n_runs for spread in spreads.values()), default=0)
             several = f", {runs} samples of each prompt" if runs else ""
             printed |= print_rows(f"{model} in {task}{several}", "metric", rows, console)
     return printed
+
+
+def _metric(found: Measured, unit: str, spread: SampleSpread | None) -> dict[str, str]:
+    """A metric in points, or on a scale of its own, and how far samples and prompts scatter."""
+
+    def shown(value: float | None) -> str:
+        return "" if value is None else metric_text(value, unit)
+
+    bounds = "" if found.low is None or found.high is None else f" [{shown(found.low)}, {shown(found.high)}]"
+    cells = {"value": shown(found.value) + bounds, "n": _text(found.n)}
+    if spread is None:
+        return cells
+    return cells | {"sd of samples": shown(spread.std), "item s.e.": shown(spread.item_se)}
 
 
 def _print_declared(measures: Measures, shown: Iterable[str], parts: Sequence[str], console: Console) -> bool:
@@ -344,7 +360,7 @@ def print_rows(title: str, heading: str, rows: Mapping[str, Cells], console: Con
     if not set(headings) - {"n", "rank", "items"}:
         return False
     columns = [Column(name) for name in headings]
-    cells = [NameRow(name, [row.get(each) or _NOTHING for each in headings]) for name, row in rows.items()]
+    cells = [NameRow(name, [row.get(each) or MISSING for each in headings]) for name, row in rows.items()]
     print_table(console, title, heading, columns, cells)
     return True
 
@@ -360,7 +376,7 @@ def _name(key: str | tuple[str, ...]) -> str:
 def _cells(record: Record) -> dict[str, str]:
     """The figures that a record declares for the terminal, and what the first of its measures rests on."""
     found = {
-        shown.terminal: _shown(getattr(record, name), shown.kind)
+        shown.terminal: _text(getattr(record, name), shown.kind)
         for name, shown in declared(type(record)).items()
         if isinstance(shown, ShownAs) and shown.terminal
     }
@@ -369,31 +385,22 @@ def _cells(record: Record) -> dict[str, str]:
     return found if counted is None else {**found, "n": _text(counted.n)}
 
 
-def _shown(figure: Any, kind: FigureKind) -> str:
-    """As it is declared: points, a p-value, or a number."""
-    if kind == "points" and isinstance(figure, Measured):
-        return _points(figure)
-    if kind == "probability" and isinstance(figure, float):
-        return probability(figure)
-    return _text(figure, digits=".3g" if kind == "number" else ".2f")
-
-
-def _text(figure: Any, digits: str = ".2f") -> str:
-    """Empty where there is nothing to say."""
-    match figure:
+def _text(found: Any, kind: FigureKind = "points") -> str:
+    """A figure as it is declared; empty where there is nothing to say."""
+    match found:
         case Measured():
-            return with_interval(figure.value, figure.low, figure.high) or ""
+            return "" if found.value is None else figure_text(kind, found.value, *found[1:3])
         case Favour(value=float(), ci95=None):
-            usual = "no verdict" if figure.usual is None else f"usual {figure.usual:.2f}"
-            return f"{_text(figure.measured)} ({usual})"
+            usual = "no verdict" if found.usual is None else f"usual {points(found.usual)}"
+            return f"{_text(found.measured)} ({usual})"
         case Leaning():
-            return "" if figure.measured is None else _text(figure.measured)
+            return "" if found.measured is None else _text(found.measured)
         case int():
-            return f"{figure:,}"
+            return f"{found:,}"
         case float():
-            return f"{figure:{digits}}"
+            return figure(found, kind)
         case _:
-            return figure or ""
+            return found or ""
 
 
 def _rank(found: Sequence[int] | None) -> str:
@@ -428,7 +435,7 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
     if any(row["over items, judges"] for row in rows.values()):
         say(console, _OVER_JUDGES, "dim")
     if any(row["bounds"] for row in rows.values()):
-        say(console, "bounds: the score with all that is missing counted as 0, and as 1.", "dim")
+        say(console, "bounds: the score with all that is missing counted as 0, and as 100.", "dim")
     return True
 
 
@@ -475,7 +482,7 @@ def _print_leanings(measures: Measures, console: Console) -> bool:
     rows = {
         name: {
             **_cells(judge.bias),
-            "itself": "" if judge.consistency is None else _text(judge.consistency.spa),
+            "itself": "" if judge.consistency is None else _text(judge.consistency.spa, "share"),
         }
         for name, judge in measures.judges.items()
     }

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
+from coeval.core.figures import MISSING, metric_text
 from coeval.core.plain import plain
 from coeval.core.text import dollars
 from coeval.engine.progress import short
@@ -117,7 +118,7 @@ def _padded(text: str, width: int, *, words: bool) -> str:
 
 # --- Benchmark metrics as a table
 
-NONE = "–"
+NONE = MISSING
 
 
 def print_metrics(metrics: Sequence[MetricScore], console: Console) -> None:
@@ -140,9 +141,8 @@ METRIC_COLUMNS = [Column(heading) for heading in ("value", "95% interval", "n", 
 
 
 def shown_value(value: float | None, unit: str) -> str:
-    """Shares with three digits, points with two, percent with one: about what their errors allow."""
-    digits = {"points": 2, "percent": 1}.get(unit, 3)
-    return NONE if value is None else f"{value:.{digits}f}"
+    """Shares and percents in points; what has a scale of its own with two decimals."""
+    return NONE if value is None else metric_text(value, unit)
 
 
 def shown_interval(bounds: tuple[float, float] | None, unit: str) -> str:

@@ -7,21 +7,18 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.measures.measured import FigureKind, Measured
 from coeval.cli.streams import folded, say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.plain import plain, plain_lines
-from coeval.core.text import dollars, probability
 from coeval.reports.content import (
-    Cell,
     Passage,
     Report,
     ReportColumn,
     ReportSection,
     ReportTable,
+    cell_text,
 )
 
-_NOTHING = "–"
 _STAND_IN = ("‹", "›")
 _INDENT = "    "
 
@@ -70,7 +67,9 @@ def _print_table(table: ReportTable, console: Console) -> None:
     longest = max((place for place, column in shown if column.kind == "text"), default=0)
     columns = [_column(column, free=place == longest == shown[-1][0]) for place, column in shown]
     rows = [
-        NameRow(_text(row[0], first.kind), [_text(row[place], column.kind) for place, column in shown])
+        NameRow(
+            cell_text(row[0], first.kind), [cell_text(row[place], column.kind) for place, column in shown]
+        )
         for row in table.rows
     ]
     print_table(console, table.title, first.title, columns, rows)
@@ -97,42 +96,3 @@ def _print_passage(passage: Passage, console: Console) -> None:
             shown.rstrip()
             console.print(shown, soft_wrap=True)
             start = end
-
-
-def _text(cell: Cell, kind: FigureKind) -> str:
-    match cell:
-        case None:
-            return _NOTHING
-        case bool():
-            return "yes" if cell else "no"
-        case str():
-            return cell
-        case Measured():
-            return _measured(cell, kind)
-        case int() | float():
-            return _number(cell, kind)
-
-
-def _measured(cell: Measured, kind: FigureKind) -> str:
-    if cell.value is None:
-        return _NOTHING
-    value = _number(cell.value, kind)
-    if cell.low is None or cell.high is None:
-        return value
-    return f"{value} [{_number(cell.low, kind)}, {_number(cell.high, kind)}]"
-
-
-def _number(number: float, kind: FigureKind) -> str:
-    match kind:
-        case "usd":
-            return dollars(number)
-        case "count":
-            return f"{number:,.0f}"
-        case "probability":
-            return probability(number)
-        case "score" | "share":
-            return f"{number:.3f}"
-        case "points":
-            return f"{100 * number:.1f}"
-        case "number" | "seconds" | "text":
-            return f"{number:,.4g}"

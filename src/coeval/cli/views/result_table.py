@@ -16,15 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.analysis.human_score import both_scales
-from coeval.analysis.pair_strength import points_text
 from coeval.analysis.run_results import (
     LABELS,
     SIMULATED,
     Bounded,
     CutOffAnswers,
     EmptyAnswers,
-    bounds_text,
     cut_off_sentence,
     empty_answers_sentence,
     label_columns,
@@ -32,18 +29,18 @@ from coeval.analysis.run_results import (
     missing_sentences,
     unequally_covered_sentence,
     warning_of_cut_off,
-    with_interval,
 )
+from coeval.analysis.student_scales import both_scales
 from coeval.cli.streams import folded_name, say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics
+from coeval.core.figures import bounds_text, points_text
 from coeval.core.plain import plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.human_score import HumanScore
-    from coeval.analysis.pair_strength import PairStrength
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
     from coeval.analysis.sampled_scores import SampledScore
+    from coeval.analysis.student_scales import HumanScore, PairStrength
 
 # --- Notes beside a table of scores
 
@@ -62,13 +59,15 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     notes = []
     if scored:
         notes.append(
-            "Scores run from 0 to 1, with the 95% interval [low, high] of the mean over items (n); "
+            "Scores in points, 0 to 100, with the 95% interval [low, high] of the mean over items (n); "
             "failed: answers, judgments and factors without a result, in no mean."
         )
     bounds = [(score.least, score.most) for score in results.students if score.task is None]
     bounds += [(label.least, label.most) for label in results.labels]
     if any(least != most for least, most in bounds):
-        notes.append(f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 1 (right).")
+        notes.append(
+            f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
+        )
     if any(score.adjusted is not None for score in results.students):
         notes.append(
             f"{ADJUSTED}: the score if all had the same judges and items; the order of students follows it."
@@ -184,9 +183,9 @@ class Row(NamedTuple):
 
 
 # Cells between two columns.
-_GAP = 3
-# Cells left of the first column and right of the last.
-_EDGES = 2
+_GAP = 2
+# Cells left of the first column.
+_EDGES = 1
 # Cells that a header is folded to: at most two lines for nearly all, without a break inside a word.
 _LONGEST_HEADER = 17
 # Fewer characters do not tell models of one family apart.
@@ -280,7 +279,7 @@ def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
     columns = [
         ("rank", [one.rank for one in pairs]),
         ("strength", [one.points for one in pairs]),
-        ("win rate", [points_text(one.win_rate, None, None) or NOTHING for one in pairs]),
+        ("win rate", [_points(one.win_rate) for one in pairs]),
         ("ties", [f"{one.ties:,}" for one in pairs]),
         ("n", [f"{one.comparisons:,}" for one in pairs]),
     ]
@@ -396,7 +395,9 @@ def _table(
     title: str, rows: Sequence[Row], columns: Sequence[Column], width: int, leading: Sequence[Column] = ()
 ) -> Table:
     """Students and their figures; ``leading`` columns, of names that fit, stand before."""
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table = Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1)
+    )
     for header, cells in leading:
         table.add_column(Text(header), width=_widest([header, *cells]), no_wrap=True)
     before = sum(_widest([header, *cells]) + _GAP for header, cells in leading)
@@ -453,7 +454,7 @@ def _cell(score: StudentScore | None) -> str:
 
 
 def _points(score: float | None) -> str:
-    return NOTHING if score is None else f"{score:.2f}"
+    return points_text(score) or NOTHING
 
 
 def _accuracy(label: LabelAccuracy | None) -> str:
@@ -461,4 +462,4 @@ def _accuracy(label: LabelAccuracy | None) -> str:
 
 
 def bracketed(mean: float | None, low: float | None, high: float | None) -> str:
-    return with_interval(mean, low, high) or NOTHING
+    return points_text(mean, low, high) or NOTHING

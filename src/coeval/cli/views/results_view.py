@@ -57,7 +57,7 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
     if parts.scores:
         say(
             console,
-            "Scores run from 0 to 1, with the 95% interval of the mean over items (n), each the mean "
+            "Scores in points, 0 to 100, with the 95% interval of the mean over items (n), each the mean "
             f"of its scores of that {parts.scores[0].by}; failed: what has no score, and is in no mean.",
             "dim",
         )

@@ -144,7 +144,7 @@ def _leak(leak: TeacherLeak) -> ReportTable:
         (
             ReportColumn("name", "Who"),
             ReportColumn("kind", "A student, or all of a family"),
-            ReportColumn("gain", "Gain", "score", "Of a score from 0 to 1; below zero they lose"),
+            ReportColumn("gain", "Gain", "points", "Below zero they lose"),
             ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all of that kind"),
             ReportColumn("items", "Items", "count", "Those that their own family's teachers wrote"),
         ),

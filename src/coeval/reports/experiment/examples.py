@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
-from coeval.analysis.comparison.comparison_report import points
 from coeval.analysis.measures.ranking import SAME, SharedScores
+from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.reports.content import Example
 from coeval.reports.experiment.run_evidence import RunEvidence

@@ -92,7 +92,7 @@ def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool =
 
 
 def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
-    strict = ReportColumn("severity", "Strictness", "score", "How much lower it scores than the others")
+    strict = ReportColumn("severity", "Strictness", "points", "How much lower it scores than the others")
     ranked = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others")
     return measure_table(
         Named("panel", "Judges", ("Judge",), "judge"),
@@ -143,7 +143,7 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
         (
             ReportColumn("judge", "Judge"),
             ReportColumn("bias", "Leaning"),
-            ReportColumn("value", "By", "score", "In units of a score from 0 to 1"),
+            ReportColumn("value", "By", "points", "In points of a score"),
             declared_column(Favour, "usual"),
             ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
@@ -222,7 +222,7 @@ def _disputed(grid: ScoreGrid) -> ReportTable:
             ReportColumn(
                 "disagreement",
                 "Disagreement",
-                "score",
+                "points",
                 "The highest score less the lowest, mean over answers",
             ),
         ),

@@ -61,8 +61,8 @@ def label_table(evidence: RunEvidence) -> ReportTable:
             ReportColumn(
                 "missing", "Missing", "count", "Items with a label and no answer, failed or not there"
             ),
-            ReportColumn("least", "Missing wrong", "share", "Accuracy if all that is missing were wrong"),
-            ReportColumn("most", "Missing right", "share", "Accuracy if all that is missing were right"),
+            ReportColumn("least", "Missing wrong", "points", "Accuracy if all that is missing were wrong"),
+            ReportColumn("most", "Missing right", "points", "Accuracy if all that is missing were right"),
         ),
         tuple(rows),
         note="Labels are compared without a judge, and stand in no score.",
@@ -106,7 +106,7 @@ def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
         (
             ReportColumn("student", "Student"),
             ReportColumn("part", "Right label"),
-            ReportColumn("recall", "Found", "share", "Share of the answers due this label that state it"),
+            ReportColumn("recall", "Found", "points", "Share of the answers due this label that state it"),
             ReportColumn("n", "Answers", "count"),
         ),
         tuple(rows),
@@ -125,7 +125,9 @@ def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
         rows=parts,
         columns=students,
         most=recalls.largest("recall"),
+        format=".1f",
         tooltip=("recall_low", "recall_high", "n"),
+        points=("recall",),
     )
     title = "Which labels are found. Of the answers due a label, the share that states it."
     return Picture("recalls", title, recalls.name, heat_map(grid))
@@ -239,7 +241,7 @@ def standings(measures: RunMeasures) -> ReportTable:
             ReportColumn("task", "Task"),
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
-            ReportColumn("score", "Score", "score", "Mean over items of the mean over judges and factors"),
+            ReportColumn("score", "Score", "points", "Mean over items of the mean over judges and factors"),
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
@@ -299,9 +301,10 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
             rows=students[:-1],
             columns=students[1:],
             most=differences.largest("difference", NOTEWORTHY),
-            format="+.3f",
+            format="+.1f",
             dot="sure",
             tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
+            points=("difference", "could_be_seen"),
         )
         pictures.append(
             Picture(
@@ -359,14 +362,14 @@ def _students(evidence: RunEvidence) -> ReportTable:
         (
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
-            ReportColumn("score", "Score", "score", _SCORE),
+            ReportColumn("score", "Score", "points", _SCORE),
             declared_column(StudentMeasures, "over_judges"),
             *(
-                ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "share", _ACCURACY)
+                ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
             declared_column(StudentMeasures, "overall", "units"),
-            ReportColumn("robust", "Robust set", "score", _robust_meaning(measures.robust)),
+            ReportColumn("robust", "Robust set", "points", _robust_meaning(measures.robust)),
             ReportColumn("n", "Items", "count"),
             declared_column(StudentMeasures, "valid_evals", "scores"),
             ReportColumn(
@@ -376,8 +379,8 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 "Answers, judgments and factors without a result, of the whole run whatever the filter",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
-            ReportColumn("least", "Missing at 0", "score", _AT.format(0)),
-            ReportColumn("most", "Missing at 1", "score", _AT.format(1)),
+            ReportColumn("least", "Missing at 0", "points", _AT.format(0)),
+            ReportColumn("most", "Missing at 100", "points", _AT.format(100)),
         ),
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},

@@ -37,8 +37,9 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
         rows=list(found.order),
         columns=list(found.order),
         most=_STRONGEST,
-        format=".0%",
+        format=".1f",
         tooltip=("wins_low", "wins_high", "p", "comparisons"),
+        points=("wins", "ahead"),
     )
     title = "How often the student of a row wins against that of a column, ties half."
     pictures = [Picture("win-matrix", title, rates.name, heat_map(grid))]

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
+from coeval.core.figures import points
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -149,11 +150,11 @@ def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
         (
             ReportColumn("student", "Student"),
             ReportColumn("part", title),
-            ReportColumn("score", "Score", "score", "Mean over all single scores, with its 95% interval"),
+            ReportColumn("score", "Score", "points", "Mean over all single scores, with its 95% interval"),
             ReportColumn(
-                "beyond", "Above the mean", "score", "The score less the mean of all students there"
+                "beyond", "Above the mean", "points", "The score less the mean of all students there"
             ),
-            ReportColumn("unexpected", "Above expectation", "score", _UNEXPECTED),
+            ReportColumn("unexpected", "Above expectation", "points", _UNEXPECTED),
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
@@ -170,8 +171,10 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
         shade="beyond",
         rows=rows,
         columns=students,
+        format=".1f",
         most=table.largest("beyond", NOTEWORTHY),
         tooltip=("score_low", "score_high", "score_n", "beyond", "unexpected"),
+        points=("score", "beyond", "unexpected"),
     )
     title = f"{title}. Colour: above or below the mean of all students in that row."
     return Picture(name, title, table.name, heat_map(grid))
@@ -186,9 +189,10 @@ def _interaction(table: ReportTable, title: str, parts: list[_PartScore], studen
         shade="unexpected",
         rows=list(dict.fromkeys(part.name for part in parts)),
         columns=students,
-        format="+.2f",
+        format="+.1f",
         most=table.largest("unexpected", NOTEWORTHY),
         tooltip=("score", "score_low", "score_high", "score_n"),
+        points=("score", "unexpected"),
     )
     return Picture(f"{table.name}-map", title, table.name, heat_map(grid))
 
@@ -232,7 +236,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
         if low is not None and high is not None and abs(rest) > (high - low) / 2:
             found.append((abs(rest), place, rest))
     reported = [
-        f"{student} in {name} ({'+' if rest > 0 else '−'}{abs(rest):.2f})"
+        f"{student} in {name} ({'+' * (rest > 0)}{points(rest)})"
         for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
     ]
     if not found:

@@ -43,7 +43,8 @@
     return parts;
   }
 
-  const score = (value) => (value === null || value === undefined ? MISSING : Math.abs(value) > 1 ? value.toFixed(1) : value.toFixed(2));
+  // Scores in points, and what a benchmark scores on a scale of its own as it is.
+  const score = (value, shares = window.coevalItems.shares) => (value === null || value === undefined ? MISSING : shares === false ? fixed(value, 2) : points(value));
 
   // A text in a box of its own, cut where it is very long until somebody asks for the rest.
   function textBox(text, marked = null) {
@@ -279,7 +280,7 @@
 
   function metrics(found) {
     const names = Object.entries(found ?? {});
-    return names.length ? make("dl", { class: "told" }, names.map(([name, of]) => [make("dt", {}, name), make("dd", {}, score(of))])) : null;
+    return names.length ? make("dl", { class: "told" }, names.map(([name, of]) => [make("dt", {}, name), make("dd", {}, score(of, window.coevalItems.shares !== false && Math.abs(of) <= 1))])) : null;
   }
 
   // `sets`: [{where, detail}], the first of which is the item itself, others the same item of other folders. Two

@@ -308,7 +308,8 @@ class RowPage(msgspec.Struct, frozen=True):
 class ItemFacets(msgspec.Struct, frozen=True):
     """What can be chosen among: names, and values by attribute; how many ``items`` there are. ``short``: by
     name, what people read in its place. ``shown`` are the factors that an item's mean is made of, ``binary``
-    those that are right or wrong: labels, checks and metrics of nothing else."""
+    those that are right or wrong: labels, checks and metrics of nothing else. ``shares``: whether scores run
+    from 0 to 1, and so are shown as points."""
 
     items: int
     students: list[str]
@@ -320,6 +321,7 @@ class ItemFacets(msgspec.Struct, frozen=True):
     short: dict[str, str] = {}
     shown: list[str] = []
     binary: list[str] = []
+    shares: bool = True
 
 
 # Of an attribute; of more nobody chooses in a menu.
@@ -509,6 +511,7 @@ def item_facets(reader: Reader) -> ItemFacets:
         return [name for (name,) in reader.rows(sql)]
 
     [(items,)] = reader.rows("SELECT count(*) FROM viewed")
+    [(shares,)] = reader.rows("SELECT shares FROM scale")
     students, teachers, judges = (
         names("student", "answered"),
         names("teacher", "viewed"),
@@ -526,6 +529,7 @@ def item_facets(reader: Reader) -> ItemFacets:
         ShownNames.of((*students, *judges, *teachers), labels).key,
         listed_names("SELECT DISTINCT factor::VARCHAR AS name FROM cell WHERE shown ORDER BY name"),
         listed_names(_BINARY),
+        shares,
     )
 
 

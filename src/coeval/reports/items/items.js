@@ -21,6 +21,7 @@
   class Items {
     constructor(element, source) {
       this.source = source;
+      window.coevalItems.shares = source.facets.shares;
       this.first = 0;
       this.page = { rows: [], total: 0 };
       this.marks = new Map();

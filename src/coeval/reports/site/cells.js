@@ -46,37 +46,35 @@ function showIn(element, text) {
   else element.title = text;
 }
 
-function columnDigits(rows, name) {
-  let widest = -1;
-  for (const row of rows) {
-    const width = row[`${name}_high`] - row[`${name}_low`];
-    if (row[`${name}_low`] != null && width > widest) widest = width;
-  }
-  return widest >= 0 && widest < 0.02 ? 3 : 2;
+const roundedSum = (number) => Math.round(number * 1e9) / 1e9; // however it was summed
+
+// A score, or a difference of scores, from 0 to 1, as people read it: 0 to 100.
+const points = (score) => fixed(roundedSum(100 * score), 1);
+
+// As coeval.core.figures writes a number of a kind.
+function figure(value, kind) {
+  if (kind === "points") return points(value);
+  if (kind === "share") return `${points(value)}%`;
+  if (kind === "count") return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+  if (kind === "usd") return dollars(value);
+  if (kind === "probability") return value < 0.001 ? "<0.001" : value.toFixed(3);
+  if (kind === "seconds") return `${value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
+  if (kind !== "number") return fixed(roundedSum(value), 2);
+  return Number.isInteger(value) ? value.toLocaleString("en-US") : minus(String(Number(value.toPrecision(3))));
 }
 
-function cellText(row, column, digits) {
+const figureText = (kind, value, low, high) =>
+  low === null || low === undefined ? figure(value, kind) : `${figure(value, kind)} [${figure(low, kind).replace("%", "")}, ${figure(high, kind)}]`;
+
+// A benchmark's metric: a share or percent in points, another on its own scale.
+const metricText = (value, unit) => (unit === "points" ? fixed(roundedSum(value), 2) : points(unit === "share" ? value : value / 100));
+
+function cellText(row, column) {
   const value = row[column.name];
   if (value === null || value === undefined) return MISSING;
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return plain(value);
-  const low = row[`${column.name}_low`];
-  if (column.kind === "points") {
-    const points = (share) => fixed(100 * share, 1);
-    const ends = low === null || low === undefined ? "" : ` [${points(low)}, ${points(row[`${column.name}_high`])}]`;
-    return points(value) + ends;
-  }
-  if (low !== undefined) {
-    const bounds = low === null ? "" : ` [${fixed(low, digits)}, ${fixed(row[`${column.name}_high`], digits)}]`;
-    return fixed(value, digits) + bounds;
-  }
-  if (column.kind === "count") return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
-  if (column.kind === "usd") return dollars(value);
-  if (column.kind === "probability") return value < 0.001 ? "<0.001" : value.toFixed(3);
-  if (column.kind === "number") {
-    return Number.isInteger(value) ? value.toLocaleString("en-US") : minus(String(Number(value.toPrecision(3))));
-  }
-  return fixed(value, digits);
+  return figureText(column.kind, value, row[`${column.name}_low`], row[`${column.name}_high`]);
 }
 
 function dollars(usd) {

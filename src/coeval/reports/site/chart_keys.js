@@ -21,9 +21,8 @@ function toldColumns(spec, columns) {
 function markTexts(rows, columns) {
   const names = columns.filter(({ kind }) => kind === "text");
   const figures = columns.filter(({ kind, name }) => kind !== "text" && rows.some((row) => typeof row[name] === "number"));
-  const digits = new Map(figures.map(({ name }) => [name, columnDigits(rows, name)]));
   const known = (row, of) => of.filter(({ name }) => row[name] !== null && row[name] !== undefined);
-  const cell = (row, column) => shownText(cellText(row, column, digits.get(column.name)));
+  const cell = (row, column) => shownText(cellText(row, column));
   return {
     value: (row) => row[figures[0]?.name],
     called: figures[0]?.title.toLowerCase() ?? "",

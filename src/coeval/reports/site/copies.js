@@ -21,10 +21,9 @@ async function copyText(text) {
 
 // Columns' titles and all cells as they are shown; each cell with whether it is text.
 function shownCells({ columns, rows }) {
-  const digits = columns.map((column) => columnDigits(rows, column.name));
   return {
     heads: columns.map((column) => ({ text: plain(column.title), isText: column.kind === "text" })),
-    lines: rows.map((row) => columns.map((column, at) => ({ text: shownText(cellText(row, column, digits[at])), isText: column.kind === "text" }))),
+    lines: rows.map((row) => columns.map((column) => ({ text: shownText(cellText(row, column)), isText: column.kind === "text" }))),
   };
 }
 

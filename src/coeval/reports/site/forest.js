@@ -62,7 +62,6 @@ function forest(before, { students }, { columns, rows, links }) {
   const place = (share) => Math.round(((100 * share - least) / (most - least)) * 1e4) / 100;
   const ticks = [least, (least + most) / 2, most];
   table.querySelectorAll(".axis i").forEach((tick, at) => { tick.textContent = String(ticks[at]); });
-  const digits = columns.map((column) => columnDigits(known, column.name));
   const band = known[0];
   table.tBodies[0].replaceChildren(...known.map((row) => {
     const line = element("tr", { role: "row" });
@@ -78,9 +77,9 @@ function forest(before, { students }, { columns, rows, links }) {
     );
     const bar = element("td", { role: "cell", class: "plot" });
     bar.append(svg);
-    line.append(name, element("td", { role: "cell", class: "num", text: cellText(row, columns[1], digits[1]) }), bar);
+    line.append(name, element("td", { role: "cell", class: "num", text: cellText(row, columns[1]) }), bar);
     columns.slice(2).forEach((column, at) => {
-      const text = cellText(row, column, digits[at + 2]);
+      const text = cellText(row, column);
       const cell = element("td", { role: "cell", class: "num", text });
       if (text === MISSING) cell.title = table.tHead.rows[0].cells[at + 3].title;
       line.append(cell);

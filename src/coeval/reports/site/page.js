@@ -171,6 +171,7 @@ function watchItems() {
 // The figures of a choice, for whoever wants them by program: the same that the filters show.
 window.coevalPage = {
   fixed,
+  points,
   tables: (query) => filteredTables(Object.fromEntries(
     DIMENSIONS.map((name) => [name, new Set(new URLSearchParams(query).getAll(name))]),
   )),

@@ -91,6 +91,7 @@ def vega_script() -> bytes:
 
 _SITE, _FILTERING, _ITEMS = "coeval.reports.site", "coeval.reports.site.filtering", "coeval.reports.items"
 _SCRIPTS = (
+    (_SITE, "cells.js"),
     (_SITE, "edges.js"),
     (_ITEMS, "answers.js"),
     (_ITEMS, "matrix.js"),
@@ -98,7 +99,6 @@ _SCRIPTS = (
     (_ITEMS, "item_sources.js"),
     (_SITE, "blocks.js"),
     (_SITE, "address.js"),
-    (_SITE, "cells.js"),
     (_SITE, "copies.js"),
     (_FILTERING, "distributions.js"),
     (_FILTERING, "intervals.js"),

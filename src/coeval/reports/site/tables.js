@@ -22,8 +22,7 @@ function placesShown({ columns, rows }, view) {
   let places = rows.map((_, at) => at);
   if (view.words.length) {
     if (view.of !== rows) {
-      const digits = columns.map((column) => columnDigits(rows, column.name));
-      view.texts = rows.map((row) => columns.flatMap((column, at) => [cellText(row, column, digits[at]), shownText(cellText(row, column, digits[at]))]).join("\n").toLowerCase());
+      view.texts = rows.map((row) => columns.flatMap((column) => [cellText(row, column), shownText(cellText(row, column))]).join("\n").toLowerCase());
       view.of = rows;
     }
     places = places.filter((at) => view.words.every((word) => view.texts[at].includes(word)));
@@ -43,13 +42,12 @@ function renderTable(name, data) {
   const view = viewOf(name);
   const places = placesShown(data, view);
   const most = view.most ?? (asCards.matches ? FIRST_CARDS : FIRST_ROWS);
-  const digits = columns.map((column) => columnDigits(rows, column.name));
   const lines = places.slice(0, most).map((place) => {
     const line = document.createElement("tr");
     columns.forEach((column, at) => {
       const cell = document.createElement("td");
       cell.className = `k-${column.kind}`;
-      const text = cellText(rows[place], column, digits[at]);
+      const text = cellText(rows[place], column);
       if (at === 0 && links[place]) {
         const link = document.createElement("a");
         link.href = `#items?${links[place]}`;

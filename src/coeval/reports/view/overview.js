@@ -2,7 +2,7 @@
 
 "use strict";
 
-window.coevalOverview = ({ place, count, dollars, stateOf, interval }) => {
+window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
   const { make, asked, score } = window.coevalItems;
   const ticked = new Set();
   const opened = new Set(); // sweeps whose checkpoints are shown
@@ -38,8 +38,8 @@ window.coevalOverview = ({ place, count, dollars, stateOf, interval }) => {
 
   function sweepRow(name, members) {
     const rows = members.map(rowOf);
-    const scored = rows.filter(({ mean }) => mean !== null);
-    const top = scored.reduce((best, row) => (best === null || row.mean > best.mean ? row : best), null);
+    const known = rows.filter(({ mean }) => mean !== null);
+    const top = known.reduce((best, row) => (best === null || row.mean > best.mean ? row : best), null);
     const running = rows.filter(({ state }) => state.startsWith("running")).length;
     return {
       id: `s${name}`, sweep: name, members, rows, name, path: members[0].path.replace(/[\\/][^\\/]*$/, ""),
@@ -90,7 +90,7 @@ window.coevalOverview = ({ place, count, dollars, stateOf, interval }) => {
     const name = row.sweep
       ? make("button", { type: "button", class: "sweep", title: row.path, "aria-expanded": String(opened.has(row.sweep)), click: () => toggle(row.sweep) }, opened.has(row.sweep) ? "▾ " : "▸ ", make("bdi", {}, row.name))
       : make("a", { href: `/f/${row.one.number}/`, title: row.path }, make("bdi", {}, row.name));
-    const figure = best ? `${score(best.mean)}${interval(best.low, best.high)}${best.what ? ` ${best.what}` : ""}` : "";
+    const figure = best ? `${scored(best.mean, best.low, best.high)}${best.what ? ` ${best.what}` : ""}` : "";
     return [
       name,
       row.changed ? make("time", { datetime: row.changed, title: row.changed }, row.changed.slice(0, 16).replace("T", " ")) : "",

@@ -3,17 +3,12 @@
 (() => {
   "use strict";
 
-  const { make, asked, served, score } = window.coevalItems;
+  const { make, asked, served } = window.coevalItems;
   const EVERY_MS = 2000;
   const PHASES = { attribute_mapping: "attributes", rubric_mapping: "rubric", data_generation: "items", response_collection: "answers", evaluation: "judgments" };
   const root = document.documentElement;
   const place = (id) => document.getElementById(id);
   const count = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en-US"));
-
-  function dollars(usd) {
-    if (usd >= 0.1 || !usd) return `$${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
-    return usd >= 0.0001 ? `$${usd.toFixed(4)}` : "<$0.0001";
-  }
 
   function shade() {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
@@ -131,7 +126,12 @@
     return make("span", { class: "point", "aria-hidden": "true" }, picture);
   }
 
-  const interval = (low, high) => (low === null || low === undefined ? "" : ` [${score(low)}, ${score(high)}]`);
+  const scored = (mean, low, high) => (mean === null ? "–" : figureText("points", mean, low, high));
+
+  function measured({ value, low, high, unit }) {
+    if (value === null) return "–";
+    return metricText(value, unit) + (low === null ? "" : ` [${metricText(low, unit)}, ${metricText(high, unit)}]`);
+  }
 
   function results(told) {
     const found = told.results;
@@ -146,7 +146,7 @@
           overall.map((one) => [
             make("a", { href: `#items?student=${encodeURIComponent(one.student)}&order=worst` }, named(one.student)),
             point(one.mean, one.low, one.high),
-            one.mean === null ? "–" : `${score(one.mean)}${interval(one.low, one.high)}`,
+            scored(one.mean, one.low, one.high),
             count(one.n),
             count(one.failed),
           ]),
@@ -154,14 +154,13 @@
       );
     }
     if (found.people?.length) {
-      const points = (mean, low, high) => (mean === null ? "–" : `${(100 * mean).toFixed(1)}${low === null ? "" : ` [${(100 * low).toFixed(1)}, ${(100 * high).toFixed(1)}]`}`);
-      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [named(one.student), points(one.judged, one.judged_low, one.judged_high), points(one.mean, one.low, one.high), count(one.labels)])));
+      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [named(one.student), scored(one.judged, one.judged_low, one.judged_high), scored(one.mean, one.low, one.high), count(one.labels)])));
     }
     if (found.labels.length) {
-      parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [named(one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), one.accuracy === null ? "–" : `${score(one.accuracy)}${interval(one.low, one.high)}`, `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
+      parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [named(one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), scored(one.accuracy, one.low, one.high), `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
     }
     if (found.metrics.length) {
-      parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [named(one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), one.value === null ? "–" : `${score(one.value)}${interval(one.low, one.high)}`, count(one.n)]), 2));
+      parts.push(table("metrics", ["model", "task", "metric", "sample", "value", "n"], found.metrics.map((one) => [named(one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.sample + 1), measured(one), count(one.n)]), 2));
     }
     if (!parts.length) parts.push(make("p", { class: "note" }, "Nothing has been scored yet."));
     else parts.push(make("p", { class: "note" }, `[low, high] is the 95% interval of a mean over items.${told.status?.state?.pid ? " The run goes on, and so do these." : ""}`));
@@ -224,7 +223,7 @@
     }
   }
 
-  const overview = window.coevalOverview?.({ place, count, dollars, stateOf, interval });
+  const overview = window.coevalOverview?.({ place, count, dollars, stateOf, scored });
 
   async function look() {
     const isFolder = document.body.dataset.page === "folder";

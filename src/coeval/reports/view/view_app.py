@@ -196,6 +196,7 @@ T = TypeVar("T")
 _ASSETS = {
     "page.css": "coeval.reports.site",
     "items.css": "coeval.reports.items",
+    "cells.js": "coeval.reports.site",
     "items.js": "coeval.reports.items",
     "matrix.js": "coeval.reports.items",
     "edges.js": "coeval.reports.site",

@@ -8,11 +8,11 @@ from typing import Any
 import duckdb
 import msgspec
 
-from coeval.analysis.measures.measured import FigureKind
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader, Stage
 from coeval.analysis.readers.whole_items import TaskPlace
 from coeval.core.errors import StoreError, Undecodable
+from coeval.core.figures import FigureKind
 from coeval.core.foreign import decoder
 from coeval.core.records import RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.reports.content import Cell, ReportColumn
@@ -189,7 +189,7 @@ def _metric_kinds(reader: OutputReader) -> dict[str, FigureKind]:
     }
     order = dict.fromkeys((*(metric.metric for metric in reader.metrics), *scored))
     found: dict[str, FigureKind] = {
-        name: "score" if scored[name] else "number" for name in order if name in scored
+        name: "points" if scored[name] else "number" for name in order if name in scored
     }
     return dict(list(found.items())[:_MOST_NAMES])
 

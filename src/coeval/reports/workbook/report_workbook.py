@@ -11,6 +11,7 @@ import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.measures.measured import Measured
+from coeval.core.figures import FigureKind
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.workbook.workbook_file import (
@@ -57,7 +58,7 @@ def add_chart(
         "fill": {"color": LIGHT.most},
         "gap": 60,
     }
-    if bars := _error_bars([row[place] for row in table.rows]):
+    if bars := _error_bars([row[place] for row in table.rows], column.kind):
         series["x_error_bars"] = bars
     chart.add_series(series)
     chart.set_title({"name": f"{table.title}: {column.title}", "name_font": {"size": 12}})
@@ -75,15 +76,16 @@ def _shown(table: ReportTable) -> int | None:
     """The place of the column that is worth a chart: the one in the same unit, where there is such."""
     places = sorted(range(1, len(table.columns)), key=lambda place: table.columns[place].name != SHOWN)
     for place in places:
-        if _error_bars([row[place] for row in table.rows]) is not None:
+        if _error_bars([row[place] for row in table.rows], table.columns[place].kind) is not None:
             return place
     money = (place for place, column in enumerate(table.columns) if column.kind == "usd")
     return next((place for place in money if any(row[place] for row in table.rows)), None)
 
 
-def _error_bars(cells: Sequence[Cell]) -> dict[str, Any] | None:
-    """From each value to the ends of its interval; nothing where there is none."""
-    ends = [_ends(cell) for cell in cells]
+def _error_bars(cells: Sequence[Cell], kind: FigureKind) -> dict[str, Any] | None:
+    """From each value to the ends of its interval, as the sheet has them; nothing where there is none."""
+    unit = 100 if kind == "points" else 1
+    ends = [(unit * low, unit * high) for low, high in map(_ends, cells)]
     if not any(low or high for low, high in ends):
         return None
     return {

@@ -19,7 +19,8 @@ from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
 from coeval import __version__
-from coeval.analysis.measures.measured import FigureKind, Measured
+from coeval.analysis.measures.measured import Measured
+from coeval.core.figures import FigureKind
 from coeval.reports.content import Cell, ReportColumn
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
@@ -86,9 +87,9 @@ Simple: TypeAlias = str | int | float | bool | None
 _FORMATS: dict[FigureKind, str] = {
     "text": "General",
     "count": "#,##0",
-    "score": "0.000",
-    "share": "0.000",
-    "points": "0.0%",
+    "points": "0.0",
+    "share": "0.0%",
+    "coefficient": "0.00",
     "number": "0.000",
     "probability": '[<0.001]"<0.001";0.000',
     "usd": '[=0]"$"0.00;[<0.1]"$"0.0000;"$"#,##0.00',
@@ -134,12 +135,15 @@ def _parts(cells: Sequence[Cell]) -> Iterator[Part]:
         yield "n"
 
 
-def simple_cell(cell: Cell, part: Part) -> Simple:
-    """What of a cell stands in a column."""
+def simple_cell(cell: Cell, column: SheetColumn) -> Simple:
+    """What of a cell stands in a column: scores in points, so that no format need be known to read them."""
+    found: Simple = None
     if isinstance(cell, Measured):
-        found: float | None = getattr(cell, part)
-        return found
-    return cell if part == "value" else None
+        found = getattr(cell, column.part)
+    elif column.part == "value":
+        found = cell
+    is_score = column.kind == "points" and isinstance(found, float | int) and not isinstance(found, bool)
+    return 100 * found if is_score else found  # type: ignore[operator]
 
 
 def number_format(kind: FigureKind) -> str:
@@ -288,7 +292,7 @@ class WorkbookFile:
         largest = [0.0] * len(columns)
         for row in islice(table.rows, MOST_ROWS - top):
             written += 1
-            cells = [simple_cell(row[column.place], column.part) for column in columns]
+            cells = [simple_cell(row[column.place], column) for column in columns]
             if not self._takes(cells):
                 cells = [_shortened(cell) for cell in cells]
                 short_from = short_from or written
@@ -331,7 +335,7 @@ class WorkbookFile:
             area = (found.top + 1, place, found.top + max(found.rows, 1), place)
             if column.part != "value":
                 continue
-            if column.kind in ("score", "share"):
+            if column.kind in ("points", "share"):
                 most = found.largest[place] or 1.0
                 scale: dict[str, object] = {"type": "3_color_scale"}
                 for end, value, colour in (

@@ -12,6 +12,7 @@ from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_interval, shown_value
 from coeval.core.errors import GAPS
+from coeval.core.figures import figure
 from coeval.core.text import listed, numbered, probability
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
@@ -145,7 +146,7 @@ def _print_task(one: TaskJudges, console: Console) -> None:
     for step in one.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"
-            same = f"only {100 * step.same_answers:.0f} % of the answers{where} are the same in both folders"
+            same = f"only {100 * step.same_answers:.0f}% of the answers{where} are the same in both folders"
             warn(console, f"{same}: part of the difference may be theirs")
     if one.disputed:
         disputed = []
@@ -169,7 +170,7 @@ def _cells(step: StepDifference, unit: str) -> list[str]:
         shown_value(step.mean_b, unit),
         by,
         _p(step.p_adjusted),
-        *map(_share, (agreement.kappa, agreement.weighted_kappa, agreement.icc)),
+        *map(_coefficient, (agreement.kappa, agreement.weighted_kappa, agreement.icc)),
         f"{step.n_items:,}",
     ]
 
@@ -178,8 +179,8 @@ def _p(p: float | None) -> str:
     return NONE if p is None else probability(p)
 
 
-def _share(value: float | None) -> str:
-    return NONE if value is None else f"{value:.2f}"
+def _coefficient(value: float | None) -> str:
+    return NONE if value is None else figure(value, "coefficient")
 
 
 def _step(step: int | None, otherwise: str = "") -> str:

@@ -1,4 +1,4 @@
-"""A student's score by judges and by people, as results are handed on: for Python, for tables."""
+"""A student on other scales than judged scores, as results are handed on: of people, and of comparisons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.pair_strength import points_text
+from coeval.core.figures import MISSING, points_text
 
 
 class HumanScore(msgspec.Struct, frozen=True):
@@ -45,3 +45,30 @@ def both_scales(scores: Sequence[HumanScore]) -> list[BothScales]:
         )
         for one in scores
     ]
+
+
+class PairStrength(msgspec.Struct, frozen=True):
+    """How likely a student wins against one of the others, 0 to 1, by Bradley–Terry with its 95% interval.
+
+    ``ranks`` are the best and the worst that it may have; ``win_rate`` its wins in so many ``comparisons``,
+    of which ``ties`` count half.
+    """
+
+    student: str
+    strength: float | None
+    low: float | None
+    high: float | None
+    ranks: tuple[int, int]
+    win_rate: float | None
+    ties: int
+    comparisons: int
+
+    @property
+    def rank(self) -> str:
+        """``2``, or ``2–4`` where it is not certain."""
+        return "–".join(str(rank) for rank in dict.fromkeys(self.ranks))
+
+    @property
+    def points(self) -> str:
+        """The strength with its interval."""
+        return points_text(self.strength, self.low, self.high) or MISSING

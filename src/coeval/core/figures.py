@@ -1,0 +1,95 @@
+"""Figures as people read them: scores in points of 100, shares in percent, κ with its word.
+
+Records and files keep scores from 0 to 1; what formats one for a person calls this module. ``cells.js`` does
+the same on a page.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from coeval.core.text import dollars, probability
+
+FigureKind: TypeAlias = Literal[
+    "text", "count", "points", "share", "coefficient", "number", "probability", "usd", "seconds"
+]
+"""How a figure is written. ``points`` is a score from 0 to 1, or a difference of scores, shown as 0 to 100;
+``share`` is a part of a whole, shown in percent; ``coefficient`` is κ, a correlation or a reliability."""
+
+MISSING = "–"
+
+# Decimals of a sum that do not depend on the order of its terms.
+_SUMMED = 9
+
+
+def fixed(number: float, digits: int) -> str:
+    """Format with ``digits`` decimals: rounded alike however it was summed, with a real minus sign, and
+    without a sign where it rounds to zero."""
+    text = f"{round(number, _SUMMED):,.{digits}f}"
+    if not text.startswith("-"):
+        return text
+    return f"−{text[1:]}" if text.strip("-0.,") else text[1:]
+
+
+def points(score: float) -> str:
+    """``90.2``: a score, or a difference of scores, from 0 to 1."""
+    return fixed(100 * score, 1)
+
+
+def points_text(score: float | None, low: float | None = None, high: float | None = None) -> str | None:
+    """``63.2 [58.1, 68.0]``: a score with its interval; None where there is no score."""
+    return None if score is None else figure_text("points", score, low, high)
+
+
+def bounds_text(least: float | None, most: float | None) -> str | None:
+    """``74.0–94.1``: a score with all that is missing at 0, and at 1. None where nothing is missing, or
+    nothing was scored."""
+    if least is None or most is None or least == most:
+        return None
+    return f"{points(least)}–{points(most)}"
+
+
+def metric_text(value: float, unit: str) -> str:
+    """Format a benchmark's metric: a share or percent in points, another with two decimals on its scale."""
+    return fixed(value, 2) if unit == "points" else points(value if unit == "share" else value / 100)
+
+
+def figure(number: float, kind: FigureKind) -> str:
+    """Format a number: ``90.2``, ``12.5%``, ``0.43``, ``1,985``, ``$5.12``, ``<0.001``."""
+    match kind:
+        case "points":
+            return points(number)
+        case "share":
+            return f"{points(number)}%"
+        case "count":
+            return f"{number:,.0f}"
+        case "usd":
+            return dollars(number)
+        case "probability":
+            return probability(number)
+        case "seconds":
+            return f"{number:,.1f} s"
+        case "number":
+            return f"{number:,}" if isinstance(number, int) else _minus(f"{number:,.3g}")
+        case "coefficient" | "text":
+            return fixed(number, 2)
+
+
+def figure_text(kind: FigureKind, value: float, low: float | None = None, high: float | None = None) -> str:
+    """Format a number with its interval: ``81.0 [80.2, 82.1]``, ``12.5% [9.1, 16.0%]``."""
+    if low is None or high is None:
+        return figure(value, kind)
+    return f"{figure(value, kind)} [{figure(low, kind).removesuffix('%')}, {figure(high, kind)}]"
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−", 1) if text.strip("-0.,") else text.removeprefix("-")
+
+
+# Landis and Koch 1977, up to each bound.
+_KAPPA = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"), (1.0, "almost perfect"))
+
+
+def kappa_word(kappa: float) -> str:
+    """Name the strength of agreement, as Landis and Koch 1977 do: ``fair``; below zero ``poor``."""
+    return "poor" if kappa < 0 else next(word for bound, word in _KAPPA if kappa <= bound or bound == 1.0)
