@@ -46,13 +46,48 @@ def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
 def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
     found = api.compare(lab.path)
     page = comparison_page(found)
+    of_two = next(one for one in found.comparisons if {one.a, one.b} == {"ann", "cy"} and one.task is None)
     assert [said.text for said in page.lead[:2]] == [
-        "Best first: ann, cy, ben.",
-        f"Of 3 comparisons between them, {sum(one.significant for one in found.comparisons[:3])} are sure.",
+        f"{of_two.sentence.partition('. With ')[0]}.",
+        f"{sum(one.significant for one in found.comparisons[:3])} of 3 pairwise differences are significant.",
     ]
-    shown = [(row["a"], row["b"]) for row in page.table("overall-comparisons").records()]
-    assert shown == [("ann", "cy"), ("ann", "ben"), ("ben", "cy")], "the pairs of the best first"
+    assert len(page.lead) <= 3
     assert page.title == "Comparison of ann, cy, ben"
+
+
+def test_every_difference_is_there_from_either_side(lab: Lab) -> None:
+    """A page chooses the baseline among rows that are there, and computes nothing."""
+    found = api.compare(lab.path)
+    table = comparison_page(found).table("differences")
+    assert table.chosen == {"baseline": "ann", "by": "overall"}
+    assert [row[0] for row in table.first_rows] == ["cy", "ben"], "the best first"
+    rows = {(row["row"], row["baseline"], row["by"]): row for row in table.records()}
+    assert len(rows) == len(table.rows) == 2 * len(found.comparisons)
+    one, other = rows["ben", "ann", "overall"], rows["ann", "ben", "overall"]
+    assert one["difference"] == -other["difference"]
+    assert (one["difference_low"], one["difference_high"]) == (
+        -other["difference_high"],
+        -other["difference_low"],
+    )
+    assert (one["mean"], one["mean_baseline"]) == (other["mean_baseline"], other["mean"])
+    assert one["p"] == other["p"]
+    assert ("saga · ben", "cy", "by task") in rows
+    matrix = comparison_page(found).table("pairs")
+    assert [row[:2] for row in matrix.first_rows] == [("ann", "ben"), ("ann", "cy"), ("cy", "ben")]
+    assert all(row["difference"] > 0 for row in matrix.records() if row["of"] == "overall")
+    two = comparison_page(api.compare(lab.path, students=["ben", "ann"]))
+    assert [section.anchor for section in two.sections] == ["differences", "sides"]
+    assert [row[0] for row in two.table("differences").first_rows] == ["overall", "saga", "story"]
+
+
+def test_folders_are_named_by_the_shortest_ends_of_their_paths(tmp_path: Path) -> None:
+    for name in ("x/out", "y/out"):
+        output(tmp_path / name, "m", verdicts([1, 0] * 20))
+    found = api.compare(tmp_path / "x" / "out", tmp_path / "y" / "out")
+    assert list(found.sides) == ["x/out", "y/out"]
+    page = comparison_page(found)
+    assert [row["folder"] for row in page.table("sides").records()] == ["x/out", "y/out"]
+    assert all(str(tmp_path) not in said.text for part in page.sections for said in part.sentences)
 
 
 def test_what_could_have_been_found_allows_for_all_that_are_compared(lab: Lab) -> None:

@@ -1,8 +1,8 @@
 """CoEval: your own benchmark, with error bars.
 
-``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare`` and ``gate``, with what
-they take and return, are the Python interface (see ``coeval.api``); they are imported when first used, so
-that importing the package costs nothing.
+``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare``, ``compare_sweeps`` and
+``gate``, with what they take and return, are the Python interface (see ``coeval.api``); they are imported
+when first used, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from coeval.api.evaluation import EvaluationRun as EvaluationRun
     from coeval.api.evaluation import evaluate as evaluate
     from coeval.api.sweeping import SweepRun as SweepRun
+    from coeval.api.sweeping import compare_sweeps as compare_sweeps
     from coeval.api.sweeping import sweep as sweep
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "arun",
     "compare",
+    "compare_sweeps",
     "evaluate",
     "gate",
     "load_config",

@@ -288,7 +288,7 @@ def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Pat
     shown = coeval("compare", *two, "--html", "page.html").out.splitlines()
     assert (shown[0][:21], shown[1]) == ("tuned is better than ", f"warning: {doubt}")
     page = re.sub(r"<[^>]+>", "", Path("page.html").read_text())
-    assert page.index("tuned is better than") < page.index(doubt) < page.index("Differences with their 95")
+    assert page.index("tuned is better than") < page.index(doubt) < page.index("Differences from the base")
     claims = coeval("compare", *two, "--markdown").out.splitlines()
     assert claims[1].startswith(r"- **Doubt:** Cut off at max\_tokens: 3 of 200")
 

@@ -227,7 +227,8 @@ def test_each_task_has_its_pictures_and_all_have_one(runs: Path, tmp_path: Path)
 @pytest.mark.parametrize(("bars", "shown"), [("ci95", True), ("sem", True), ("std", True), ("none", False)])
 def test_error_bars_are_those_that_are_asked_for(runs: Path, tmp_path: Path, bars: str, shown: bool) -> None:
     out = plotted(runs, tmp_path, "--show-errorbar", bars, "--tasks", "ifeval")
-    assert ("mark-rule role-mark" in (out / "ifeval.svg").read_text()) is shown
+    assert ("mark-area role-mark" in (out / "ifeval.svg").read_text()) is shown
+    assert "mark-rule role-mark" not in (out / "ifeval.svg").read_text(), "a band alone"
     aggregate = json.loads((runs / "a" / "step_100" / "ifeval" / "summary_agg.json").read_text())
     low = {
         "ci95": aggregate["ci95"][0],
@@ -284,8 +285,9 @@ def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_p
     assert done.returncode == 0, done.stderr
     assert "holds no scores of ifbench" in done.stderr
     svg = (tmp_path / "ifeval.svg").read_text()
-    places = set(re.findall(r'aria-label="step: ([^;"]+); [^"]*run: [ab]', svg))
-    assert len(places) == 4, "no run hides another at the same step"
+    places = set(re.findall(r'aria-label="step: ([^;"]+); [^"]*run: ([ab])', svg))
+    assert len(places) == 4, "each run has a mark at each step"
+    assert "role-legend" not in svg, "names stand at the ends of lines"
     page = (tmp_path / "curves.html").read_text()
     assert "a · step 100" in page
     assert "b · step 100" in page
@@ -331,6 +333,6 @@ def test_odd_names_of_runs_are_drawn(tmp_path: Path) -> None:
     with chromium() as browser:
         found = opened(browser, tmp_path / "plots" / "curves.html")
         draw_all(found.page)
-        labels = found.page.locator("svg .role-legend-label").all_text_contents()
+        labels = found.page.locator("svg .mark-text text").all_text_contents()
         assert {plain(name) for name in odd[:-1]} <= {label.rstrip("\u200d") for label in labels}
         assert found.complaints == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, to_be_plotte
 
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
+    from coeval.analysis.training.sweep_comparison import SweepComparison
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -127,6 +129,28 @@ def sweep(requested: SweepCall) -> SweepRun:
 
             put_together(chosen.sweep.out, _samples(chosen.sweep.out))
     return SweepRun(chosen.sweep.out, board)
+
+
+def compare_sweeps(
+    *folders: SweepRun | str | Path, tasks: Sequence[str] | None = None, steps: Collection[int] | None = None
+) -> SweepComparison:
+    """Which checkpoint to ship, of which training run; runs compared at equal steps: docs/training-runs.md.
+
+    No model is called, and nothing is written. ``tasks`` and ``steps``: of these only.
+
+    Raises
+    ------
+    UsageError
+        there are no two sweeps, one holds no results, or they share no task that was scored alike.
+    StoreError
+        a file cannot be read at all.
+    """
+    need_address_space()
+    from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
+    from coeval.analysis.training.sweep_comparison import read_sweeps
+
+    paths = [one.path if isinstance(one, SweepRun) else Path(one) for one in folders]
+    return compared(read_sweeps(paths, tasks, steps))
 
 
 def _samples(out: Path) -> dict[str, int]:

@@ -46,7 +46,8 @@ def _what_there_is(path: Path) -> str:
     if steps := sweep_steps(path):
         way = f"{path} is a sweep: `coeval sweep --out {path} --status` shows it"
         first, last = steps[0], steps[-1]
-        return way + (f", `coeval compare {first} {last}` compares checkpoints" if first != last else "")
+        way += f", `coeval compare {path} OTHER` compares it with another sweep"
+        return way + (f", `coeval compare {first} {last}` two of its checkpoints" if first != last else "")
     nothing = f"{path} is not a run folder: it holds no meta.json and no artifacts"
     if (usage := RunDir(path).usage).exists():
         return f"{nothing}; what was asked there before a run (samples, probes) is counted in {usage}"

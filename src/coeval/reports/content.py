@@ -35,7 +35,8 @@ class ReportColumn(msgspec.Struct, frozen=True):
 
 class ReportTable(msgspec.Struct, frozen=True):
     """``name`` is unique in a report. ``links`` gives rows, by place, the choice of items behind them: the
-    query of an address such as ``student=gpt&task=triage``."""
+    query of an address such as ``student=gpt&task=triage``. ``chosen``: by column, the value of the rows that
+    are shown at first; toggles of its pictures, called as the columns are, choose others."""
 
     name: str
     title: str
@@ -43,6 +44,17 @@ class ReportTable(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     links: Mapping[int, str] = {}
+    chosen: Mapping[str, str] = {}
+
+    @property
+    def first_rows(self) -> tuple[tuple[Cell, ...], ...]:
+        """Those that are shown at first."""
+        places = {
+            at: self.chosen[column.name]
+            for at, column in enumerate(self.columns)
+            if column.name in self.chosen
+        }
+        return tuple(row for row in self.rows if all(row[at] == value for at, value in places.items()))
 
     def records(self) -> list[dict[str, Any]]:
         """Its rows as objects by column name, as pictures and the browser take them."""

@@ -1,53 +1,74 @@
-"""A figure over training steps: a line for each run, with error bars and a band."""
+"""A figure over training steps: for each run a line with its band, its name at the end of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
 
+from coeval.core.plain import plain
 from coeval.reports.chart_spec import (
-    LONGEST_NAME,
     AnyChart,
     chart_spec,
     in_points,
     named,
-    names_legend,
     plain_spec,
     shown_name,
     text_list,
 )
+from coeval.reports.content import ReportTable
 
-# Pixels: with its legend on a laptop's screen at once.
+# Pixels: with its sentences on a laptop's screen at once.
 _HEIGHT = 300
-_CELL = {"width": 310, "height": 190}
-# Three cells of 310 pixels fill the page's width.
+_CELL = {"width": 250, "height": 190}
+# Three cells and the names beside their lines fill the page's width.
 _COLUMNS = 3
+# Pixels between the names at the ends of two lines, and characters of a name.
+_APART, _LONGEST, _LONGEST_NARROW = 15, 24, 12
+# Of the range of what is drawn, above and below it.
+_MARGIN = 0.05
 
 
-class ErrorsShown(NamedTuple):
-    """What there is to draw: points with an error bar, with a band."""
+class _LineEnds(NamedTuple):
+    """What is drawn of a table: by task and run, the ``last`` step and where its name stands; by task, the
+    ends of the axis."""
 
-    bars: bool
-    band: bool
-    apart: float = 0.0
-    """How many steps lie between the marks of two runs at one step, so that none hides another."""
-    own: bool = False
-    """Whether means are on a scale of their own, and not hundredths of points."""
-
-
-def curve_plot(table: str, runs: Sequence[str], title: str, shown: ErrorsShown) -> dict[str, Any]:
-    """Of the columns ``run``, ``step``, ``mean`` and ``band`` (measures) and ``comparable``, which fills the
-    mark; ``title`` is that of the axis."""
-    return chart_spec(_curves(table, runs, title, shown), _HEIGHT, width=860)
+    last: Mapping[tuple[str, str], int]
+    names: Mapping[tuple[str, str], float]
+    ends: Mapping[str, tuple[float, float]]
+    steps: list[int]
 
 
-def curve_grid(table: str, tasks: Sequence[str], runs: Sequence[str], shown: ErrorsShown) -> dict[str, Any]:
+class _MeanAxis(NamedTuple):
+    """The title of the axis, where it ends (None: by the rows), and whether it is a scale of its own."""
+
+    title: str | None
+    ends: tuple[float, float] | None
+    own: bool
+
+
+def curve_plot(
+    table: ReportTable, runs: Sequence[str], title: str, *, banded: bool, own: bool = False
+) -> dict[str, Any]:
+    """Of the columns ``run``, ``task``, ``step``, ``mean`` and ``band`` (measures) and ``comparable``, which
+    fills the mark; ``title`` is that of the axis. ``own``: means are on a scale of their own, and not
+    hundredths of points."""
+    lines = _lines(table, _HEIGHT, own=own)
+    ends = next(iter(lines.ends.values()), None)
+    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends, own), banded=banded)
+    return chart_spec(chart, _HEIGHT, width=860)
+
+
+def curve_grid(
+    table: ReportTable, tasks: Sequence[str], runs: Sequence[str], *, banded: bool
+) -> dict[str, Any]:
     """A small plot for each ``task``, each with its own scale."""
     header = alt.Header(labelFontSize=13, labelExpr=shown_name(tasks, 40), labelLimit=0)
+    lines = _lines(table, _CELL["height"], own=False)
     grid = (
-        _curves(table, runs, None, shown)
+        _curves(table.name, runs, lines, _MeanAxis(None, None, own=False), banded=banded)
         .properties(**_CELL)
         .facet(
             facet=alt.Facet("task:N", sort=list(tasks), title=None, header=header),
@@ -62,41 +83,77 @@ def curve_grid(table: str, tasks: Sequence[str], runs: Sequence[str], shown: Err
     return found
 
 
-def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsShown) -> AnyChart:
-    place = f"(indexof({text_list(runs)}, datum.run) - {(len(runs) - 1) / 2}) * {shown.apart}"
+def _lines(table: ReportTable, height: float, *, own: bool) -> _LineEnds:
+    """Where lines end, and where their names stand without touching."""
+    by = 1.0 if own else 100.0
+    rows = [row for row in table.records() if row["mean"] is not None]
+    last: dict[tuple[str, str], int] = {}
+    at_end: dict[tuple[str, str], float] = {}
+    reach: dict[str, list[float]] = {}
+    for row in rows:
+        key = (row["task"], row["run"])
+        figures = (row["mean"], row.get("band_low"), row.get("band_high"))
+        reach.setdefault(row["task"], []).extend(by * each for each in figures if each is not None)
+        if row["step"] >= last.get(key, row["step"]):
+            last[key], at_end[key] = row["step"], by * row["mean"]
+    ends: dict[str, tuple[float, float]] = {}
+    names: dict[tuple[str, str], float] = {}
+    for task, values in reach.items():
+        low, high = min(values), max(values)
+        margin = _MARGIN * ((high - low) or 1.0)
+        ends[task] = (low - margin, high + margin)
+        mine = {key: value for key, value in at_end.items() if key[0] == task}
+        gap = _APART * (ends[task][1] - ends[task][0]) / height
+        names |= dict(zip(mine, spread(list(mine.values()), gap), strict=True))
+    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}))
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """The places nearest to the values, in their order, that are ``gap`` apart."""
+    groups: list[list[int]] = []
+
+    def centre(group: Collection[int]) -> float:
+        return sum(values[at] for at in group) / len(group)
+
+    for at in sorted(range(len(values)), key=lambda each: values[each]):
+        groups.append([at])
+        while len(groups) > 1:
+            below, above = groups[-2:]
+            if centre(above) - centre(below) >= gap * (len(above) + len(below)) / 2:
+                break
+            groups[-2:] = [below + above]
+    found = [0.0] * len(values)
+    for group in groups:
+        for place, at in enumerate(group):
+            found[at] = centre(group) + (place - (len(group) - 1) / 2) * gap
+    return found
+
+
+def _curves(
+    table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis, *, banded: bool
+) -> AnyChart:
+    title, ends, own = axis_of
     rows = alt.Chart(named(table))
-    base = (
-        (rows if shown.own else in_points(rows, "mean", "band"))
-        .transform_filter("isValid(datum.mean)")
-        .transform_calculate(at=f"datum.step + {place}")
-    )
-    legend = names_legend(runs, 2 * LONGEST_NAME, symbolOpacity=1) if len(runs) > 1 else None
-    colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
-    scale = alt.Scale(zero=False, nice=False, padding=10)
-    x = alt.X("at:Q", title="step", scale=scale, axis=alt.Axis(tickMinStep=1, labelFlush=False, grid=False))
-    y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=6))
+    base = (rows if own else in_points(rows, "mean", "band")).transform_filter("isValid(datum.mean)")
+    colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=None)
+    axis = alt.Axis(values=lines.steps, format="d", labelOverlap="greedy", labelFlush=False, grid=False)
+    x = alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False, padding=10), axis=axis)
+    domain = {"domain": list(ends)} if ends else {"padding": 8}
+    scale = alt.Scale(zero=False, nice=False, **domain)
+    y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
+    digits = ".2~f" if own else ".1f"
     reported = [
         alt.Tooltip("run:N"),
         alt.Tooltip("step:Q"),
-        alt.Tooltip("mean:Q", format=".2~f" if shown.own else ".1f"),
-        alt.Tooltip("mean_low:Q", title="error bar from", format=".2~f" if shown.own else ".1f"),
-        alt.Tooltip("mean_high:Q", title="to", format=".2~f" if shown.own else ".1f"),
+        alt.Tooltip("mean:Q", format=digits),
+        alt.Tooltip("band_low:Q", title="band from", format=digits),
+        alt.Tooltip("band_high:Q", title="to", format=digits),
         alt.Tooltip("n_items:Q", title="items"),
-        alt.Tooltip("n_runs:Q", title="samples"),
     ]
     band = base.transform_filter("isValid(datum.band_low)").mark_area(opacity=0.13).encode(
-        x=x, y=alt.Y("band_low:Q", title=title), y2="band_high:Q", color=colour
+        x=x, y=alt.Y("band_low:Q", title=title, scale=scale), y2="band_high:Q", color=colour
     )  # fmt: skip
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
-    errors = base.transform_filter("isValid(datum.mean_low)").mark_rule(strokeWidth=1.5).encode(
-        x=x, y=alt.Y("mean_low:Q", title=title), y2="mean_high:Q", color=colour, tooltip=reported
-    )  # fmt: skip
-    ends = [
-        base.transform_filter(f"isValid(datum.{end})")
-        .mark_tick(thickness=1.5, size=9, orient="horizontal")
-        .encode(x=x, y=alt.Y(f"{end}:Q", title=title), color=colour)
-        for end in ("mean_low", "mean_high")
-    ]  # fmt: skip
     hollow = base.mark_point(size=60, strokeWidth=2, fill="white").encode(
         x=x, y=y, color=colour, tooltip=reported
     )
@@ -107,5 +164,33 @@ def _curves(table: str, runs: Sequence[str], title: str | None, shown: ErrorsSho
         opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)),
         tooltip=reported,
     )
-    layers = [*([band] if shown.band else []), line, *([errors, *ends] if shown.bars else []), hollow, filled]
+    layers = [*([band] if banded else []), line, hollow, filled]
+    if len(runs) > 1:
+        named_at = _at_end(lines, runs)
+        ended = base.transform_calculate(end=named_at.step, name_at=named_at.place).transform_filter(
+            "datum.step === datum.end"
+        )
+        text = ended.transform_calculate(
+            called=shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
+        )
+        layers.append(
+            text.mark_text(align="left", dx=10).encode(
+                x=x, y=alt.Y("name_at:Q", scale=scale, title=title), text="called:N", color=colour
+            )
+        )
     return alt.layer(*layers)
+
+
+class _AtEnd(NamedTuple):
+    """Expressions of a row: the last step of its line, and where the name of it stands."""
+
+    step: str
+    place: str
+
+
+def _at_end(lines: _LineEnds, runs: Sequence[str]) -> _AtEnd:
+    tasks = list(lines.ends)
+    keys = [(task, plain(run)) for task in tasks for run in runs]
+    place = f"[indexof({text_list(tasks)}, datum.task) * {len(runs)} + indexof({text_list(runs)}, datum.run)]"
+    steps, places = ([of.get(key) for key in keys] for of in (lines.last, lines.names))
+    return _AtEnd(f"{json.dumps(steps)}{place}", f"{json.dumps(places)}{place}")

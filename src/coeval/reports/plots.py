@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -231,23 +231,11 @@ def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
 
 # Pixels per row: a line of text and an interval.
 _INTERVAL_STEP = 28
-# Pixels: each half's words have a line of their own, so that long ones do not run into each other.
-_LINE = 16
 
 
-class Halves(NamedTuple):
-    """What a number left of zero speaks for, and what one right of it; ``most``: how far the axis reaches."""
-
-    left: str
-    right: str
-    most: float
-
-
-def interval_plot(
-    table: str, rows: Sequence[str], title: str, halves: Halves | None = None
-) -> dict[str, Any]:
+def interval_plot(table: str, rows: Sequence[str], title: str) -> dict[str, Any]:
     """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
-    names; ``title`` is that of the axis. ``halves``: with a line at 0, and words above either side of it."""
+    names; ``title`` is that of the axis."""
     chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
     base = (
         in_points(alt.Chart(named(table)).transform_filter(chosen), "shown")
@@ -259,8 +247,7 @@ def interval_plot(
         )
     )
     y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
-    ends = (-100 * halves.most, 100 * halves.most) if halves is not None else None
-    scale = alt.Scale(domain=ends, nice=True) if ends else alt.Scale(zero=False, nice=True, padding=6)
+    scale = alt.Scale(zero=False, nice=True, padding=6)
     reported = [
         alt.Tooltip("row:N", title="of"),
         alt.Tooltip("shown:Q", title="value", format=".1f"),
@@ -279,23 +266,7 @@ def interval_plot(
     filled = base.mark_point(filled=True, size=100).encode(
         y=y, x="shown:Q", opacity=alt.condition("datum.sure", alt.value(1), alt.value(0)), tooltip=reported
     )
-    layers: list[alt.Chart] = [line, hollow, filled]
-    if halves is not None:
-        layers.insert(0, alt.Chart(named(table)).mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0)))
-        layers += _words(table, halves)
-    return chart_spec(alt.layer(*layers), max(len(rows), 1) * _INTERVAL_STEP)
-
-
-def _words(table: str, halves: Halves) -> Iterator[alt.Chart]:
-    """Above the plot, from its edges inward."""
-    base = alt.Chart(named(table)).transform_window(place="row_number()")
-    once = base.transform_filter("datum.place === 1")
-    for words, align, edge, line in (
-        (f"← {halves.left}", "left", 0, 2),
-        (f"{halves.right} →", "right", "width", 1),
-    ):
-        mark: dict[str, Any] = {"align": align, "dy": -_LINE * line + _LINE // 2}
-        yield once.mark_text(**mark).encode(x=alt.value(edge), y=alt.value(0), text=alt.value(words))
+    return chart_spec(alt.layer(line, hollow, filled), max(len(rows), 1) * _INTERVAL_STEP)
 
 
 # --- Item difficulty and discrimination

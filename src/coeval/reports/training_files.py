@@ -196,6 +196,20 @@ def write_curves(runs: Sequence[TrainingRun], out: Path, error_bar: ErrorBar = "
         raise store_error("write", out, error) from error
 
 
+def write_sweep_page(runs: Sequence[TrainingRun], file: Path) -> None:
+    """Write the page of the runs alone, with the items behind it.
+
+    Raises StoreError: results cannot be read, or the file not be written.
+    """
+    checkpoints = shown_checkpoints(runs)
+    report = training_report(runs, held={(shown.task, shown.name) for shown in checkpoints})
+    try:
+        items = select_checkpoint_items(runs, checkpoints, _ITEM_BYTES)
+        write_bytes_atomic(file, write_page(report, items=items))
+    except OSError as error:
+        raise store_error("write", file, error) from error
+
+
 class TrainingFiles(NamedTuple):
     """The samples of each checkpoint put together, and their curves with the files that show them; None where
     nothing is scored yet."""

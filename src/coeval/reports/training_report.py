@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.training.best_checkpoint import points_per
-from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun
+from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
+from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
 from coeval.core.figures import FigureKind
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
@@ -21,11 +22,10 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.curve_plot import ErrorsShown, curve_grid, curve_plot
+from coeval.reports.curve_plot import curve_grid, curve_plot
+from coeval.reports.shipping_sections import runs_sections, shipping_section
 
 _UNITS = {"points": " (of 10)"}
-# Of the width of a plot.
-_APART = 0.012
 _HOLLOW = " Hollow: not made or judged as the others."
 
 
@@ -36,7 +36,10 @@ _MEANINGS: dict[ErrorBar, str] = {
     "std": "standard deviation over samples",
     "none": "",
 }
+_BANDS = {**_MEANINGS, "ci95": "95% over all checkpoints together"}
 _ALL = "all_tasks"
+# Sentences above the first picture.
+_MOST_TOLD = 3
 
 
 def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
@@ -47,8 +50,9 @@ def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
 def training_report(
     runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95", held: Collection[tuple[str, str]] = ()
 ) -> Report:
-    """A section for each task, after one that shows all at a glance. ``held``: task and name of the
-    checkpoints whose items can be read."""
+    """Which checkpoint to ship and which run is better, then a section for each task. ``held``: task and
+    name of the checkpoints whose items can be read."""
+    found = compare_runs(runs)
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     steps = {
@@ -62,9 +66,10 @@ def training_report(
             numbered(len(steps), "checkpoint"),
             numbered(len(tasks), "task"),
         ),
-        lead=tuple(_lead(runs)) or (Sentence("No checkpoints can be compared yet.", "glance"),),
+        lead=tuple(_lead(found, runs))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
         sections=(
-            _glance(runs, held),
+            *([shipping_section(found, labels, held)] if found.choices else []),
+            *runs_sections(found),
             *(_of_task(task, runs, labels, error_bar, held) for task in tasks),
             *_notes(runs),
         ),
@@ -77,80 +82,26 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     rows = tuple(row for task in tasks for row in _rows(task, runs, labels, error_bar))
     table = ReportTable(_ALL, "All tasks", _columns("points", error_bar), rows)
-    picture = Picture(
-        _ALL, "All tasks over training steps", _ALL, curve_grid(_ALL, tasks, labels, _drawn(runs, error_bar))
-    )
+    grid = curve_grid(table, tasks, labels, banded=error_bar != "none")
+    picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
     return Report(kind="training", title=plain(listed(labels)), facts=(), lead=(), sections=(section,))
 
 
-def _lead(runs: Sequence[TrainingRun]) -> Iterator[Sentence]:
-    """What each task says first, the rest of which stands in its section; then alarms."""
-    several = len(runs) > 1
+def _lead(found: SweepComparison, runs: Sequence[TrainingRun]) -> Iterator[Sentence]:
+    """What to ship, then alarms, which speak against it, then what else was found."""
+    first, *others = found.sentences or ("",)
+    if first:
+        yield Sentence(plain(first), "ship")
     for run in runs:
-        of = f"{run.label}: " if several else ""
-        for task, curve in run.curves.items():
-            for said in curve.conclusions[:1]:
-                yield Sentence(plain(f"{of}{task}: {said}"), _anchor(task))
         for alarm in run.alarms:
-            yield Sentence(plain(f"{of}{alarm}"), "glance")
+            yield Sentence(plain(f"{run.label}: {alarm}" if len(runs) > 1 else alarm), "notes")
+    for said in others:
+        yield Sentence(plain(said), "ship-table")
 
 
 def _anchor(task: str) -> str:
     return f"task-{urlencode({'': task})[1:]}"
-
-
-def _glance(runs: Sequence[TrainingRun], held: Collection[tuple[str, str]]) -> ReportSection:
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    several = len(runs) > 1
-    for run in runs:
-        for task, curve in run.curves.items():
-            first, last = curve.points[0], curve.points[-1]
-            best = _highest(curve)
-            if any(of == task for of, _ in held):
-                links[len(rows)] = urlencode({"task": task})
-            rows.append(
-                (
-                    *([run.label] if several else ()),
-                    task,
-                    f"{curve.metric}{_UNITS.get(curve.unit, '')}",
-                    first.step,
-                    _measured(first, first.ci95, curve.unit),
-                    last.step,
-                    _measured(last, last.ci95, curve.unit),
-                    best.step,
-                    _measured(best, best.ci95, curve.unit),
-                    "judge" if curve.judged else "rules",
-                )
-            )
-    table = ReportTable(
-        "glance",
-        "First, last and highest",
-        (
-            *([ReportColumn("run", "Run")] if several else ()),
-            ReportColumn("task", "Task"),
-            ReportColumn("metric", "Metric"),
-            ReportColumn("first_step", "First step", "count"),
-            ReportColumn("first", "First", "points", "With its 95% interval over items"),
-            ReportColumn("last_step", "Last step", "count"),
-            ReportColumn("last", "Last", "points", "Likewise"),
-            ReportColumn("best_step", "Highest at", "count"),
-            ReportColumn("best", "Highest", "points", "Not corrected for having been chosen as the highest"),
-            ReportColumn("scored_by", "Scored by"),
-        ),
-        tuple(rows),
-        note="The highest of several is too high by luck; the sentences correct for it.",
-        links=links,
-    )
-    return ReportSection("glance", "What did training gain?", (), (), (table,))
-
-
-def _highest(curve: TaskCurve) -> CurvePoint:
-    """The one that the sentences speak of, where they speak of this metric."""
-    if curve.best is not None and curve.items is not None and curve.items.metric == curve.metric:
-        return next(point for point in curve.points if point.step == curve.best.step)
-    return max(curve.points, key=lambda point: point.mean)
 
 
 def _of_task(
@@ -179,17 +130,15 @@ def _of_task(
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
     ]
-    bars = f"; bars: {_MEANINGS[error_bar]}" if _MEANINGS[error_bar] else ""
-    drawn = _drawn([run for run, _ in curves], error_bar, task)
-    band = "; band: 95% over all checkpoints together" if drawn.band else ""
+    band = f"; band: {_BANDS[error_bar]}" if _BANDS[error_bar] else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
     unit = _UNITS.get(first.unit, ", points")
     few = "" if first.fewest is None else f" No estimate: it rests on {first.fewest} prompts."
     picture = Picture(
         task,
-        f"{first.metric} over training steps{bars}{band}.{few}{_HOLLOW if odd else ''}",
+        f"{first.metric} over training steps{band}.{few}{_HOLLOW if odd else ''}",
         name,
-        curve_plot(name, labels, f"{first.metric}{unit}", drawn._replace(own=of_ten)),
+        curve_plot(table, labels, f"{first.metric}{unit}", banded=bool(band), own=of_ten),
     )
     question = f"{plain(task)}: how did it change?"
     return ReportSection(_anchor(task), question, tuple(sentences), (picture,), (table,))
@@ -202,7 +151,7 @@ def _columns(kind: FigureKind, error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
         ReportColumn("task", "Task"),
         ReportColumn("step", "Step", "count"),
         ReportColumn("mean", "Mean", kind, _MEANINGS[error_bar]),
-        ReportColumn("band", "Band", kind, "95% simultaneously over all checkpoints"),
+        ReportColumn("band", "Band", kind, _BANDS[error_bar]),
         ReportColumn("sem", "SEM", kind, _MEANINGS["sem"]),
         ReportColumn("std", "Std", kind, _MEANINGS["std"]),
         ReportColumn("n_runs", "Samples", "count"),
@@ -217,20 +166,6 @@ def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, C
     return [(run, point) for run in runs if task in run.curves for point in run.curves[task].points]
 
 
-def _drawn(runs: Sequence[TrainingRun], error_bar: ErrorBar, task: str | None = None) -> ErrorsShown:
-    points = [
-        point
-        for run in runs
-        for of, curve in run.curves.items()
-        if task in (None, of)
-        for point in curve.points
-    ]
-    bars = any(_bar(point, error_bar) is not None for point in points)
-    steps = [point.step for point in points]
-    apart = _APART * (max(steps) - min(steps)) if len(runs) > 1 else 0.0
-    return ErrorsShown(bars, any(point.band is not None for point in points), apart)
-
-
 def _rows(
     task: str, runs: Sequence[TrainingRun], labels: Sequence[str], error_bar: ErrorBar, *, own: bool = False
 ) -> list[tuple[Cell, ...]]:
@@ -239,7 +174,8 @@ def _rows(
     for run, point in _points(task, runs):
         unit = "" if own else run.curves[task].unit
         mean = _measured(point, _bar(point, error_bar), unit)
-        band = _measured(point, point.band, unit) if point.band else None
+        whole = point.band if error_bar == "ci95" and point.band else _bar(point, error_bar)
+        band = _measured(point, whole, unit) if whole else None
         errors = (_scaled(point.sem, unit), _scaled(point.std, unit))
         counts = (point.n_runs, point.n_items, point.missing)
         name = checkpoint_name(run.label, point.step, labels)
@@ -271,7 +207,8 @@ def _scaled(value: float | None, unit: str) -> float | None:
 
 
 def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:
-    notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
+    said = [(run.label, note) for run in runs for note in (*run.alarms, *run.notes)]
+    notes = [f"{label}: {note}" if len(runs) > 1 else note for label, note in said]
     if notes:
         yield ReportSection(
             "notes", "What else is to be known?", tuple(Sentence(plain(note)) for note in notes)

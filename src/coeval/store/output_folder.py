@@ -49,8 +49,17 @@ def output_tasks(path: Path) -> list[Path]:
 
 def sweep_steps(path: Path) -> list[Path]:
     """List the folders of a sweep's checkpoints, by step; empty where the folder is no sweep's."""
+    return _steps(path) if (path / SWEEP).is_dir() else []
+
+
+def is_sweep(path: Path) -> bool:
+    """Check whether a folder holds evaluated checkpoints, ``step_N``, of a sweep or of ``eval-framework``."""
+    return not _is_task(path) and any(task_folders(step) for step in _steps(path))
+
+
+def _steps(path: Path) -> list[Path]:
     steps = [folder for folder in path.glob("step_*/") if folder.name[5:].isdigit()]
-    return sorted(steps, key=lambda folder: int(folder.name[5:])) if (path / SWEEP).is_dir() else []
+    return sorted(steps, key=lambda folder: int(folder.name[5:]))
 
 
 def _is_task(folder: Path) -> bool:

@@ -204,9 +204,9 @@ def _digits(one: Comparison) -> int:
 
 LEGEND = (
     "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95% "
-    "interval over n paired items. p: adjusted for all comparisons (a task is tested where overall is "
-    "significant, a factor where its task is, a label by itself). least: the true difference that would be "
-    "detected four times in five."
+    "interval over n paired items; judges: the interval over items and judges. p: adjusted for all "
+    "comparisons (a task is tested where overall is significant, a factor where its task is, a label by "
+    "itself). least: the true difference that would be detected four times in five."
 )
 _NONE = "–"
 
@@ -312,6 +312,13 @@ def shown_comparison(one: Comparison) -> ShownComparison:
         f"{one.n:,}",
         _NONE if least is None else shown_points(one, least),
     )
+
+
+def shown_over_judges(one: Comparison) -> str:
+    """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the interval over items and judges."""
+    if one.ci95_over_judges is None:
+        return _NONE
+    return half_text(one.difference, *one.ci95_over_judges, point_of(one), _digits(one))
 
 
 def _p(p: float | None) -> str:

@@ -45,6 +45,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.run_results import ANSWER_LIMIT, CutOffAnswers
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
+from coeval.core.plain import short_paths
 from coeval.core.text import listed
 
 # --- Caveats: answers cut off or empty, missing scores, judges of one family
@@ -244,9 +245,8 @@ def _labels(readers: Sequence[Reader], group: Sequence[str], groups: int) -> lis
     """The models' names where these tell them apart, else the folders' names, or both."""
     if len(set(group)) == len(group) and all(group):
         return list(group)
-    names = [reader.folder.resolve().name for reader in readers]
-    if len(set(names)) < len(names):
-        names = [str(reader.folder) for reader in readers]
+    tails = short_paths(reader.folder.resolve() for reader in readers)
+    names = [tails[str(reader.folder.resolve())] for reader in readers]
     if groups == 1 and len(set(names)) == len(names):
         return names
     labels = [f"{name}:{model}" if model else name for name, model in zip(names, group, strict=True)]

@@ -220,6 +220,21 @@ def _other(facts: RunFacts, first: RunFacts) -> str:
     return f"judged by {mine} with other settings ({listed(_differing(facts.judge, first.judge))})"
 
 
+def judged_otherwise(a: RunFacts, b: RunFacts) -> str:
+    """How b's answers were judged otherwise than a's, in words; empty where they were judged alike."""
+    if a.judged == b.judged:
+        return ""
+    one, other = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
+    if one != other:
+        return f"judged by {one} and by {other}"
+    return f"judged by {one} with other settings ({listed(_differing(a.judge, b.judge))})"
+
+
+def made_otherwise(a: RunFacts, b: RunFacts) -> str:
+    """In which settings the sampling of b's answers differs from a's; empty where in none."""
+    return "" if a.made == b.made else listed(_differing(a.inference, b.inference))
+
+
 def _differing(one: _Requested | None, other: _Requested | None) -> Iterator[str]:
     mine, theirs = (_what(requested, _NOT_SAMPLING) for requested in (one, other))
     for name in sorted(mine.keys() | theirs.keys()):
@@ -284,6 +299,16 @@ class CheckpointScores:
     values: Floats
     weights: Floats
     characters: Floats
+    contents: tuple[int, ...] = ()
+    """Of each item, a hash of what was asked."""
+
+    def column(self, step: int) -> ItemColumn:
+        """One checkpoint's scores, to be put beside those of another run."""
+        at = self.steps.index(step)
+        there = np.flatnonzero(np.isfinite(self.values[:, at]))
+        keys = tuple((self.items[place], self.contents[place]) for place in there)
+        arrays = (array[there, at] for array in (self.values, self.weights, self.characters))
+        return ItemColumn(self.metric, self.unit, keys, *arrays)
 
     @property
     def scale(self) -> Scale:
@@ -361,17 +386,29 @@ def side_by_side(columns: Mapping[int, ItemColumn]) -> CheckpointScores:
     for at, column in enumerate(chosen.values()):
         rows = [places[key] for key in column.keys]
         arrays[:, rows, at] = (column.values, column.weights, column.characters)
-    return CheckpointScores(metric, unit, tuple(name for name, _ in places), tuple(chosen), *arrays)
+    values, weights, characters = arrays
+    return CheckpointScores(
+        metric,
+        unit,
+        tuple(name for name, _ in places),
+        tuple(chosen),
+        values,
+        weights,
+        characters,
+        tuple(content for _, content in places),
+    )
 
 
-def common_items(scores: CheckpointScores, steps: Sequence[int]) -> CommonItems:
-    """The items that all checkpoints at these ``steps`` share; a checkpoint that lacks more than a tenth of
-    what others have is left out."""
+def common_items(
+    scores: CheckpointScores, steps: Sequence[int], lacking_at_most: float = _MOST_LACKING
+) -> CommonItems:
+    """The items that all checkpoints at these ``steps`` share; a checkpoint that lacks a larger share of what
+    others have is left out."""
     here = [at for at, step in enumerate(scores.steps) if step in set(steps)]
     there = np.isfinite(scores.values)
     counts = {at: int(there[:, at].sum()) for at in here}
     most = max(counts.values(), default=0)
-    kept = [at for at in here if counts[at] and counts[at] >= (1 - _MOST_LACKING) * most]
+    kept = [at for at in here if counts[at] and counts[at] >= (1 - lacking_at_most) * most]
     notes = []
     if few := [f"step {scores.steps[at]} ({counts[at]:,})" for at in here if at not in kept]:
         notes.append(f"left out of the conclusions, with too few of {most:,} items: {listed(few)}")

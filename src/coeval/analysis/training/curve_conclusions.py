@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -114,14 +114,40 @@ def step_down(differences: Floats) -> list[float]:
     ----------
     differences : (n, K) of n items
     """
-    lengths = np.sqrt((differences**2).sum(axis=0) * len(differences))
-    shares = differences / np.where(lengths > 0, lengths, 1.0)
+    shares = differences / _lengths(differences)
     # The flipped sum over √(n Σd²) rises with |t| in the same way for every column.
-    seen = np.abs(shares.sum(axis=0))
+    return _stepped_down(shares.sum(axis=0), _flipped(shares))
+
+
+def step_down_pairs(scores: Floats) -> Floats:
+    """`step_down` of the differences of every two of K columns, as a symmetric (K, K) matrix of p-values.
+
+    Parameters
+    ----------
+    scores : (n, K) of n items
+    """
+    count = scores.shape[1]
+    one, other = np.triu_indices(count, 1)
+    differences = scores[:, one] - scores[:, other]
+    lengths = _lengths(differences)
+    flipped = ((sums[:, one] - sums[:, other]) / lengths for sums in _flipped(scores))
+    found = np.ones((count, count))
+    found[one, other] = found[other, one] = _stepped_down(differences.sum(axis=0) / lengths, flipped)
+    return found
+
+
+def _lengths(differences: Floats) -> Floats:
+    lengths: Floats = np.sqrt((differences**2).sum(axis=0) * len(differences))
+    return np.where(lengths > 0, lengths, 1.0)
+
+
+def _stepped_down(sums: Floats, flips: Iterable[Floats]) -> list[float]:
+    """Adjusted p-values of K sums, in their order; ``flips``: the same sums under random flips of signs."""
+    seen = np.abs(sums)
     order = np.argsort(-seen, kind="stable")
     reached = np.zeros(len(order))
-    for flipped in _flipped(shares[:, order]):
-        left = np.maximum.accumulate(np.abs(flipped)[:, ::-1], axis=1)[:, ::-1]
+    for flipped in flips:
+        left = np.maximum.accumulate(np.abs(flipped[:, order])[:, ::-1], axis=1)[:, ::-1]
         reached += (left >= seen[order] - 1e-12).sum(axis=0)
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate((reached + 1) / (_FLIPS + 1))

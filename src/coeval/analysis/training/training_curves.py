@@ -28,6 +28,7 @@ from coeval.analysis.training.checkpoint_scores import (
     CheckpointScores,
     ChosenRuns,
     ItemColumn,
+    RunFacts,
     choose_runs,
     common_items,
     read_items,
@@ -92,6 +93,8 @@ class TaskCurve:
     stop: StopSignal | None
     conclusions: tuple[str, ...]
     notes: tuple[str, ...]
+    facts: RunFacts
+    """How most of its checkpoints were made and judged."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -262,6 +265,7 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
         stop=concluded.stop,
         conclusions=(*_no_estimate(metric, stops), *concluded.sentences),
         notes=tuple(notes),
+        facts=next(stop.chosen.facts[0] for stop in stops if stop.chosen.how == usual),
     )
     if items is None or common is None:
         return curve, None
@@ -318,7 +322,7 @@ def _point(stop: _Stop, usual: tuple[str, str], band: tuple[float, float] | None
         std=None if written is None or written.n_runs < 2 else written.std,
         sem=None if written is None or written.n_runs < 2 else written.sem,
         ci95=None if written is None else written.ci95,
-        band=None if written is None or band is None else (min(band[0], mean), max(band[1], mean)),
+        band=None if band is None else (min(band[0], mean), max(band[1], mean)),
         per_run=values,
         n_items=stop.n_items if written is None else written.n_items,
         n_runs=len(values),

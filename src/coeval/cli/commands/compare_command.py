@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+from coeval.core.errors import UsageError
+from coeval.core.options import STUDENTS
 
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
@@ -16,7 +21,7 @@ def compare(
         list[Path] | None,
         typer.Argument(
             metavar="A [B …]",
-            help="Folders of runs or of eval-framework; of a single run, its students are compared.",
+            help="Folders of runs, of eval-framework or of sweeps; of a single run, its students.",
         ),
     ] = None,
     run: Annotated[
@@ -68,7 +73,8 @@ def compare(
     Items are paired by their prompts, whatever their ids, and scored by the judges that both have. No model
     is called, and nothing is written but what --html, --excel, --pdf and --figures name, and looks at runs
     that are not finished. p-values are paired tests', adjusted for the number of comparisons.
-    docs/compare.md explains the figures.
+    docs/compare.md explains the figures. Of sweeps, runs are compared at equal steps, and the checkpoint to
+    ship is named, with those tied with it.
 
     Exit codes: 0 compared, 1 wrong request; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
 
@@ -79,12 +85,9 @@ def compare(
       coeval compare ./outputs/base ./outputs/tuned --html comparison.html
       coeval compare ./outputs/base ./outputs/tuned --excel comparison.xlsx --figures ./figures
       coeval compare ./runs/monday ./runs/tuesday --json > comparison.json
+      coeval compare ./outputs/run_a ./outputs/run_b --html sweeps.html
       coeval compare ./outputs/base ./outputs/tuned --fail-if-worse 2% --markdown
     """
-    import sys
-
-    from coeval.core.errors import UsageError
-
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
     folders = _in_order(words, run)
@@ -100,6 +103,9 @@ def compare(
     files.check()
     names = [name.strip() for name in (students or "").split(",") if name.strip()]
     sure = not however_unsure
+    if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
+        _compare_sweeps(folders, files, as_json=as_json)
+        return
     with sides_of(folders, names) as (groups, notes):
         # Here, because they load numpy.
         from coeval.analysis.comparison.comparisons import compare_sides
@@ -124,10 +130,54 @@ def compare(
         raise typer.Exit(WORSE if held.verdict == "NO-GO" else GAPS)
 
 
+def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
+    """
+    Raises UsageError: some are sweeps, others are not; or options were given that are for runs only.
+    """
+    from coeval.store.output_folder import is_sweep
+
+    sweeps = [folder for folder in folders if is_sweep(folder)]
+    if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
+        raise UsageError(
+            f"{sweeps[0]} is a sweep, {others[0]} is not: compare two sweeps, or one checkpoint "
+            f"({sweeps[0]}/step_N) with {others[0]}"
+        )
+    if sweeps and runs_only:
+        raise UsageError(f"{STUDENTS}, --fail-if-worse and --markdown are not for sweeps; leave them out")
+    return bool(sweeps)
+
+
+def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json: bool) -> None:
+    from coeval.cli import streams
+    from coeval.cli.streams import say
+    from coeval.core.process_limits import need_address_space
+
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
+    from coeval.cli.views.results_view import json_text
+    from coeval.cli.views.sweep_comparison_view import print_sweeps
+
+    runs = read_sweeps(folders)
+    found = compare_sweeps(runs)
+    if any(files):
+        from coeval.reports.files import ReportFiles, files_reported, write_files
+        from coeval.reports.training_files import write_sweep_page
+        from coeval.reports.training_report import training_report
+
+        if files.html is not None:
+            write_sweep_page(runs, files.html)
+        written = [files.html] if files.html is not None else []
+        written += write_files(training_report(runs), ReportFiles(*files[1:]))
+        say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+    if as_json:
+        sys.stdout.write(json_text(found, indent=2) + "\n")
+    else:
+        print_sweeps(found, streams.results())
+
+
 def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     """The folders as they were given: the parser tells no order between words and options."""
-    from coeval.core.errors import UsageError
-
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
     if not (folders := words or run):
@@ -146,8 +196,6 @@ class _ComparisonFiles(NamedTuple):
 
     def check(self) -> None:
         """Refuse what cannot be written before anything is compared."""
-        from coeval.core.errors import UsageError
-
         for flag, path in zip(("--html", "--excel", "--pdf"), self[:3], strict=True):
             if path is not None and path.is_dir():
                 raise UsageError(f"{flag} {path} is a folder; name a file")
@@ -183,8 +231,6 @@ def _share(text: str) -> float:
 
     Raises UsageError: it is none, or one that no difference can exceed.
     """
-    from coeval.core.errors import UsageError
-
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison
+from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison, shown_over_judges
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -34,9 +35,11 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
         warn(console, doubt)
     whole = not console.file.isatty()
     for (a, b), found in by_pair(compared.comparisons):
+        names = [one.place if whole else _name(one) for one in found]
         headings = [_heading(a, "a"), _heading(b, "b"), "b − a", "p", "n", "least"]
-        rows = [NameRow(one.place if whole else _name(one), shown_comparison(one)) for one in found]
-        print_table(console, f"a: {a}  b: {b}", "task", [Column(each) for each in headings], rows)
+        table = _with_judges(names, [headings, *map(shown_comparison, found)], found, console.width)
+        rows = [NameRow(name, cells) for name, cells in zip(names, table[1:], strict=True)]
+        print_table(console, f"a: {a}  b: {b}", "task", [Column(each) for each in table[0]], rows)
     say(console, LEGEND, "dim")
     for said in (*compared.missing, *compared.notes):
         warn(console, said)
@@ -78,6 +81,19 @@ def _name(one: Comparison) -> str:
     """On a terminal labels and parts stand below their task; elsewhere each row tells its own, for whoever
     searches."""
     return f"  {one.metric}" if one.family in ("label", "part") else one.place
+
+
+def _with_judges(
+    names: Sequence[str], table: Sequence[Sequence[str]], found: Sequence[Comparison], width: int
+) -> Sequence[Sequence[str]]:
+    """The table with the interval over items and judges, where there is one and room for it."""
+    if all(one.ci95_over_judges is None for one in found):
+        return table
+    over = ["judges", *map(shown_over_judges, found)]
+    wider = [[*row[:3], cell, *row[3:]] for row, cell in zip(table, over, strict=True)]
+    columns = (["task", *names], *zip(*wider, strict=True))
+    taken = sum(max(map(cell_len, column)) for column in columns) + 2 * (len(columns) - 1)
+    return wider if taken <= width else table
 
 
 def _heading(label: str, short: str) -> str:

@@ -2,10 +2,13 @@
 // stands under the key `report`: `#items?student=ann&task=triage&report=task%3Dtriage`.
 
 const DIMENSIONS = ["task", "teacher", "judge", "factor", "attribute"];
-const TOGGLES = ["by", "scores"];
+const TOGGLES = ["by", "scores", "baseline", "of"];
 
 let chosen = {}; // by dimension, a set of names; none: all
 let toggled = {}; // by parameter of a picture, a value; none: the usual one
+
+// Whether a row of a table is among those that toggles choose; `usual`: by column, the value without a choice.
+const isChosen = (row, usual = {}) => Object.entries(usual).every(([name, value]) => row[name] === (toggled[name] ?? value));
 
 const isFiltered = () => DIMENSIONS.some((name) => chosen[name]?.size);
 const filterPairs = () => DIMENSIONS.flatMap((name) => [...(chosen[name] ?? [])].map((value) => [name, value]));

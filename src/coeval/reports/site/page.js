@@ -73,7 +73,9 @@ async function showAddress() {
   [applied, toggledBefore] = [filter, toggles];
   if (filters) await applyFilter();
   if (filters || !linesTold) tellLost();
-  if (toggling) await redraw((figure) => figure.querySelector(".toggles"));
+  if (!toggling) return;
+  await redraw((figure) => figure.querySelector(".toggles"));
+  await renderChosen();
 }
 window.addEventListener("hashchange", () => {
   openTarget();

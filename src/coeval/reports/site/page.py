@@ -216,6 +216,7 @@ def _report_block(report: Report) -> DataBlock:
                     ],
                     "rows": table.records(),
                     "links": {str(place): link for place, link in table.links.items()},
+                    "chosen": table.chosen,
                 }
                 for table in tables
             },
@@ -350,4 +351,4 @@ def _forest(table: ReportTable) -> _Forest:
 
 
 def _texts(table: ReportTable) -> list[list[str]]:
-    return row_texts(table.columns, table.rows[:_MOST_ROWS])
+    return row_texts(table.columns, table.first_rows[:_MOST_ROWS])

@@ -10,11 +10,11 @@ async function draw(figure) {
   const report = await jsonBlock("report");
   await scriptBlock("vega");
   const { spec: written, table } = report.pictures[figure.dataset.picture];
-  const { rows: own, links, columns } = report.tables[table];
+  const { rows: own, links, columns, chosen: usual = {} } = report.tables[table];
   const linked = own.map((row, at) => ({ ...plainRow(row), ...(links[at] ? { [itemsBehind]: links[at] } : {}), [placeRead]: at }));
   const place = figure.querySelector(".drawing");
   const spec = report.order ? inOrder(written, report.students.map(chartText), report.order.map(chartText)) : { ...written };
-  const rows = inView(spec, linked);
+  const rows = Object.keys(usual).length ? chosenRows(spec, linked, own, usual) : inView(spec, linked);
   const { row, step } = spec.usermeta ?? {};
   if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
   else if (step) spec.height = rows.length * step;
@@ -66,6 +66,12 @@ function inView(spec, rows) {
   return rows.filter((row) => row.scores === scores && (by === "overall") === (row.task === null) && row.score !== null);
 }
 
+// Those of a table that has toggles of its own.
+function chosenRows(spec, rows, own, usual) {
+  spec.params = spec.params?.map((each) => ({ ...each, value: chartText(toggled[each.name] ?? each.value) }));
+  return rows.filter((_, at) => isChosen(own[at], usual)).slice(0, spec.usermeta?.most);
+}
+
 // As coeval.reports.chart_spec has names in specifications.
 const chartText = (text) => (text in {} ? `${text}\u200d` : plain(text));
 
@@ -76,14 +82,21 @@ function plainRow(row) {
 // Buttons above a picture that choose what it shows.
 function showToggles() {
   for (const group of document.querySelectorAll(".toggles [data-toggle]")) {
-    const buttons = [...group.querySelectorAll("button")];
+    const buttons = [...group.querySelectorAll("button, option")];
     const name = group.dataset.toggle;
     if (!buttons.some((button) => button.value === toggled[name])) delete toggled[name];
-    for (const button of buttons) button.ariaPressed = String(button.value === (toggled[name] ?? buttons[0].value));
+    const now = toggled[name] ?? buttons[0].value;
+    if (group.matches("select")) group.value = now;
+    else for (const button of buttons) button.ariaPressed = String(button.value === now);
   }
 }
 
 function buildToggles() {
+  for (const select of document.querySelectorAll("select[data-toggle]")) {
+    select.addEventListener("change", () => choose(() => {
+      toggled[select.dataset.toggle] = select.value;
+    }));
+  }
   for (const button of document.querySelectorAll(".toggles button")) {
     const name = button.closest("[data-toggle]").dataset.toggle;
     button.addEventListener("click", () => choose(() => {

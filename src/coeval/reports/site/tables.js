@@ -18,8 +18,8 @@ const tableElement = (name) => document.querySelector(`table[data-table="${CSS.e
 const isMissing = (value) => value === null || value === undefined;
 
 // Places of the rows that are shown, in their order: what is missing stands last, what is equal as it was.
-function placesShown({ columns, rows }, view) {
-  let places = rows.map((_, at) => at);
+function placesShown({ columns, rows, chosen: usual }, view) {
+  let places = rows.map((_, at) => at).filter((at) => isChosen(rows[at], usual));
   if (view.words.length) {
     if (view.of !== rows) {
       view.texts = rows.map((row) => columns.flatMap((column) => [cellText(row, column), shownText(cellText(row, column))]).join("\n").toLowerCase());
@@ -62,11 +62,12 @@ function renderTable(name, data) {
     return line;
   });
   table.tBodies[0].replaceChildren(...lines);
-  table.dataset.rows = rows.length;
+  const whole = rows.filter((row) => isChosen(row, data.chosen)).length;
+  table.dataset.rows = whole;
   handOn(table);
   const details = table.closest("details");
-  const all = rows.length.toLocaleString("en-US");
-  details.querySelector(".count").textContent = places.length < rows.length ? `${places.length.toLocaleString("en-US")} of ${all}` : all;
+  const all = whole.toLocaleString("en-US");
+  details.querySelector(".count").textContent = places.length < whole ? `${places.length.toLocaleString("en-US")} of ${all}` : all;
   offerMore(name, places.length, lines.length);
   if (details.querySelector(".table-tools")) dressTable(table);
 }
@@ -82,6 +83,13 @@ function offerMore(name, all, now) {
   button.textContent = `Show ${step} rows`;
   button.addEventListener("click", () => changeView(name, { most: now + MORE_ROWS }));
   details.append(button);
+}
+
+// Tables whose rows a toggle chooses.
+async function renderChosen() {
+  for (const [name, data] of Object.entries((await jsonBlock("report")).tables)) {
+    if (Object.keys(data.chosen ?? {}).length) renderTable(name, data);
+  }
 }
 
 async function changeView(name, change) {

@@ -217,14 +217,14 @@ def plot(
     tasks: _Tasks = None,
     show_errorbar: Annotated[
         Literal["ci95", "sem", "std", "none"],
-        typer.Option(help="Interval over items, standard error or deviation over samples, or none."),
+        typer.Option(help="The band: 95% interval, standard error or deviation over samples, or none."),
     ] = "ci95",
 ) -> None:
     """Draw a figure for each task over training steps, and a page with the items behind each point.
 
     Writes TASK.png and TASK.svg for print, all_tasks.png and all_tasks.svg, and curves.html, which opens
-    without a network. Steps without a summary_agg.json (coeval sweep aggregate writes it) are drawn as a
-    plain line. docs/training-runs.md explains bars, bands and sentences.
+    without a network. sem and std need a summary_agg.json of each step (coeval sweep aggregate writes it).
+    docs/training-runs.md explains bands and sentences.
 
     \b
     Examples:

@@ -1,0 +1,217 @@
+"""The scores of checkpoints of one or several training runs on the items that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
+from coeval.analysis.intervals import SHARE, Floats, Scale, Scatter, mean_bounds, scale_of
+from coeval.analysis.training.checkpoint_scores import (
+    CheckpointScores,
+    ItemColumn,
+    common_items,
+    judged_otherwise,
+    made_otherwise,
+    side_by_side,
+)
+from coeval.analysis.training.curve_conclusions import pointwise_level
+from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
+from coeval.core.text import listed, numbered
+
+
+class TrainedCheckpoint(msgspec.Struct, frozen=True):
+    """A step of a training run, by the run's label."""
+
+    run: str
+    step: int
+
+
+class CheckpointMatrix(NamedTuple):
+    """Scores of C ``checkpoints``, from 0 to 1 of ``scale``, on the items that all of them have.
+
+    ``strata``: (n, C) for each task, which count alike; ``task`` None: over tasks. ``figures``: what the
+    benchmark itself reports of each checkpoint, where it is of these very items; None: their means.
+    """
+
+    task: str | None
+    metric: str
+    unit: str
+    checkpoints: tuple[TrainedCheckpoint, ...]
+    strata: tuple[Floats, ...]
+    scale: Scale
+    figures: tuple[float, ...] | None = None
+
+    @property
+    def width(self) -> float:
+        return self.scale.most - self.scale.least
+
+    @property
+    def items(self) -> int:
+        return sum(len(part) for part in self.strata)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """In the metric's unit."""
+        if self.figures is not None:
+            return self.figures
+        shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
+        return tuple((self.scale.least + self.width * shares).tolist())
+
+    def stacked(self) -> Floats:
+        """All items as (N, C), weighted so that the mean of a column is the mean over tasks."""
+        each = [part * (self.items / (len(self.strata) * len(part))) for part in self.strata]
+        return np.concatenate(each)
+
+    def bands(self, run: str) -> dict[int, tuple[float, float]]:
+        """By step of a run, the mean's part of the band that holds all of its checkpoints at once, 95%."""
+        steps = self.steps(run)
+        places = [self.at(TrainedCheckpoint(run, step)) for step in steps]
+        parts = [part[:, places] for part in self.strata]
+        weights = [self.items / (len(parts) * len(part)) for part in parts]
+        centred = np.concatenate(
+            [w * (part - part.mean(axis=0)) for w, part in zip(weights, parts, strict=True)]
+        )
+        level = pointwise_level(centred)
+        found = {}
+        for at, step in enumerate(steps):
+            columns = [part[:, at] for part in parts]
+            mean = float(np.clip(np.mean([column.mean() for column in columns]), 0.0, 1.0))
+            scatter = [Scatter(len(each), float(((each - each.mean()) ** 2).sum())) for each in columns]
+            bounds = mean_bounds(mean, scatter, level)
+            shown = self.means[places[at]]
+            low, high = (self.scale.least + self.width * bound for bound in bounds)
+            found[step] = (min(low, shown), max(high, shown))
+        return found
+
+    def at(self, checkpoint: TrainedCheckpoint) -> int:
+        return self.checkpoints.index(checkpoint)
+
+    def steps(self, run: str) -> list[int]:
+        return [one.step for one in self.checkpoints if one.run == run]
+
+    def difference(self, a: TrainedCheckpoint, b: TrainedCheckpoint, family: int = 1) -> Difference:
+        """b − a, paired by item, as a share of the scale."""
+        of_a, of_b = self.at(a), self.at(b)
+        pairs = [PairedScores(part[:, of_a], part[:, of_b], np.ones(len(part))) for part in self.strata]
+        return paired_difference(pairs, family)
+
+
+class RunsTogether(NamedTuple):
+    """``shared``: over the tasks first, where there are several; ``notes`` say what could not be put side by
+    side, and why."""
+
+    shared: tuple[CheckpointMatrix, ...]
+    notes: tuple[str, ...]
+
+
+def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
+    """The tasks that all of these runs have, scored by the same metric and judged alike."""
+    found: list[CheckpointMatrix] = []
+    notes: list[str] = []
+    for task in dict.fromkeys(task for run in runs for task in run.curves):
+        curves = {run.label: run.curves[task] for run in runs if task in run.curves}
+        if lacking := [run.label for run in runs if run.label not in curves]:
+            notes.append(f"{task} is not compared: {listed(lacking)} lacks it")
+            continue
+        if why := _apart(curves):
+            notes.append(f"{task} is not compared: {why}")
+            continue
+        notes += _sampled_apart(task, curves)
+        if (shared := _of_task(task, curves, notes)) is not None:
+            found.append(shared)
+    over = _over_tasks(found)
+    if over is not None:
+        for one in dict.fromkeys(one for each in found for one in each.checkpoints):
+            if one not in over.checkpoints:
+                notes.append(f"step {one.step} of {one.run} lacks a task: it is in no mean over tasks")
+    return RunsTogether((over, *found) if over is not None else tuple(found), tuple(dict.fromkeys(notes)))
+
+
+def _apart(curves: dict[str, TaskCurve]) -> str:
+    """Why the scores of some two runs are no measure of the same thing."""
+    for (a, one), (b, other) in combinations(curves.items(), 2):
+        if one.items is None or other.items is None:
+            return "no item has a score of its own"
+        if (one.items.metric, one.items.unit) != (other.items.metric, other.items.unit):
+            return f"its metric is {one.items.metric} in {a} and {other.items.metric} in {b}"
+        if how := judged_otherwise(one.facts, other.facts):
+            return f"{a} and {b} are {how}; judge both alike, with --judge-only or --no-inference"
+    return ""
+
+
+def _sampled_apart(task: str, curves: dict[str, TaskCurve]) -> Iterator[str]:
+    for (a, one), (b, other) in combinations(curves.items(), 2):
+        if how := made_otherwise(one.facts, other.facts):
+            yield f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
+
+
+def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> CheckpointMatrix | None:
+    columns: dict[int, ItemColumn] = {}
+    checkpoints: list[TrainedCheckpoint] = []
+    figures: list[float] = []
+    metric = next(iter(curves.values())).metric
+    for run, curve in curves.items():
+        if curve.items is None:
+            return None
+        alike = {point.step: point.mean for point in curve.points if point.comparable}
+        for step in common_items(curve.items, list(alike)).steps:
+            columns[len(checkpoints)] = curve.items.column(step)
+            checkpoints.append(TrainedCheckpoint(run, step))
+            figures.append(alike[step])
+    if not columns:
+        return None
+    scores: CheckpointScores = side_by_side(columns)
+    common = common_items(scores, list(columns), 1.0)
+    if len(common.scores) < 2:
+        notes.append(f"{task} is not compared: the runs share {numbered(len(common.scores), 'item')} of it")
+        return None
+    if len(curves) > 1 and len(common.scores) < len(scores.items):
+        notes.append(
+            f"{task}: all is compared on the {numbered(len(common.scores), 'item')} that every checkpoint "
+            f"has; {len(scores.items) - len(common.scores):,} more are scored at some only"
+        )
+    whole = len(common.scores) == len(scores.items) and scores.metric == metric
+    return CheckpointMatrix(
+        task,
+        scores.metric,
+        scores.unit,
+        tuple(checkpoints),
+        (common.scores,),
+        common.scale,
+        tuple(figures) if whole else None,
+    )
+
+
+def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
+    """The mean over tasks, as a share of each one's scale, of the checkpoints that are in all of them."""
+    if len(tasks) < 2:
+        return None
+    everywhere = tuple(
+        one for one in tasks[0].checkpoints if all(one in each.checkpoints for each in tasks[1:])
+    )
+    if not everywhere:
+        return None
+    shares = []
+    for each in tasks:
+        own = scale_of(each.unit)
+        places = [each.at(one) for one in everywhere]
+        values = each.scale.least + each.width * each.strata[0][:, places]
+        shares.append((values - own.least) / (own.most - own.least))
+    # longer than from 0 to 1 where items of some task score beyond it, as in HealthBench
+    least = min(SHARE.least, *(float(part.min()) for part in shares))
+    most = max(SHARE.most, *(float(part.max()) for part in shares))
+    strata = tuple((part - least) / (most - least) for part in shares)
+    figures = None
+    if all(each.figures is not None for each in tasks):
+        figures = tuple(float(np.mean([_own_share(each, one) for each in tasks])) for one in everywhere)
+    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, Scale(least, most), figures)
+
+
+def _own_share(shared: CheckpointMatrix, checkpoint: TrainedCheckpoint) -> float:
+    own = scale_of(shared.unit)
+    return (shared.means[shared.at(checkpoint)] - own.least) / (own.most - own.least)

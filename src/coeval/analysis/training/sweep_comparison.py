@@ -1,0 +1,249 @@
+"""Training runs held against each other, and in sentences which checkpoint to ship."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coeval.analysis.training.best_checkpoint import signed_points
+from coeval.analysis.training.checkpoint_choice import (
+    CheckpointChoice,
+    OverallMean,
+    RunDifference,
+    StepChange,
+    adjusted,
+    changes,
+    choose,
+    differences,
+    overall_means,
+)
+from coeval.analysis.training.shared_scores import TrainedCheckpoint, side_by_side_runs
+from coeval.analysis.training.training_curves import TrainingRun, training_curves
+from coeval.core.errors import UsageError
+from coeval.core.figures import metric_text
+from coeval.core.plain import short_paths
+from coeval.core.text import listed, numbered
+
+# Names in a sentence; the table has all.
+_MOST_NAMED = 4
+# Characters of a sentence.
+_LONGEST = 200
+
+
+class SweepComparison(msgspec.Struct, frozen=True):
+    """Training runs as ``coeval compare`` holds them against each other: ``folders`` by label.
+
+    ``overall``: means over the tasks, where there are several; ``choices``, ``changes`` and ``differences``
+    begin with those over the tasks. Where runs share no task, choices are of each run by itself.
+    ``only_in``: by run, the steps that no other one has. ``sentences`` say which checkpoint to ship,
+    ``notes`` what could not be compared.
+    """
+
+    folders: dict[str, str]
+    overall: tuple[OverallMean, ...]
+    choices: tuple[CheckpointChoice, ...]
+    changes: tuple[StepChange, ...]
+    differences: tuple[RunDifference, ...]
+    only_in: dict[str, tuple[int, ...]]
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: what ``coeval compare --json`` prints of sweeps."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def change(self, run: str, task: str | None) -> StepChange | None:
+        """A run's last step against the one before; None where it has a single step."""
+        return next((one for one in self.changes if (one.run, one.task) == (run, task)), None)
+
+    def by_task(self) -> Iterator[tuple[RunDifference, list[RunDifference]]]:
+        """The first and all differences of each pair of runs in each task, by step."""
+        for _, found in groupby(self.differences, key=lambda one: (one.task, one.a, one.b)):
+            rows = list(found)
+            yield rows[0], rows
+
+
+def read_sweeps(
+    folders: Sequence[Path], tasks: Sequence[str] | None = None, steps: Collection[int] | None = None
+) -> tuple[TrainingRun, ...]:
+    """The curves of several sweeps' folders, each labelled by the shortest end of its path.
+
+    Raises UsageError: there are no two of them, or one holds no results; StoreError: a file cannot be read.
+    """
+    if len({folder.resolve() for folder in folders}) < len(folders) or len(folders) < 2:
+        raise UsageError(
+            "name two sweeps to compare, each once: coeval compare outputs/run_a outputs/run_b; the curves "
+            "of one: coeval sweep plot"
+        )
+    labels = short_paths(folders)
+    return training_curves({labels[str(folder)]: folder for folder in folders}, tasks, steps)
+
+
+def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
+    """`compare_runs` of several runs.
+
+    Raises UsageError: they share no task that was scored alike; the message says why.
+    """
+    found = compare_runs(runs)
+    if not found.differences:
+        raise UsageError(
+            "; ".join(["nothing to compare: no task is scored alike at a step of both", *found.notes])
+        )
+    return found
+
+
+def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
+    """Choose among all checkpoints of one or several runs, and hold the runs against each other."""
+    together = side_by_side_runs(runs)
+    each = [together] if together.shared else [side_by_side_runs([run]) for run in runs]
+    shared = [one for found in each for one in found.shared]
+    notes = [*together.notes, *(note for found in each for note in found.notes)]
+    only_in = _only_in(runs)
+    for label, steps in only_in.items():
+        notes.append(f"only {label} has {_steps(steps)}: no other run is compared with it there")
+    found = SweepComparison(
+        folders={run.label: str(run.folder) for run in runs},
+        overall=tuple(mean for one in shared if one.task is None for mean in overall_means(one)),
+        choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
+        changes=tuple(adjusted([change for one in shared for change in changes(one)])),
+        differences=tuple(adjusted([gap for one in together.shared for gap in differences(one)])),
+        only_in=only_in,
+        sentences=(),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    return msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
+
+
+def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
+    steps = {run.label: {step for curve in run.curves.values() for step in curve.steps} for run in runs}
+    found = {}
+    for label, own in steps.items() if len(runs) > 1 else ():
+        others = set[int]().union(*(theirs for other, theirs in steps.items() if other != label))
+        if alone := sorted(own - others):
+            found[label] = tuple(alone)
+    return found
+
+
+# --- In sentences: what to ship, whether scores still rise, which run is ahead
+
+
+def _sentences(found: SweepComparison) -> Iterator[str]:
+    """Over the tasks where there are several; of few tasks that are no mean, of each."""
+    several = len(found.folders) > 1
+    main = [one for one in found.choices if one.task is None] or found.choices
+    for chosen in main:
+        yield ship_sentence(chosen, several=several)
+    tasks = {one.task for one in main}
+    for task in dict.fromkeys(one.task for one in main):
+        if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
+            yield said
+    for _, rows in found.by_task():
+        if rows[0].task in tasks:
+            yield runs_sentence(rows)
+
+
+def checkpoint_text(one: TrainedCheckpoint, *, several: bool) -> str:
+    """``step 160``, or ``run_a step 160`` of several runs"""
+    return f"{one.run} step {one.step}" if several else f"step {one.step}"
+
+
+def where_text(task: str | None) -> str:
+    """``overall`` or ``on ifeval``"""
+    return "overall" if task is None else f"on {task}"
+
+
+def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
+    """Name the checkpoint to ship, and those that are as good on this evidence.
+
+    ``Ship step 160: 88.3 overall, significantly more than each of the 7 others.``
+    """
+    name, score = checkpoint_text(one.best, several=several), metric_text(one.mean, one.unit)
+    where = f"{score} {where_text(one.task)}"
+    luck = ""
+    if one.corrected is not None:
+        luck = f" ({metric_text(one.corrected, one.unit)} corrected for picking the best)"
+    if not one.peers:
+        others = f"each of the {one.of - 1} others" if one.of > 2 else "the other"
+        return f"Ship {name}: {where}{luck}, significantly more than {others}."
+    texts = (
+        f"Ship {name}, {where}{luck}, or a checkpoint tied with it: {peers}."
+        for most in range(_MOST_NAMED, 0, -1)
+        if (peers := peers_text(one, several=several, most=most))
+    )
+    return _fitting(texts) or (
+        f"Ship {name}, {where}{luck}, or one of the {numbered(len(one.peers), 'checkpoint')} tied with it."
+    )
+
+
+def _fitting(texts: Iterable[str]) -> str:
+    """The first that is no longer than a sentence may be; empty where none is."""
+    return next((text for text in texts if len(text) <= _LONGEST), "")
+
+
+def peers_text(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
+    """The checkpoints tied with the best, the highest first, by run: ``steps 140, 180``"""
+    shown = one.peers[:most]
+    by_run: dict[str, list[str]] = {}
+    for peer in shown:
+        by_run.setdefault(peer.run, []).append(str(peer.step))
+    parts = [
+        f"{f'{run} ' if several else ''}step{'s' * (len(steps) > 1)} {', '.join(steps)}"
+        for run, steps in by_run.items()
+    ]
+    more = len(one.peers) - len(shown)
+    return "; ".join(parts) + (f" and {more} more" if more else "")
+
+
+def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
+    """Whether the last step of each run gained on the one before; empty where no run has two.
+
+    ``Still rising: step 800 gains 3.6 ± 1.4 points over step 700.``
+    """
+    if not found:
+        return ""
+    where = "" if found[0].task is None else f" {where_text(found[0].task)}"
+    if not several:
+        one = found[0]
+        gap = f"step {one.step} − step {one.before} is {_points(one)} points"
+        return f"{one.trend[:1].upper()}{one.trend[1:]} at the last step{where}: {gap}."
+    parts = [f"{one.run} {one.trend} ({_points(one)} points)" for one in found]
+    head = f"Last step against the one before{where}"
+    rising = sum(one.trend == "rising" for one in found)
+    return _fitting(f"{head}: {listed(parts, most)}." for most in range(len(parts), 0, -1)) or (
+        f"{head}: {rising} of {numbered(len(found), 'run')} still rising."
+    )
+
+
+def _points(one: StepChange | RunDifference) -> str:
+    return signed_points(one.difference, *one.ci95, one.unit)
+
+
+def runs_sentence(rows: Sequence[RunDifference]) -> str:
+    """At how many equal steps one run is ahead of the other; ``rows``: of one pair and task, by step."""
+    one = rows[0]
+    ahead = {
+        one.b: sum(row.significant and row.difference > 0 for row in rows),
+        one.a: sum(row.significant and row.difference < 0 for row in rows),
+    }
+    where = "" if one.task is None else f" {where_text(one.task)}"
+    steps = numbered(len(rows), "equal step")
+    largest = max(rows, key=lambda row: abs(row.difference))
+    gap = f"{one.b} − {one.a} is {_points(largest)} points at step {largest.step}, the largest gap"
+    if not any(ahead.values()):
+        return f"{one.a} and {one.b} are statistically tied at all {steps}{where}: {gap}."
+    better, worse = sorted(ahead, key=lambda run: -ahead[run])
+    also = f", worse at {ahead[worse]}" if ahead[worse] else ""
+    head = f"{better} is significantly better than {worse} at {ahead[better]} of {steps}{where}{also}"
+    return (
+        _fitting([f"{head}: {gap}.", f"{head}."]) or f"{better} leads at {ahead[better]} of {steps}{where}."
+    )
+
+
+def _steps(steps: Iterable[int]) -> str:
+    shown = [str(step) for step in steps]
+    return f"step{'s' * (len(shown) > 1)} {listed(shown)}"
