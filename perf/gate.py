@@ -10,7 +10,6 @@ seeded, so that it is the same every time (a few minutes).
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from scipy.special import stdtrit
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, loss_p_value
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Floats
+from perf.evidence import write_page
 from perf.paired import KINDS, Kind, draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "gate.md"
@@ -141,18 +141,5 @@ beside t is the item that was not drawn and may lose the whole scale; it is what
 2.5, and little where items are many. A figure of t counts only where its line above holds."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="experiments of each cell")
-    repeats = parser.parse_args().repeats
-    written = page(repeats)
-    if repeats == REPEATS:
-        PAGE.write_text(written, encoding="utf-8")
-    else:
-        print(written)
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "experiments of each cell")

@@ -11,7 +11,6 @@ minutes).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from scipy.special import ndtri, stdtr
 from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats
+from perf.evidence import write_page
 from perf.paired import KINDS, Kind, draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "looks.md"
@@ -215,18 +215,5 @@ to the finished run's plan, and again to each plan
 ([why the first](../decisions/0016-by-this-panel-or-in-truth.md#looks))."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="runs of each line")
-    repeats = parser.parse_args().repeats
-    written = page(repeats)
-    if repeats == REPEATS:
-        PAGE.write_text(written, encoding="utf-8")
-    else:
-        print(written)
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "runs of each line")

@@ -11,7 +11,6 @@ the same every time (ten minutes).
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from coeval.analysis.measures.measured import Measured, leaves
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
+from perf.evidence import write_page
 from perf.planted import judge_missing, judging_themselves, ranked
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "measure-coverage.md"
@@ -233,18 +233,5 @@ Means over all the judges that there are would call some pair different in 14 to
 kind, and put the strictest judge first in nearly all of the last."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="experiments of each kind")
-    repeats = parser.parse_args().repeats
-    written = page(repeats)
-    if repeats == REPEATS:
-        PAGE.write_text(written, encoding="utf-8")
-    else:
-        print(written)
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "experiments of each kind")

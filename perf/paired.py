@@ -11,7 +11,6 @@ different, and how often models that differ by what a comparison promised to fin
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -22,6 +21,7 @@ from scipy.stats import beta
 
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
 from coeval.analysis.intervals import Floats
+from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "paired-coverage.md"
 REPEATS = 1000
@@ -278,18 +278,5 @@ evidence, and with the group taken for it, as `coeval` does
 95% interval leaves zero out."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="experiments of each cell")
-    repeats = parser.parse_args().repeats
-    written = page(repeats)
-    if repeats == REPEATS:
-        PAGE.write_text(written, encoding="utf-8")
-    else:
-        print(written)
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "experiments of each cell")

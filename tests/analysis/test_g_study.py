@@ -181,9 +181,12 @@ def test_of_dice_nothing_is_said_to_be_reliable() -> None:
         for text in reliability(studied(drawn(generator, Design(judges=3), DICE, 0.0)))
     ]
     assert {text.split(":")[0] for text in said} == {
-        "By these judges students differ no more than chance makes them",
-        "Whether other items and judges would tell the students apart is open",
+        "By these judges students differ no more than by chance",
+        "Whether other items and judges would separate the students is open",
     }
+    doubts = ("over items], not distinguishable from no agreement.", ", without an interval.")
+    assert all(text.endswith(doubts) for text in said)
+    assert any(text.endswith(doubts[0]) for text in said)
 
 
 def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> None:

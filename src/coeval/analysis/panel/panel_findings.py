@@ -90,18 +90,22 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     """How much of what students differ by would show again, and by whom it is spoilt."""
     if study is None or (found := study.reliability).value is None:
         return
-    if found.value <= 0:
-        yield "By these judges students differ no more than chance makes them: Eρ² is not above 0."
-        return
     within = ""
     if found.low is not None and found.high is not None:
         within = f" [{fixed(found.low, 2)}, {fixed(found.high, 2)} over items]"
-    apart = study.components["students"].variance
-    if apart.low is None or apart.low <= 0:
-        figure = f"Eρ² = {found.value:.2f}{within}"
-        yield f"Whether other items and judges would tell the students apart is open: {figure}."
+    figure = f"Eρ² = {fixed(found.value, 2)}{within}"
+    if found.low is None:
+        figure += ", without an interval"
+    elif found.low <= 0:
+        figure += ", not distinguishable from no agreement"
+    if found.value <= 0:
+        yield f"By these judges students differ no more than by chance: {figure}."
         return
-    yield f"Reliability of the students' scores for other items and judges: Eρ² = {found.value:.2f}{within}."
+    apart = study.components["students"].variance
+    if apart.low is None or apart.low <= 0 or found.low is None or found.low <= 0:
+        yield f"Whether other items and judges would separate the students is open: {figure}."
+        return
+    yield f"Reliability of the students' scores for other items and judges: {figure}."
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
             yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
