@@ -168,7 +168,9 @@ def test_a_judge_is_worth_what_reliability_loses_without_it() -> None:
     assert worth.value == pytest.approx((found.reliability.value or 0) - (without.reliability.value or 0))
     assert (worth.high or 0.0) < 0
     said = list(reliability(found))
-    assert said[0].startswith("Reliability of the students' scores for other items and judges: Eρ² = 0.")
+    assert said[0].startswith(
+        "Reliability of the students' scores for other items and judges, from 0 to 1: Eρ² = 0."
+    )
     assert said[1:] == [f"Without judge-3 it would be {without.reliability.value:.2f}."]
     assert {one.worth.value for one in studied(y[:, :, :2]).worth.values()} == {None}
 
@@ -281,7 +283,7 @@ def test_what_to_buy_is_said_in_points_and_dollars() -> None:
     assert said == (
         f"To detect gaps of {100 * doubled.detectable:.1f} instead of {100 * now.detectable:.1f} points, ask "
         "twice as many items (about $1.60); one more judge (about $0.20) makes it "
-        f"{100 * judged.detectable:.1f}, whoever judges."
+        f"{100 * judged.detectable:.1f}, for other judges too."
     )
     assert best.startswith("Best use of $")
 

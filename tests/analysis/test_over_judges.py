@@ -134,7 +134,7 @@ def test_the_first_sentence_is_about_other_judges() -> None:
     sure = sum(one.sure for one in ranked(leaning).differences.values())
     both = sum(one.sure_over_judges for one in ranked(leaning).differences.values())
     assert both < sure == 3
-    assert f"significant over items, {both or 'none'} over items and judges." in open_
+    assert f"significant, {both or 'none'} of them also when judges are treated as a sample." in open_
 
 
 def test_two_judges_are_a_guess_and_one_is_not_known() -> None:

@@ -131,7 +131,8 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     assert "best leads with 9" in out
     assert "over items and judges, a guess from two judges (60 shared items, p < 0.001)." in out
     significant = (
-        "2 of 3 pairwise differences between students are significant over items, 2 over items and judges."
+        "2 of 3 pairwise differences between students are significant, 2 of them also when judges are "
+        "treated as a sample."
     )
     assert significant in out
     assert "Agreement between the judges is almost perfect" in ended.out
@@ -166,7 +167,7 @@ def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(t
     assert all(one["p_adjusted"] < 0.05 for one in found), "what could have been found is sure where seen"
     sure = {name for name, one in pairs.items() if one["p_adjusted"] < 0.05}
     said = " ".join(api.open_run(run.folder).measures()["findings"])
-    assert f"{len(sure)} of 45 pairwise differences between students are significant over items, " in said
+    assert f"{len(sure)} of 45 pairwise differences between students are significant, " in said
     leader, *others = ranking["order"]
     near = [n for n, name in enumerate(others, 2) if "|".join(sorted((leader, name))) not in sure]
     reported = said.partition(f"Not significantly behind {leader}: places ")[2].partition(".")[0]

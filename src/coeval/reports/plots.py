@@ -378,12 +378,26 @@ def value_plot(table: str, amount: str, title: str, models: Sequence[str], *, lo
     )
     bar = base.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     point = base.mark_point(filled=True, size=110, opacity=1).encode(x=x, y=y, color=colour, tooltip=shown)
-    name = (
-        base.transform_calculate(name=shown_name(models, 22, of="datum.student"))
-        .mark_text(align="left", dx=9, dy=-9)
-        .encode(x=x, y=y, text="name:N")
-    )
-    return chart_spec(alt.layer(line, bar, point, name), 260, 760)
+    # Names stand towards the middle, so that none is cut at an edge, and of those who are beaten below. Each
+    # layer has all rows: of none, Vega warns that its axis has no extent.
+    middle = "sqrt(datum.least * datum.most)" if log else "(datum.least + datum.most) / 2"
+    extent = base.transform_joinaggregate(least=f"min({amount})", most=f"max({amount})")
+    whole = shown_name(models, 22, of="datum.student")
+    names = []
+    for right in ("false", "true"):
+        for best in ("true", "false"):
+            place: dict[str, Any] = {"align": "left", "dx": 9}
+            if right == "true":
+                place = {"align": "right", "dx": -9}
+            here = f"(datum['{amount}'] > {middle}) === {right} && datum['{amount}_line'] === {best}"
+            names.append(
+                extent.transform_calculate(name=f"{here} ? ({whole}) : ''")
+                .mark_text(**place, dy=-9 if best == "true" else 14)
+                .encode(x=x, y=y, text="name:N")
+            )
+    spec = chart_spec(alt.layer(line, bar, point, *names), 260, 760)
+    spec["usermeta"]["needs"] = amount
+    return spec
 
 
 # --- Remaining uncertainty against cost

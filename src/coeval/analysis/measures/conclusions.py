@@ -203,7 +203,8 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
     elsewhere = [one for one in found if one.name != leader]
     if not elsewhere:
         if len(found) > 1:
-            yield f"{leader} has the highest score in all {len(found)} tasks."
+            tasks = "both tasks" if len(found) == 2 else f"all {len(found)} tasks"
+            yield f"{leader} has the highest score in {tasks}."
         return
     picked = len(found) * len(others)
     reported = [

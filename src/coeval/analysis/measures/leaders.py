@@ -136,7 +136,7 @@ def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
         return ""
     both = sum(one.sure and one.sure_over_judges for one in ranks.differences.values())
     number = "none" if not both else "all" if both == sure == pairs else f"{both:,}"
-    return f" over items, {number} over items and judges"
+    return f", {number} of them also when judges are treated as a sample"
 
 
 def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:

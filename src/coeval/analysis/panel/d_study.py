@@ -59,7 +59,7 @@ class Design(Record, frozen=True):
     detectable: Annotated[
         float,
         ShownAs(
-            "Gap found four times in five, whoever judges; of one judge, by it",
+            "Gap found four times in five, for other judges too; of one judge, by it",
             "Detectable gap",
             kind="points",
         ),

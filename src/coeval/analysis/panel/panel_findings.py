@@ -105,7 +105,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     if apart.low is None or apart.low <= 0 or found.low is None or found.low <= 0:
         yield f"Whether other items and judges would separate the students is open: {figure}."
         return
-    yield f"Reliability of the students' scores for other items and judges: {figure}."
+    yield f"Reliability of the students' scores for other items and judges, from 0 to 1: {figure}."
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
             yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
@@ -123,7 +123,7 @@ def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[s
     if doubled is not None and now.detectable < 1:
         found = f"{_gap(doubled)} instead of {_gap(now)} points, ask twice as many items"
         other = "" if judged is None else f"; one more judge{_for(judged)} makes it {_gap(judged)}"
-        whoever = "" if now.over_both is None else ", whoever judges"
+        whoever = "" if now.over_both is None else ", for other judges too"
         yield f"To detect gaps of {found}{_for(doubled)}{other}{whoever}."
     elif judged is not None and judged.detectable < 1:
         yield (

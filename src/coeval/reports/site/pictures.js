@@ -14,8 +14,9 @@ async function draw(figure) {
   const linked = own.map((row, at) => ({ ...plainRow(row), ...(links[at] ? { [itemsBehind]: links[at] } : {}), [placeRead]: at }));
   const place = figure.querySelector(".drawing");
   const spec = report.order ? inOrder(written, report.students.map(chartText), report.order.map(chartText)) : { ...written };
-  const rows = Object.keys(usual).length ? chosenRows(spec, linked, own, usual) : inView(spec, linked);
-  const { row, step } = spec.usermeta ?? {};
+  const { row, step, needs } = spec.usermeta ?? {};
+  const inPlay = Object.keys(usual).length ? chosenRows(spec, linked, own, usual) : inView(spec, linked);
+  const rows = inPlay.filter((each) => !needs || (each[needs] !== null && each.score !== null));
   if (row) spec.height = Math.min(new Set(rows.map((each) => each[row])).size * step, written.height);
   else if (step) spec.height = rows.length * step;
   if (!rows.length || report.tables[table].empty) {
