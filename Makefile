@@ -58,8 +58,8 @@ docs: $(MADE)/dev  ## Write the generated files and the documentation as a site 
 	$(BIN)/python docs/write_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
-screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md anew (needs chromium: make browser)
-	$(BIN)/python docs/make_screenshots.py
+screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md (needs chromium: make browser)
+	$(BIN)/python -m docs.make_screenshots
 
 recording: $(MADE)/dev  ## Record README's terminal anew (needs tmux)
 	$(BIN)/python docs/make_recording.py

@@ -1,10 +1,12 @@
-"""``make screenshots``: the pictures of ``docs/gallery.md``, taken of the demo in Debian's chromium.
+"""``make screenshots``: the pictures of ``docs/gallery.md``, taken of docs/materials.py in chromium.
 
-The models are simulated, so that the same figures stand in them every time.
+``--before FOLDER`` takes those of the first screens as they were: of a folder of pages that
+docs/materials.py wrote with the sources of an earlier commit. ``--pages FOLDER`` spares the building.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -16,61 +18,93 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[1]
-IMAGES = ROOT / "docs" / "images"
+from docs.materials import COEVAL, build
+from docs.palette_png import small_png
+
+IMAGES = Path(__file__).with_name("images")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-COEVAL = [sys.executable, "-m", "coeval"]
+
+MATERIALS = ("quickstart", "panel", "one-student", "labels", "pairwise", "compare-2", "compare-8", "sweeps")
+PHONES = ("panel", "compare-8", "sweeps")
+"""Those that are also shown at other widths."""
+HEIGHTS = {1440: 900, 1024: 768, 390: 844}
+A4 = (794, 1123)
+"""Pixels of a page at 96 to an inch."""
 
 
 class Shot(NamedTuple):
-    """A picture: what of which page, how large, and in which colours."""
+    """A picture: what of which page, how large, in which colours, and on the screen or on paper."""
 
     name: str
     page: str
-    width: int = 1200
-    height: int = 800
+    width: int = 1440
+    height: int = 900
     dark: bool = False
+    paper: bool = False
 
 
-SHOTS = (
-    Shot("report-leads", "{report}"),
-    Shot("report-where", "{report}#where"),
-    Shot("report-judges-dark", "{report}#judges", dark=True),
-    Shot("report-phone", "{report}", 390, 800),
-    Shot("items", "{report}#items?order=disagreement"),
-    Shot("view", "{server}"),
+BEFORE = tuple(
+    Shot(f"before/{name}-{width}", f"{name}.html", width, HEIGHTS[width])
+    for name in MATERIALS
+    for width in (1440, 390)
+    if width == 1440 or name in PHONES
+)
+AFTER = (
+    Shot("report-leads", "panel.html"),
+    *(
+        Shot(f"{name}-{width}", f"{name}.html", width, HEIGHTS[width])
+        for name in MATERIALS
+        for width in HEIGHTS
+        if (width == 1440 and name != "panel") or (width != 1440 and name in PHONES)
+    ),
+    Shot("panel-dark", "panel.html", dark=True),
+    Shot("sweeps-dark", "sweeps.html", dark=True),
+    Shot("panel-print", "panel.html", *A4, paper=True),
+    Shot("compare-8-print", "compare-8.html", *A4, paper=True),
+    Shot("panel-where", "panel.html#where"),
+    Shot("panel-judges", "panel.html#judges"),
+    Shot("panel-items", "panel.html#items"),
 )
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Take the pictures of docs/gallery.md.")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="pages of an earlier commit")
+    parser.add_argument("--materials", type=Path, metavar="FOLDER", help="what docs/materials.py wrote")
+    chosen = parser.parse_args()
     if CHROMIUM is None:
         print("no chromium is installed: make browser", file=sys.stderr)
         return 1
-    IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        example = str(ROOT / "examples" / "quickstart.yaml")
-        subprocess.run([*COEVAL, "run", "--config", example, "--report"], cwd=work, check=True)
-        with _viewing(work) as server, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            report = (work / "runs" / "quickstart" / "report.html").as_uri()
-            for shot in SHOTS:
-                _take(browser, shot, shot.page.format(report=report, server=server))
-            browser.close()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        if chosen.before is not None:
+            _take_all(browser, BEFORE, chosen.before)
+        else:
+            work = (chosen.materials or Path(folder) / "materials").resolve()
+            if chosen.materials is None:
+                build(work)
+            _take_all(browser, AFTER, work / "pages")
+            with _viewing(work) as server:
+                _take(browser, Shot("view", ""), server)
+        browser.close()
     return 0
+
+
+def _take_all(browser: Browser, shots: tuple[Shot, ...], pages: Path) -> None:
+    for shot in shots:
+        _take(browser, shot, f"{pages.resolve().as_uri()}/{shot.page}")
 
 
 @contextmanager
 def _viewing(work: Path) -> Iterator[str]:
     """`coeval view` in a process of its own; its address."""
     command = [*COEVAL, "view", "--port", "0"]
-    process = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield next(word for word in process.stdout.readline().split() if word.startswith("http"))
-    finally:
-        process.terminate()
-        process.wait(10)
+    with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield next(word for word in process.stdout.readline().split() if word.startswith("http"))
+        finally:
+            process.terminate()
 
 
 def _take(browser: Browser, shot: Shot, address: str) -> None:
@@ -79,10 +113,16 @@ def _take(browser: Browser, shot: Shot, address: str) -> None:
         color_scheme="dark" if shot.dark else "light",
     )
     page.goto(address)
-    page.wait_for_timeout(2_000)  # charts are drawn when they come into view
-    page.screenshot(path=IMAGES / f"{shot.name}.png")
+    page.wait_for_timeout(2_500)  # pictures are drawn after the first paint
+    if shot.paper:
+        page.emulate_media(media="print")
+    path = IMAGES / f"{shot.name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    taken = page.screenshot()
+    page.goto("about:blank")
+    path.write_bytes(small_png(page, taken))
     page.close()
-    print(f"docs/images/{shot.name}.png")
+    print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":
