@@ -3,11 +3,13 @@ as the texts they are."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pypdf
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from cli.invoked import Command
@@ -256,27 +258,32 @@ def test_a_picture_and_the_view_are_copied(browser: Browser, written: Path) -> N
 
 
 @pytest.mark.system
-def test_it_prints_on_paper(browser: Browser, written: Path) -> None:
+def test_it_prints_a_brief_or_all_of_it(browser: Browser, written: Path) -> None:
     seen = opened(browser, written, color_scheme="dark")
-    seen.page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
-    seen.page.get_by_role("button", name="Print").click()
-    until(seen.page, "window.printed === 'light'")
-    seen.page.emulate_media(media="print")
-    paper = seen.page.pdf(format="A4")
-    assert paper.startswith(b"%PDF")
-    assert seen.page.locator("nav ul").is_hidden()
-    assert (
-        seen.page.evaluate("window.printed = document.querySelectorAll('details.table:not([open])').length")
-        > 0
-    )
-    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert seen.page.locator("details.table:not([open])").count() == 0, "as the browser's own menu prints"
-    seen.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert seen.page.locator("details.table:not([open])").count() > 0
-    seen.page.keyboard.press("Control+p")
-    until(seen.page, "window.printed === 'light'")
+    page = seen.page
+    told = "[document.documentElement.dataset.theme, document.documentElement.dataset.print].join()"
+    page.evaluate(f"window.print = () => {{ window.printed = {told}; }}")
+    for press, printed in (
+        (lambda: page.locator("#print").click(), "light,brief"),
+        (lambda: page.locator("#print-all").click(), "light,whole"),
+        (lambda: page.keyboard.press("Control+p"), "light,brief"),
+    ):
+        page.evaluate("window.printed = ''")
+        press()
+        until(page, "printed => window.printed === printed", arg=printed)
+    page.emulate_media(media="print")
+    assert page.locator("nav ul, #where, #judges, #items").locator("visible=true").count() == 0
+    assert page.locator(".lead, #cost").locator("visible=true").count() == 2
+    brief = pypdf.PdfReader(io.BytesIO(page.pdf(format="A4", prefer_css_page_size=True)))
+    assert len(brief.pages) <= 2
+    page.evaluate("document.documentElement.dataset.print = 'whole'")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details.table:not([open])").count() == 0
+    assert page.locator("#where, #judges").locator("visible=true").count() == 2
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details.table:not([open])").count() > 0
     assert seen.complaints == []
-    seen.page.close()
+    page.close()
 
 
 @pytest.mark.system

@@ -150,13 +150,14 @@ def _brief(report: Report, place: int) -> _Brief:
     size = _SIZES[place]
     cost = [section for name in _COST for section in report.sections if section.anchor == name]
     others = [section for section in report.sections if section not in cost]
+    answered = next((table for section in others for table in section.tables if table.rows), None)
     caveats = [said.text for said in report.lead[3:]]
     caveats += [said.text for section in cost for said in section.sentences if said.text not in caveats]
     return _Brief(
         place,
         size.rows,
         next((picture for section in others for picture in section.pictures), None),
-        next((table for section in others for table in section.tables if table.rows), None),
+        report.front or answered,
         next((picture for section in cost for picture in section.pictures), None),
         next((table for section in cost for table in section.tables if table.rows), None),
         tuple(shortened(text, size.longest) for text in caveats[: size.caveats]),

@@ -11,42 +11,37 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 darkSystem.addEventListener("change", () => redraw());
 
-const NOT_DRAWN = "Not drawn yet: the page's own button “Print” draws all pictures first. The table has the numbers.";
-
-// On paper everything is light and open, and all pictures are there.
-async function print() {
+// On paper everything is light and all pictures are there: a brief, or the whole page with its tables open.
+async function print(whole) {
   const theme = root.dataset.theme;
   root.dataset.theme = "light";
+  root.dataset.print = whole ? "whole" : "brief";
   await Promise.all([...document.querySelectorAll("figure[data-picture]")].map(draw));
   window.print();
+  delete root.dataset.print;
   if (theme) root.dataset.theme = theme;
   else delete root.dataset.theme;
   if (isDark()) redraw();
 }
-document.getElementById("print").addEventListener("click", print);
+document.getElementById("print").addEventListener("click", () => print(false));
+document.getElementById("print-all").addEventListener("click", () => print(true));
 document.getElementById("view-link").addEventListener("click", async ({ currentTarget }) => {
   flash(currentTarget, (await copyText(location.href)) ? "Copied" : "See the address bar");
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
   event.preventDefault();
-  print();
+  print(false);
 });
 
-// The browser's own menu does not wait for pictures, but tables open at once.
 let openedForPaper = [];
 window.addEventListener("beforeprint", () => {
-  openedForPaper = [...document.querySelectorAll("main details.table:not([open])")];
+  const shut = root.dataset.print === "whole" ? "main details.table:not([open])" : ".brief details.table:first-of-type:not([open])";
+  openedForPaper = [...document.querySelectorAll(shut)];
   for (const each of openedForPaper) each.open = true;
-  for (const place of document.querySelectorAll("figure:not([data-drawn]) .drawing:empty")) {
-    place.textContent = NOT_DRAWN;
-  }
 });
 window.addEventListener("afterprint", () => {
   for (const each of openedForPaper) each.open = false;
-  for (const place of document.querySelectorAll("figure:not([data-drawn]) .drawing")) {
-    if (place.textContent === NOT_DRAWN) place.replaceChildren();
-  }
 });
 
 let anchored = "";

@@ -188,6 +188,7 @@ def _named(report: Report) -> Report:
         title=shown.text(report.title),
         facts=tuple(map(shown.text, report.facts)),
         lead=sentences(report.lead),
+        front=None if report.front is None else table(report.front),
         sections=sections,
     )
 
@@ -290,7 +291,7 @@ def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: _Sh
 
 def _first_table(report: Report) -> ReportTable | None:
     """The table of the answer, with as many rows and columns as a page has room for."""
-    table = next((one for section in report.sections for one in section.tables), None)
+    table = report.front or next((one for section in report.sections for one in section.tables), None)
     if table is None:
         return None
     parts = [column.place for column in sheet_columns(table.columns, table.rows)]
