@@ -290,3 +290,13 @@ def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Pa
 def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:
     strata = [*(f"amount={n}" for n in range(60)), "kind=refund", "kind=late"]
     assert of_few_values(strata) == ["kind=refund", "kind=late"]
+
+
+@pytest.mark.process
+def test_items_are_read_by_their_numbers_and_first_words(report: Report) -> None:
+    ids = {row["item"] for row in rows(report, "disputed")}
+    assert ids
+    labels = [report.shown.text(item) for item in ids]
+    assert len(set(labels)) == len(ids)
+    assert all(label.startswith("#") and "“" in label for label in labels)
+    assert not ids & set(report.shown.key), "the key is of models"

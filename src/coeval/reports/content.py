@@ -172,7 +172,8 @@ class Report(msgspec.Struct, frozen=True):
     """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates; so do ``alerts``, as
     that models were simulated. ``lead`` is the whole in three sentences at most. ``front`` is drawn after the
     first of them: names, a measure, then figures beside it; ``examples`` follow. ``labels``: by model,
-    what people read in place of its name (`ShownNames`); cells and sentences hold the whole one."""
+    what people read in place of its name (`ShownNames`); cells and sentences hold the whole one.
+    ``item_labels``: the same of items, by id, in tables."""
 
     kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
     title: str
@@ -183,6 +184,7 @@ class Report(msgspec.Struct, frozen=True):
     front: ReportTable | None = None
     examples: tuple[Example, ...] = ()
     labels: Mapping[str, str] = {}
+    item_labels: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         for section in self.sections:
@@ -197,7 +199,7 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> ShownNames:
         """How names stand in its texts."""
-        return ShownNames(self.labels)
+        return ShownNames(self.labels, self.item_labels)
 
     def table(self, name: str) -> ReportTable:
         """One of its tables, by name."""

@@ -20,6 +20,7 @@ from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section
 from coeval.reports.experiment.examples import examples
 from coeval.reports.experiment.front import front_table, run_alerts
+from coeval.reports.experiment.item_labels import item_labels
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import leading_section
 from coeval.reports.experiment.pairs_section import pairs_section
@@ -38,16 +39,18 @@ def experiment_report(evidence: RunEvidence) -> Report:
     meta = _meta(reader.run)
     status = "" if meta is None else reader.run.status(meta)
     front = front_table(evidence)
+    sections = tuple(_with_conclusions(evidence, _sections(evidence, front)))
     return Report(
         kind="experiment",
         title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_facts(evidence, meta)),
         lead=tuple(_lead(evidence)),
-        sections=tuple(_with_conclusions(evidence, _sections(evidence, front))),
+        sections=sections,
         alerts=tuple(run_alerts(evidence, status)),
         front=front,
         examples=tuple(examples(evidence)),
         labels=evidence.labels,
+        item_labels=item_labels(reader, sections),
     )
 
 

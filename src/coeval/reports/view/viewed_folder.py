@@ -274,6 +274,8 @@ log = logging.getLogger("coeval")
 
 # How late a change is seen at most, beyond the time of reading.
 _EVERY_S = 0.5
+# Of one round, for the lines of folders that nobody has opened: a folder that somebody waits for comes next.
+_LINES_S = 2.0
 # A look that takes longer ends with the process.
 _PATIENCE_S = 1.0
 # So many folders are read before somebody asks for them, as comparing them wants.
@@ -337,7 +339,7 @@ class ViewedPlaces:
             for folder in self.folders:
                 if not self._stopped.is_set():
                     folder.look()
-            end = time.monotonic() + _EVERY_S
+            end = time.monotonic() + _LINES_S
             for folder in self.folders:
                 if not self._stopped.is_set() and time.monotonic() < end:
                     folder.summarise()

@@ -12,6 +12,7 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.figures import FigureKind
+from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.workbook.workbook_file import (
@@ -158,7 +159,7 @@ def write_workbook(
 
 def _named(report: Report) -> Report:
     """The report with short names in its sentences and tables, and a table of names in its first section."""
-    shown = report.shown
+    shown = ShownNames(report.labels)  # items keep their ids, which the sheets of records have too
     if not shown.key:
         return report
 
