@@ -79,7 +79,8 @@
     /\bbeyond chance\b/i, /\bnobody can\b/i, /\btake part\b/i, /\bwhat is left of\b/i, /\bof which this holds\b/i, /\bmade up\b/i,
     /\bbeing the best of\b/i, /\bgained nothing\b/i, /\bis not there\b/i,
   ];
-  const UNIT = /(?<![κρτα²Rp] ?[=<≥≤] ?|κ |κ of |[\d.,])\b0\.\d+/;
+  // Points have one digit behind the point; a share of 1 has two or more. Dollars are neither.
+  const UNIT = /(?<![$\d.,])(?<![κρτα²Rp] ?[=<≥≤] ?|κ |κ of )\b0\.\d{2,}\b/;
   const ABSOLUTE = /(?<![\w:/.})\]-])\/(?:[\w.@+-]+\/)+[\w.@+-]+|\b[A-Z]:\\\w/;
   for (const one of prose) {
     for (const said of sentencesOf(one)) {
