@@ -212,7 +212,7 @@ def plotted(runs: Path, out: Path, *words: str) -> Path:
 @pytest.mark.system
 def test_each_task_has_its_pictures_and_all_have_one(runs: Path, tmp_path: Path) -> None:
     out = plotted(runs, tmp_path / "plots")
-    names = {"ifeval", "ifbench", "all_tasks"}
+    names = {"ifeval", "ifbench", "overall", "all_tasks"}
     assert {path.name for path in out.iterdir()} == {
         "curves.html", *(f"{name}.{kind}" for name in names for kind in ("png", "svg"))
     }  # fmt: skip
