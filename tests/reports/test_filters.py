@@ -221,7 +221,8 @@ def sentences(grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
     of_robust = ranking(robust, student_measures(robust)).order
     if items >= FEWEST_ROBUST and of_robust:
         orders.append(OtherOrder(robust_words(items), of_robust))
-    return score_opening(students, ranking(grid, students), Context(orders))
+    many = grid.looks is not None and grid.looks.many
+    return score_opening(students, ranking(grid, students), Context(orders, at_any_look=many))
 
 
 def compared(found: dict[str, Any], grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
@@ -341,6 +342,24 @@ def test_three_judges_are_a_sample_as_in_python(browser: Browser, tmp_path: Path
     made = run_of(tmp_path, DEFAULT, (model("eve", "judge", noise=0.3),))
     seen = opened(browser, made.path / "report.html")
     hold_under_filters(seen.page, measured_of(made))
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+def test_of_a_run_that_grows_figures_hold_at_any_look_as_in_python(browser: Browser, tmp_path: Path) -> None:
+    made = run_of(tmp_path, DEFAULT)
+    look = {"at": "2026-01-01T00:00:00Z", "scores": 3, "items": 3, "planned": 50}
+    (made.path / "looks.jsonl").write_text(json.dumps(look) + "\n")
+    write_report(made.path, made.path)
+    measured = measured_of(made)
+    assert measured.grid.looks is not None
+    assert measured.grid.looks.many
+    seen = opened(browser, made.path / "report.html")
+    hold_under_filters(seen.page, measured)
+    found = seen.page.evaluate("window.coevalPage.tables('')")
+    assert (
+        any("at any look" in text for text in found["sentences"]) is found["tables"]["differences"][0]["sure"]
+    )
     assert (seen.complaints, seen.requests) == ([], [])
     seen.page.close()
 

@@ -105,6 +105,7 @@ _SCRIPTS = (
     (_FILTERING, "paired.js"),
     (_FILTERING, "over_judges.js"),
     (_FILTERING, "standings.js"),
+    (_FILTERING, "anytime.js"),
     (_FILTERING, "leader.js"),
     (_FILTERING, "filtered.js"),
     (_SITE, "tables.js"),

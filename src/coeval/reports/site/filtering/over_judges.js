@@ -94,7 +94,7 @@ function addOverJudges(pairs, others) {
     const spread = judgeSpread(found.error ** 2, found.degrees, { ...pooled, judges: own[at].judges });
     const [low, high] = widened(found.difference, [found.low, found.high], spread, [-1, 1]);
     const p = spread.error ? 2 * tBelow(spread.degrees, -Math.abs(found.difference) / spread.error) : 1;
-    return { value: found.difference, low, high, p: Math.max(p, found.p), ...said };
+    return { value: found.difference, low, high, p: Math.max(p, found.p), degrees: spread.degrees, ...said };
   });
 }
 

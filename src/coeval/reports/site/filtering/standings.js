@@ -249,6 +249,10 @@ class Standing {
     const family = paired.filter(({ tasks }) => summed(tasks.map(({ a }) => a.length)) > 1).length;
     this.pairs = paired.map(({ tasks, ...pair }) => ({ ...pair, ...pairedDifference(tasks, Math.max(family, 1)) }));
     this.addOver(paired);
+    for (const pair of this.pairs) {
+      pair.p = pAtAnyLook(pair.p, design.looks);
+      pair.detectable = detectableAtAnyLook(pair.detectable, design.looks, Math.max(family, 1));
+    }
     holm(this.pairs.map((pair) => pair.p)).forEach((p, at) => {
       this.pairs[at].adjusted = p;
       this.pairs[at].sure = p !== null && p < ALPHA;
@@ -267,7 +271,7 @@ class Standing {
       found: this.pairs[at],
     }));
     const names = new Set(paired.flatMap(({ one, other }) => [one, other]));
-    const found = addOverJudges(judged, names.size - 1);
+    const found = addOverJudges(judged, names.size - 1).map((over) => overAtAnyLook(over, this.design.looks));
     holm(found.map((over) => over?.p ?? null)).forEach((p, at) => {
       this.pairs[at].over = found[at] && { ...found[at], adjusted: p, sure: p !== null && p < ALPHA };
     });
