@@ -407,7 +407,14 @@ def _table(
     table.add_column("student", width=of_names, overflow="fold")
     for header, cells in columns:
         wide = _column_width(header, cells, headers)
-        table.add_column(Text(folded_name(header, wide)), width=wide, justify="right", overflow="fold")
+        of_intervals = any(" " in cell for cell in cells)  # they give way where a row is too wide
+        table.add_column(
+            Text(folded_name(header, wide)),
+            width=None if of_intervals else wide,
+            max_width=wide,
+            justify="right",
+            overflow="fold",
+        )
     for n, row in enumerate(rows):
         name = folded_name(row.name, of_names)
         cells = [*(cells[n] for _, cells in leading), name, *(cells[n] for _, cells in columns)]
