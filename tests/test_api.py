@@ -358,7 +358,7 @@ def test_a_data_frame_of_judgments_can_be_worked_with(run: coeval.Run) -> None:
 def test_short_words_for_everything(judged_lab: Lab, run: coeval.Run) -> None:
     assert repr(run) == f"Run({str(judged_lab.path)!r})"
     assert repr(run.records("response_collection")) == "Records(248 × Response)"
-    assert repr(run.results()).startswith("Results('ann' 0.")
+    assert repr(run.results()).startswith("Results('ann' 9")
     config = coeval.load_config(judged_lab.file)
     assert repr(config) == str(config) == "Config('exp': 3 models, 2 tasks)"
     again = judged_lab.run(continue_run=True)
