@@ -331,7 +331,7 @@ async def test_figures_over_samples(stopping_bench: Bench) -> None:
     show(outcome, console, console)
     shown = [line.split() for line in console.export_text().splitlines()]
     assert ["task", "and", "metric,", "over", "runs", "mean", "std", "runs"] in shown
-    assert ["share_good", "0.778", "0.192", "3"] in shown
+    assert ["share_good", "77.8", "19.2", "3"] in shown
 
 
 async def test_a_single_sample_has_no_spread(stopping_bench: Bench) -> None:
@@ -348,4 +348,4 @@ async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_ben
     assert (spread.per_run, spread.std, spread.n_runs) == ((spread.mean,), None, 1)
     console = Console(width=80, record=True)
     show(stopped, console, console)
-    assert ["share_good", "0.667", "–", "1"] in [line.split() for line in console.export_text().splitlines()]
+    assert ["share_good", "66.7", "–", "1"] in [line.split() for line in console.export_text().splitlines()]

@@ -15,7 +15,8 @@ import pytest
 from cli.invoked import Ended
 from pipeline.experiments import Lab, model, task
 
-from coeval.cli.ending import ALL_SAVED
+from coeval.cli.ending import ALL_SAVED, run_to_exit
+from coeval.core.options import Face
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -194,3 +195,15 @@ def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(slow_lab: Lab)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, "No model was called" in out) == (0, True)
+
+
+def test_ctrl_c_while_a_class_is_made_is_an_interruption(capsys: pytest.CaptureFixture[str]) -> None:
+    """Until Python 3.12, whatever ``__set_name__`` raises comes out as a RuntimeError caused by it."""
+
+    def making_a_class() -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    with pytest.raises(SystemExit) as end:
+        run_to_exit(making_a_class, Face.COEVAL)
+    assert end.value.code == 130
+    assert ALL_SAVED in capsys.readouterr().err

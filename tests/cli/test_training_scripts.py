@@ -192,7 +192,7 @@ def test_a_training_run_by_the_script(swept: Place) -> None:
         swept.read(f"outputs/run_a/step_{step}/writingbench/summary_agg.json") for step in (120, 600)
     )
     assert high["mean"] > low["mean"]
-    pictures = {f"{name}{suffix}" for name in (*N, "all_tasks") for suffix in (".png", ".svg")}
+    pictures = {f"{name}{suffix}" for name in (*N, "overall", "all_tasks") for suffix in (".png", ".svg")}
     found = {path.name for path in (swept.folder / "outputs" / "run_a" / "plots").iterdir()}
     assert found == pictures | {"curves.html"}
     started = swept.served

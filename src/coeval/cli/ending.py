@@ -75,6 +75,8 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
         print("there is no memory left; give this process more (ulimit -v)", file=sys.stderr)
         raise SystemExit(1) from None
     except BaseException as bug:  # noqa: BLE001  the other of the two: the process
+        if isinstance(bug.__cause__, KeyboardInterrupt):  # while a class was made, until Python 3.12
+            raise SystemExit(_tell_interruption(bug.__cause__)) from None
         raise SystemExit(_tell(bug, 1, prefix="internal error: ")) from None
 
 
