@@ -14,18 +14,20 @@ from reports.crawler import WIDTHS, offenders
 
 from docs.materials import build
 
-PAGES = ("quickstart", "panel", "one-student", "labels", "pairwise", "compare-2", "compare-8", "sweeps")
+RUNS = ("quickstart", "panel", "one-student", "labels", "pairwise")
+MANY = ("compare-2", "compare-8", "sweeps")
+PAGES = RUNS + MANY
 
-KNOWN: dict[str, str] = {
-    "a sentence above 200 characters": "findings of a run with gaps name all students and files",
-    "a phrase of the left column": "conclusions of training runs, titles of items and of their picture",
-    "a figure that its target lacks": "links lead to a table that has the figure in another form, or in none",
-    "a figure without a link": "steps of checkpoints",
-    "more than three sentences before the first picture": "comparisons and sweeps",
-    "cut without a tooltip": "labels at the edge of two charts, at 1024 and 390 pixels",
-    "an absolute path": "the folder of NLTK's data, where a benchmark is not comparable",
+KNOWN: dict[str, tuple[str, ...]] = {
+    "a sentence above 200 characters": PAGES,
+    "a phrase of the left column": PAGES,
+    "a figure that its target lacks": PAGES,
+    "a figure without a link": MANY,
+    "more than three sentences before the first picture": MANY,
+    "cut without a tooltip": PAGES,
+    "an absolute path": MANY,
 }
-"""Rules with offenders that are known of, and what they are."""
+"""Rules and the pages on which an offender is known of."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_breaks_a_rule(browser: Browser, pages: Path, page: str, width: int) -> None:
-    found = [each for each in offenders(browser, pages / f"{page}.html", width) if each.rule not in KNOWN]
+    found = [
+        each
+        for each in offenders(browser, pages / f"{page}.html", width)
+        if page not in KNOWN.get(each.rule, ())
+    ]
     assert not found, "\n".join(map(str, found))
 
 
