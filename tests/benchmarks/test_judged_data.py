@@ -7,7 +7,7 @@ import re
 import pytest
 from fakes.judged_tasks import JUDGE, MODEL, Panel
 
-from coeval.benchmarks.assets import Library, Presence
+from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.benchmark import Benchmark, Item, JudgeSettings, TaskSettings
 from coeval.benchmarks.tasks.alpaca_eval import AlpacaEval
 from coeval.benchmarks.tasks.arena_hard import ArenaHard

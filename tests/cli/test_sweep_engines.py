@@ -18,7 +18,7 @@ from cli.eval_process import write_prompts
 from fakes.ray_cluster import ray_cluster
 from fakes.tiny_model import tiny_model
 
-from coeval.benchmarks.assets import Library, Presence
+from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import kind_of
 
 pytestmark = pytest.mark.system

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from fakes.tiny_model import tiny_model
 
-from coeval.benchmarks.assets import Library, Presence
+from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coeval.benchmarks.assets import Library
 from coeval.benchmarks.assets.cache import Asset, AssetFile, AssetSource, Manifest, Parcel
+from coeval.benchmarks.assets.library import Library
 from fakes.package_index import PackageIndex, sha256, wheel
 
 PROMPTS = '{"key": 1, "prompt": "Why?"}\n{"key": 2, "prompt": "How?"}\n'

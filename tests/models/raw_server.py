@@ -19,7 +19,8 @@ from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Answered, Call
-from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http
 
 KEY = "sk-very-secret-1234567890"
 

@@ -47,7 +47,8 @@ from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http
 
 
 async def test_an_answer_carries_its_value_and_the_request_was_as_asked() -> None:

@@ -34,7 +34,8 @@ from coeval.models.hosted import HostedModel
 from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http
 from coeval.pipeline.phases.proposals import parse_attributes, parse_item, parse_rubric
 
 

@@ -20,7 +20,7 @@ from pipeline.experiments import model, quiz, task
 from ruamel.yaml import YAML
 from secret_encodings import ENCODINGS, left_of
 
-from coeval.benchmarks.assets import Library, Presence
+from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 
 KEY = "sk-proj-9aK2mQ7xR4vT1zW8+/b5Nc3Yd6Lg0Hj"

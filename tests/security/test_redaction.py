@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.experiments import Lab, content, model, over_http, quiz, served, task
 from secret_encodings import ENCODINGS, MORE_ENCODINGS, Encoding, left_of, pieces
 
-from coeval.benchmarks.assets import Library, Presence, read_records
+from coeval.benchmarks.assets.library import Library, Presence, read_records
 from coeval.core.errors import ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request

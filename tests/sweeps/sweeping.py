@@ -17,8 +17,8 @@ from aiohttp.test_utils import TestServer
 from cli.eval_process import Finished, surroundings, write_prompts
 from cli.warm_process import WarmProcess
 
-from coeval.benchmarks.assets import Library, Presence
-from coeval.simulation.server import make_app
+from coeval.benchmarks.assets.library import Library, Presence
+from coeval.simulation.server.app import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

@@ -17,21 +17,6 @@ import msgspec
 from coeval.core.model import Model
 from coeval.core.records import Completion, Kept, Message, Request, SamplingParameters, is_good
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Benchmark",
-    "Item",
-    "JudgeSettings",
-    "Judgment",
-    "Metric",
-    "Scored",
-    "TaskSettings",
-    "count_failures",
-    "response_of",
-    "why_missing",
-]
-
 Unit: TypeAlias = Literal["share", "percent", "points", ""]
 
 

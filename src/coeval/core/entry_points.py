@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from coeval.core.errors import CoevalError, UsageError, named
 
-__all__ = ["Registry", "guarded", "loaded"]
-
 T = TypeVar("T")
 
 _OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

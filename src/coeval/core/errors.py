@@ -44,42 +44,6 @@ from typing import ClassVar
 
 from coeval.core.records import Usage
 
-__all__ = [
-    "AccessDenied",
-    "AskError",
-    "BadRequest",
-    "BatchLost",
-    "CheckFailed",
-    "CoevalError",
-    "ConfigError",
-    "ConnectionFailed",
-    "ContentFiltered",
-    "CutOff",
-    "Draining",
-    "EmptyReply",
-    "Gap",
-    "KeyMissing",
-    "Misshapen",
-    "ModelError",
-    "ModelStopped",
-    "ModelUnavailable",
-    "NotFound",
-    "Pending",
-    "QuotaExhausted",
-    "RateLimited",
-    "Refused",
-    "ReplyError",
-    "RequestTimeout",
-    "ServerDown",
-    "ServerFault",
-    "StoreError",
-    "Undecodable",
-    "Unparsable",
-    "Unreadable",
-    "UsageError",
-    "named",
-]
-
 
 def named(error: BaseException) -> str:
     """Format a foreign error: its class and its message."""

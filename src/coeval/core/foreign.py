@@ -15,8 +15,6 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable
 
-__all__ = ["convert", "decode", "decoder", "lines_decoder", "utf8", "whole_number"]
-
 T = TypeVar("T")
 
 # What decoding raises; ``str`` may hold a lone surrogate, and no integer has more than 4,300 digits.

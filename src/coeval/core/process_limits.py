@@ -14,8 +14,6 @@ from coeval.core.errors import UsageError
 if sys.platform != "win32":
     import resource
 
-__all__ = ["address_space_left", "need_address_space", "need_files"]
-
 # Bytes of address space that numpy, scipy and duckdb take when they are loaded, …
 _LIBRARIES = 512 << 20
 # … a database in memory with its threads, …

@@ -9,8 +9,6 @@ import msgspec
 from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError
 
-__all__ = ["Mapping", "Scalar", "Sequence", "Unusable", "YamlNode", "compose", "yaml_reader"]
-
 # Characters; a larger text takes the parser in Python a second or more, and goes to that in C (libyaml).
 _LARGE = 1 << 16
 

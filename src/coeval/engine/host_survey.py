@@ -25,8 +25,6 @@ from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff
 
-__all__ = ["HostReport", "OfferedModel", "at_hosts", "everywhere", "survey"]
-
 # Dialects of models that no host serves.
 _IN_PROCESS = frozenset({"local", "simulated", "benchmark", OWN_CODE})
 # For a list, with all that is tried again to have it.

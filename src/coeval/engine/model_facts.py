@@ -19,8 +19,6 @@ from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
 from coeval.pricing.price_book import FREE_HERE, PriceBook
 from coeval.pricing.tariff import Rates, Tariff
 
-__all__ = ["ModelFacts", "output_limit"]
-
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "num_predict")
 
 

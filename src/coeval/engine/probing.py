@@ -15,8 +15,6 @@ from coeval.models.probe import ProbeResult, probe
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now
 
-__all__ = ["Probing", "probe_models", "silent", "try_models"]
-
 
 class Probing(NamedTuple):
     """Which models are probed (all, those with missing work, none), and whether a failure ends the start or

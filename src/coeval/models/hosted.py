@@ -22,8 +22,8 @@ from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.endpoint import reach
-from coeval.models.transport.http import Endpoint, Http
+from coeval.models.transport.endpoint import Endpoint, reach
+from coeval.models.transport.http import Http
 
 # --- Cutting overlong answers
 

@@ -27,8 +27,6 @@ from coeval.core.shown_url import HIDDEN, is_key_like, is_password_like
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.catalog import HOSTS, IDENTITY_FIELDS, SECRET_FIELDS, Host
 
-__all__ = ["Credential", "Keys", "is_account_name"]
-
 Entries = dict[str, dict[str, str]]
 """Host → field of its entry → value."""
 

@@ -13,8 +13,6 @@ from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import excerpt
 from coeval.models.transport.http import Http
 
-__all__ = ["HostModels", "list_models"]
-
 # Of a list; the longest that are known have some ten.
 MOST_PAGES = 100
 # Lists may be a megabyte; nothing is generated for them, so seconds suffice.

@@ -26,12 +26,11 @@ from coeval.models.local.command_model import CommandModel, find_program
 from coeval.models.local.function_model import FunctionModel
 from coeval.models.local.local_model import InProcess, LocalModel, find_runtime
 from coeval.models.metering.ledger import Ledger
-from coeval.models.pacing.admission import REFUSALS_TO_STOP, Admission
+from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import throttle_of
-from coeval.models.transport.http import Endpoint, Http, draining
-
-__all__ = ["REFUSALS_TO_STOP", "Models", "check_askable", "obstacle", "obstacle_to"]
+from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.http import Http, draining
 
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:

@@ -12,8 +12,6 @@ from coeval.core.errors import AskError, BadRequest, CoevalError, ModelStopped, 
 from coeval.core.model import Model
 from coeval.core.records import Failure, Message, Request, SamplingParameters
 
-__all__ = ["ProbeResult", "probe"]
-
 _QUESTION = (Message("user", "Reply with the single word: ok"),)
 # Tokens of an answer. One is enough to know that a model is there; some that reason first refuse so few.
 _LIMITS = (1, 256)

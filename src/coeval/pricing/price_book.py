@@ -23,8 +23,6 @@ from coeval.pricing.pricing_file import (
 )
 from coeval.pricing.tariff import FREE, Rates, Tariff
 
-__all__ = ["FREE_HERE", "Offer", "PriceBook"]
-
 RatesT = TypeVar("RatesT", bound=Rates)
 
 # Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;

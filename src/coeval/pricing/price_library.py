@@ -20,8 +20,6 @@ from coeval.pricing.tariff import FREE, Rates, Tariff, Tier
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
 
-__all__ = ["context_window", "library_name", "library_tariff", "provider_at"]
-
 # The library's units that are ours, in its words.
 _FIELDS = {
     "input_mtok": "input_usd_per_mtok",

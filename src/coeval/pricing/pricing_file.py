@@ -19,16 +19,6 @@ from coeval.core.plain import file_bytes
 from coeval.core.yaml_text import yaml_reader
 from coeval.pricing.tariff import Rates, Tier
 
-__all__ = [
-    "LOCAL_FILE",
-    "PACKAGED_FILE",
-    "CacheMultipliers",
-    "OwnPrice",
-    "PricingFile",
-    "Route",
-    "read_pricing",
-]
-
 LOCAL_FILE = Path("Config") / "provider_pricing.yaml"
 PACKAGED_FILE = Path(__file__).with_name("provider_pricing.yaml")
 

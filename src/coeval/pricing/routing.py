@@ -11,8 +11,6 @@ from coeval.core.text import dollar_rate
 from coeval.pricing.pricing_file import LOCAL_FILE, PricingFile, Route
 from coeval.pricing.tariff import Tariff, list_rates
 
-__all__ = ["Choice", "blended_usd", "choose_route", "shown_rates"]
-
 # Tokens of input per token of output when hosts are compared by price: prompts of tasks and judges are longer
 # than answers.
 INPUT_PER_OUTPUT = 3

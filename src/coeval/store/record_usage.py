@@ -12,8 +12,6 @@ from coeval.core.foreign import lines_decoder
 from coeval.core.records import Usage, model_of
 from coeval.store.jsonl import groups_of_lines
 
-__all__ = ["less", "usage_on_record"]
-
 
 class _Took(msgspec.Struct):
     """A line of a run's phases 3–5, of answers or of judgments: who was asked, and what that took."""

@@ -16,8 +16,6 @@ from coeval.sweeps.checkpoints import STEP, Checkpoint
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.worker_files import Server, Worker
 
-__all__ = ["PATH", "WORKERS", "Samples", "Sweep", "SweepPhases", "filled", "folder_of", "shard_name"]
-
 PATH = "{path}"
 WORKERS, ACCOUNTS = "workers", "accounts"
 

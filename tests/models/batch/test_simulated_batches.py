@@ -23,7 +23,9 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.core.model import ModelSpec
 from coeval.models.batch.openai_files import OpenAiBatches
-from coeval.simulation.server import BatchFates, make_app, served_batches
+from coeval.simulation.server import served_batches
+from coeval.simulation.server.app import make_app
+from coeval.simulation.server.served_batches import BatchFates
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

@@ -25,25 +25,6 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.foreign import convert
 from coeval.core.plain import open_file
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
-from coeval.store.output_folder import cache_folder
-
-__all__ = [
-    "Asset",
-    "AssetFile",
-    "AssetMissing",
-    "AssetSource",
-    "Cache",
-    "Manifest",
-    "Parcel",
-    "Stamp",
-    "cache_folder",
-    "is_whole",
-    "nltk_folders",
-    "read_manifest",
-    "sha256_of",
-    "stamp_of",
-]
-
 
 # --- Asset manifest
 #

@@ -25,8 +25,6 @@ from coeval.core.redaction import Redactor
 from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.transport.network import SourceFailed, download, read_page
 
-__all__ = ["download_wheel", "index_urls", "pip_command"]
-
 # Often enough for a bar that moves; a look walks one folder.
 _LOOK_EVERY_S = 0.2
 _JSON = "application/vnd.pypi.simple.v1+json"

@@ -22,7 +22,6 @@ from coeval.benchmarks.assets.cache import (
     Cache,
     Manifest,
     Stamp,
-    cache_folder,
     is_whole,
     nltk_folders,
     read_manifest,
@@ -35,7 +34,7 @@ from coeval.core.foreign import decode
 from coeval.core.plain import open_file
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json, write_json_atomic
-from coeval.store.output_folder import file_name_of
+from coeval.store.output_folder import cache_folder, file_name_of
 
 # --- Recently failed downloads
 

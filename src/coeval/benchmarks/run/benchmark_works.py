@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.benchmarks.assets import Library, Progress
 from coeval.benchmarks.assets.cache import Stamp
-from coeval.benchmarks.assets.library import AssetOrigin
+from coeval.benchmarks.assets.fetch import Progress
+from coeval.benchmarks.assets.library import AssetOrigin, Library
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
 from coeval.benchmarks.run.benchmark_works import read_given, source_of
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer

@@ -23,8 +23,7 @@ from coeval.analysis.pairwise.arena import (
     markdown_style,
 )
 from coeval.analysis.pairwise.rates import Rate
-from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.assets.library import checked_out
+from coeval.benchmarks.assets.library import checked_out, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from coeval.analysis.intervals import clustered_mean, wilson
-from coeval.benchmarks.assets import read_records
-from coeval.benchmarks.assets.library import checked_out
+from coeval.benchmarks.assets.library import checked_out, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,

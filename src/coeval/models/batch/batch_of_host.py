@@ -15,8 +15,6 @@ from coeval.models.catalog import Host
 if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
 
-__all__ = ["BATCH_APIS", "BatchMaker", "batch_maker"]
-
 BATCH_APIS: Mapping[str, str] = MappingProxyType(
     {
         "openai_files": "coeval.models.batch.openai_files:OpenAiBatches",

@@ -29,8 +29,6 @@ from coeval.models.transport.faults import from_garbage, from_status
 if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
 
-__all__ = ["BatchedModel"]
-
 
 class BatchedModel(HostedModel):
     """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, errors by the

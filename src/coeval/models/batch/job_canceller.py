@@ -18,8 +18,6 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
 from coeval.store.rundir import RunDir
 
-__all__ = ["cancel_jobs"]
-
 
 async def cancel_jobs(
     jobs: Iterable[PendingJob],

@@ -33,8 +33,6 @@ from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.transport.faults import excerpt
 
-__all__ = ["MistralBatches"]
-
 _JOBS = "/batch/jobs"
 _STATES: Mapping[str, BatchState] = {
     "QUEUED": "waiting",

@@ -31,8 +31,6 @@ from coeval.models.dialects.openai_error import explain
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import said
 
-__all__ = ["COHERE", "Cohere"]
-
 # `stop_sequences` of Cohere's Chat API (v2), whose reference gives the next two bounds as well.
 _MOST_STOPS = 5
 # `p`.

@@ -26,8 +26,6 @@ from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRe
 from coeval.models.dialects.openai_words import OUR_NAMES
 from coeval.models.transport.faults import excerpt, from_status, said
 
-__all__ = ["astray", "explain", "inner_error"]
-
 # Proxies wrap a provider's error in their own, two or three deep; JSON could nest for ever.
 _DEEPEST = 8
 

@@ -31,8 +31,6 @@ from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.keys import Credential
 
-__all__ = ["AccessTokens", "GoogleSigner", "google_cloud"]
-
 INSTALL = "pip install '.[vertex]' in CoEval's folder, or: pip install google-auth requests"
 _LOGIN = "gcloud auth application-default login"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"

@@ -24,19 +24,6 @@ from coeval.core.plain import scripts_among
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import split_reasoning
 
-__all__ = [
-    "Answerer",
-    "Raised",
-    "answer_of",
-    "find_callable",
-    "given_callable",
-    "load_callable",
-    "outcome_of",
-    "request_parts",
-    "scripts_hash",
-    "source_hash",
-]
-
 _GIVEN: dict[str, Callable[..., Any]] = {}
 """Functions that were given from Python, by the place that stands for them."""
 

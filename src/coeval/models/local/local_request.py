@@ -13,18 +13,6 @@ from coeval.core.foreign import convert
 from coeval.core.records import TYPED_PARAMETERS, Completion, Message, Request, TokenLogprob, Usage
 from coeval.core.text import split_reasoning
 
-__all__ = [
-    "FOUR_BITS",
-    "Drawing",
-    "Ended",
-    "Engine",
-    "LocalRequest",
-    "Prompt",
-    "completion",
-    "drawing",
-    "prompt",
-]
-
 FOUR_BITS = "load_in_4bit"
 """The option that keeps a model's weights in 4 bits."""
 

@@ -26,8 +26,6 @@ from coeval.models.local.local_request import (
     prompt,
 )
 
-__all__ = ["Rows", "TransformersEngine"]
-
 # Halved when memory runs out; with more, short answers wait for the longest of their rows.
 MOST_ROWS = 64
 # Tokens; a stop sequence is looked for at an answer's end only, as it grows.

@@ -11,8 +11,6 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.models.local.local_request import FOUR_BITS, Ended, LocalRequest, Prompt, completion, prompt
 
-__all__ = ["VllmEngine"]
-
 # Handed over and not ended. vLLM keeps its own queue; more would only wait there, out of order.
 MOST_REQUESTS = 4096
 

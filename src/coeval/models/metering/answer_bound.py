@@ -11,8 +11,6 @@ import msgspec
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters
 
-__all__ = ["NO_LIMIT", "answer_limits", "counted", "most_answer_tokens", "prompt_bytes"]
-
 # How hosts call the limit on an answer, reasoning included.
 _LIMITS = frozenset(
     {

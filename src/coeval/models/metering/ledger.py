@@ -13,8 +13,6 @@ from coeval.models.metering.account_file import AccountFile, ModelAccount, Terms
 from coeval.models.metering.budget_gate import BudgetGate, Held
 from coeval.models.metering.meter import Meter
 
-__all__ = ["Ledger"]
-
 _log = logging.getLogger("coeval")
 
 

@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-__all__ = ["requested_hold_s", "requested_retry", "requested_wait_s"]
-
 _RETRY_AFTER = "retry-after"
 _RETRY_AFTER_MS = "retry-after-ms"
 _SHOULD_RETRY = "x-should-retry"

@@ -43,19 +43,6 @@ from coeval.models.transport.call import PROBE_TIMEOUT_S
 from coeval.models.transport.network import trust_in_force
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S
 
-__all__ = [
-    "excerpt",
-    "foreign",
-    "from_exception",
-    "from_garbage",
-    "from_status",
-    "never_sent",
-    "no_proxy",
-    "perhaps_billed",
-    "place",
-    "said",
-]
-
 # After these the model may have answered: time-outs, closed requests and gateways (520–524 are Cloudflare's).
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 # Characters: hosts' refusals are a sentence or two, and some repeat the whole prompt.

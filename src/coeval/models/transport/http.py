@@ -40,8 +40,6 @@ from coeval.models.transport.faults import (
 from coeval.models.transport.pool import RequestRoute
 from coeval.models.transport.shared_hosts import SharedHosts
 
-__all__ = ["Answered", "Call", "Endpoint", "Http", "draining"]
-
 T = TypeVar("T")
 
 # Unavailable (RFC 9110), and Anthropic's own for the same.

@@ -20,8 +20,6 @@ from coeval.models.transport.pool import RequestRoute, Wire
 if TYPE_CHECKING:
     from coeval.models.transport.proxied import ProxiedWire
 
-__all__ = ["Sender", "SharedHosts"]
-
 
 class Sender(Protocol):
     """What sends single requests, as `models.transport.pool.Wire` does."""

@@ -16,8 +16,6 @@ from coeval.pricing.pricing_file import Route
 from coeval.pricing.routing import choose_route
 from coeval.pricing.tariff import Tariff
 
-__all__ = ["Resolved", "resolve_models", "routes_of", "sent_in_roles"]
-
 
 class Resolved(NamedTuple):
     """A configuration without ``auto``, and a sentence on each model that had it."""

@@ -15,8 +15,6 @@ from coeval.models.batch.waiting.job_list import HostRefusals
 if TYPE_CHECKING:
     from coeval.models.metering.meter import Meter
 
-__all__ = ["BatchQueue", "Source"]
-
 # Replies that were refused, or could not be read, of which so many a round are asked for again live: fewer
 # are not worth another job.
 LIVE_AGAIN = 20

@@ -17,8 +17,6 @@ from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
 from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
 
-__all__ = ["Batches"]
-
 # A start that does not wait for jobs ends once each was looked at, of which nothing wakes it.
 _LOOK_S = 0.1
 

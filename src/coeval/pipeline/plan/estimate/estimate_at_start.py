@@ -15,8 +15,6 @@ from coeval.pipeline.run_options import run_folder
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
 
-__all__ = ["estimate_at_start"]
-
 
 async def estimate_at_start(
     config: Config, preview: Preview, session: Session, prices: PriceBook, *, phase_barriers: bool

@@ -9,8 +9,6 @@ from coeval.engine.progress import short
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 
-__all__ = ["calls", "ends", "hours", "share", "summed_up", "tokens"]
-
 
 def calls(span: Span) -> str:
     """``12,400``, or the range that it falls in."""

@@ -57,8 +57,6 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths
 
-__all__ = ["add_samples", "sampled_models"]
-
 # Seconds after which a sample is given up, and the estimate goes on without: models that think answer a
 # paragraph's question in one or two minutes.
 _LONGEST_S = 180.0
