@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
 from cli.invoked import Command
 from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, model, task
+from written_run import Run
 
 import coeval as api
 from coeval.reports.comparison_page import comparison_page
@@ -53,6 +55,18 @@ def test_the_page_of_several_tells_the_best_first(lab: Lab) -> None:
     ]
     assert len(page.lead) <= 3
     assert page.title == "Comparison of ann, cy, ben"
+
+
+def test_a_page_stands_where_pairs_share_no_item_or_only_parts_are_compared(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for n in range(1, 21):
+        run.judged(n, "a" if n <= 10 else "b", "j", {"x": "High" if n % 4 else "Medium"})
+        run.judged(n, "c", "j", {"x": "Low" if n % 3 else "Medium"})
+    found = api.compare(run.folder)
+    assert comparison_page(found).lead[0].text.startswith("a is better than c")
+    parts = tuple(msgspec.structs.replace(one, family="part") for one in found.comparisons)
+    page = comparison_page(msgspec.structs.replace(found, comparisons=parts))
+    assert [section.anchor for section in page.sections] == ["differences", "sides"]
 
 
 def test_every_difference_is_there_from_either_side(lab: Lab) -> None:

@@ -81,6 +81,15 @@ def test_each_look_at_more_than_before_is_one_line(lab: Lab, coeval: Command) ->
     assert not (folder / "looks.jsonl").exists()
 
 
+def test_two_who_look_at_once_take_one_look(lab: Lab, coeval: Command) -> None:
+    folder = grown(lab, 6)
+    assert coeval("results", "--run", folder).code == 0
+    file = folder / "looks.jsonl"
+    file.write_bytes(2 * file.read_bytes())
+    grown(lab, 12)
+    assert "Second look at a run as it grows (after 6 items)" in coeval("results", "--run", folder).out
+
+
 def test_a_finished_run_that_is_extended_was_looked_at(lab: Lab, coeval: Command) -> None:
     lab.tasks = [task(total=6)]
     lab.run()

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -451,6 +452,34 @@ def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
         assert wrong == [], query
         reported += len(found["tables"]["differences"])
     assert reported > 100, "filters left nearly nothing to compare"
+
+
+def test_costs_and_times_follow_the_filter(browser: Browser, tmp_path: Path) -> None:
+    """Half of one student's answers have no price, and the other has a price in one task alone."""
+    models = [model("tea", "teacher", "judge"), model("ann", "student"), model("ben", "student", skill=0.4)]
+    made = Lab(tmp_path, models, [task(total=6), task("saga", total=5)])
+    made.run()
+    spent: dict[tuple[str, str], list[tuple[float | None, float]]] = {}
+    for path in sorted((made.path / "phase4_responses").glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for nth, line in enumerate(lines):
+            own, of_task = line["student_model_id"], line["task_id"]
+            known = nth % 2 == 0 if own == "ann" else of_task == "saga"
+            figures = (0.001 * (nth + 1) if known else None, 1.0 + nth)
+            line["usage"], line["latency_s"] = {**line["usage"], "cost_usd": figures[0]}, figures[1]
+            spent.setdefault((own, of_task), []).append(figures)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_report(made.path, made.path)
+    seen = opened(browser, made.path / "report.html")
+    for query, names in (("task=story", ["story"]), ("task=saga", ["saga"]), ("", ["saga", "story"])):
+        found = seen.page.evaluate("query => window.coevalPage.tables(query)", query)["tables"]
+        for row in (*found["front"], *found["quality-cost"]):
+            each = [one for name in names for one in spent[row["student"], name]]
+            usd = [1000 * one for one, _ in each if one is not None]
+            assert row["usd"] == (pytest.approx(mean(usd), rel=1e-3) if usd else None)
+            assert row["seconds"] == median(seconds for _, seconds in each)
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
 
 
 def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:

@@ -19,7 +19,8 @@ from pipeline.experiments import Lab, model, task
 from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
 
-from coeval.reports.view.folder_summary import GrowthRate
+from coeval.core.shown_names import ShownNames
+from coeval.reports.view.folder_summary import GrowthRate, _best
 
 ITEM = "haiku__t.1__00002"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -357,6 +358,27 @@ def test_it_compares_folders_by_their_numbers(server: ViewServer) -> None:
 
 
 @pytest.mark.system
+def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
+    """Not the highest mean: that of a student of some tasks only is over others."""
+    whole = {"student": "ann", "task": None, "mean": 0.6, "low": 0.5, "high": 0.7}
+    partial = {"student": "ben", "task": None, "mean": 0.9, "low": 0.8, "high": 1.0}
+    found = _best({"labels": [], "metrics": []}, [whole, partial], ShownNames({}))
+    assert found is not None
+    assert (found.name, found.tasks) == ("ann", 0)
+    heads = [
+        {"model": "m", "task": task, "metric": "strict", "unit": unit, "value": value}
+        for task, unit, value in (
+            ("ifeval", "percent", 50.0),
+            ("other", "share", 1.0),
+            ("other", "share", 0.0),
+        )
+    ]
+    of_tasks = _best({"labels": [], "metrics": heads}, [], ShownNames({}))
+    assert of_tasks is not None
+    assert (of_tasks.mean, of_tasks.what, of_tasks.tasks) == (0.75, "mean of 2 tasks", 2)
+
+
+@pytest.mark.process
 def test_it_shows_sweeps_by_their_checkpoints_and_folders_by_short_names(tmp_path: Path) -> None:
     """More folders than are read at once: each is read for its line alone."""
     for sweep in ("grpo", "dpo"):

@@ -72,8 +72,8 @@ def comparison_page(compared: ComparisonReport) -> Report:
     place = {label: at for at, label in enumerate(shown.names)}
     order = list(shown.names.values())
     sections = [_differences_section(compared, shown, place)]
-    if not shown.few:
-        sections.append(_pairs_section(compared, shown, place))
+    if not shown.few and (pairs := _pairs(compared, shown, place)):
+        sections.append(_pairs_section(pairs, shown))
     sections.append(_sides_section(compared, shown))
     return Report(
         kind="comparison",
@@ -140,9 +140,11 @@ def _leading(named: Sequence[Comparison], shown: _Shown) -> Iterator[str]:
 
 
 def _leader_and_next(found: Sequence[Comparison]) -> Comparison:
+    """The next is the best of those who share items with the leader."""
     sides = dict.fromkeys(side for one in found for side in (one.a, one.b))
-    leader, second, *_ = _best_first(found, list(sides))
-    return next(one for one in found if {one.a, one.b} == {leader, second})
+    leader, *others = _best_first(found, list(sides))
+    held = [one for one in found if leader in (one.a, one.b)]
+    return min(held, key=lambda one: others.index(_other(one, leader)))
 
 
 def _by_places(first: Sequence[Comparison], places: Sequence[tuple[str | None, str]]) -> str:
@@ -286,7 +288,8 @@ def _figures(one: Comparison, base: str, of_ten: bool) -> tuple[Cell, ...]:
 # --- Every pair
 
 
-def _pairs_section(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> ReportSection:
+def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> list[tuple[Cell, ...]]:
+    """Overall and by task; none where nothing but parts and labels is compared."""
     rows: list[tuple[Cell, ...]] = []
     for one in compared.comparisons:
         if one.family not in ("overall", "task"):
@@ -297,6 +300,10 @@ def _pairs_section(compared: ComparisonReport, shown: _Shown, place: dict[str, i
         difference = Measured(sign * one.difference / one.scale, low, high, one.n, one.missing)
         names = (shown.names[ahead], shown.names[behind])
         rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n))
+    return rows
+
+
+def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown) -> ReportSection:
     table = ReportTable(
         _PAIRS,
         "Pairs",

@@ -163,7 +163,7 @@ def _more_items(gap: StudentGap, usd_per_item: float | None) -> str:
     """How many items would show a gap of this size, by the gap that those there are can detect."""
     least, by = gap.minimum_detectable, abs(gap.by)
     if least is None:
-        return ""
+        return "One shared item cannot show a gap: more are needed."
     if by < _LEAST_GAP or (least / by) ** 2 > _MOST_TIMES:
         return "The gap is too small for more items to settle it."
     needed = int(float(f"{max(gap.n * (least / by) ** 2, gap.n + 1):.2g}"))
@@ -177,7 +177,11 @@ def _neighbours(ranks: Ranking) -> str:
     for place in range(1, len(ranks.order) - 1):
         one, other = ranks.order[place : place + 2]
         gap = ranks.between(one, other)
-        if gap is not None and not gap.sure and other not in ranks.partial:
+        if other in ranks.partial:  # as all after it
+            break
+        if gap is None:
+            return f"The order behind the leader is open: {one} and {other} share no scored items."
+        if not gap.sure:
             apart = f"{gap_text(gap)} points apart"
             return f"The order behind the leader could change: {one} and {other} are {apart}."
     return ""
@@ -201,7 +205,7 @@ def _panel(first: str, second: str, gap: StudentGap) -> str:
     if one.value is None or one.low is None or one.high is None:
         if gap.judges == 1:
             return "Only one judge was used, so agreement cannot be measured."
-        return "No items have scores of both by two judges, so the panel's agreement is unknown."
+        return "Too few items have scores of both by two judges, so the panel's agreement is unknown."
     ahead = second if is_behind(first, second, gap) else first
     judges, agreeing = gap.judges, gap.agreeing or 0
     who = f"{agreeing:,} of {judges:,} judges"
@@ -229,10 +233,9 @@ def _of_labels(measures: RunMeasures, usd_per_item: float | None) -> Iterator[st
     order, more = found.ranking.order, len(known) - 1
     where = f"{task} ({name})" if len(places) > 1 else name
     yield _best_label(order, found.students, found.ranking, where)
-    if len(order) > 1 and (gap := found.ranking.between(*order[:2])) is not None and not gap.sure:
-        yield _more_items(gap, usd_per_item)
-    elif len(order) > 1:
-        yield "The gap is significant: more items are unlikely to change who leads."
+    if len(order) > 1 and (gap := found.ranking.between(*order[:2])) is not None:
+        sure = "The gap is significant: more items are unlikely to change who leads."
+        yield sure if gap.sure else _more_items(gap, usd_per_item)
     if more:
         yield f"{numbered(more, 'other label')}: see the table of labels."
     else:

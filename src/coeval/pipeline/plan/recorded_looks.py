@@ -135,21 +135,22 @@ def _planned_items(planned: Planned | None) -> int:
 
 
 def _recorded(folder: RunDir) -> list[Look]:
-    """In their order; lines that are none count as none, as where two looked at once."""
+    """In their order; lines that are none count as none. Two who looked at once recorded one look."""
     try:
         lines = folder.looks.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise store_error("read", folder.looks, error) from error
-    found = []
+    found: dict[tuple[int, int], Look] = {}
     for line in lines:
         if not is_torn(line):
             try:
-                found.append(decode(line, Look))
+                look = decode(line, Look)
             except Undecodable:
                 continue
-    return found
+            found.setdefault((look.scores, look.items), look)
+    return [*found.values()]
 
 
 def _status(folder: RunDir) -> str:

@@ -150,7 +150,6 @@ def score_blocks(evidence: RunEvidence) -> ScoreBlocks:
             "alike": _alike(grid, place),
             "own": measured.measures.without_own.applicable,
             "robust": None if robust is None else _robust(grid, robust),
-            "usd": evidence.usd_per_item,
             "looks": grid.looks.share if grid.looks and grid.looks.many else None,
         },
         b"".join(levels),

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
+from coeval.core.figures import points
+from coeval.core.plain import plain
 from coeval.core.text import dollars, listed
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.experiment.front import SCORE_TITLE
@@ -18,17 +20,19 @@ _LINE = "No other student shown scores higher for the same {} or less"
 
 
 class _Valued(NamedTuple):
-    """A student with its score, and what its answers cost and take."""
+    """A student with its score, and what its answers cost and take; ``ranks`` None: of some tasks only, so
+    that its score is not held against others'."""
 
     student: str
     score: Measured
+    ranks: str | None
     usd: float | None
     seconds: float | None
 
 
 def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | None:
     """By the rows of the first screen; None where no answer's cost or time is known."""
-    found = [_Valued(*_of(row)) for row in front.rows]
+    found = [_Valued(*row) for row in front.rows]  # type: ignore[arg-type]
     priced = [one for one in found if one.usd is not None]
     timed = [one for one in found if one.seconds is not None]
     if not priced and not timed:
@@ -41,16 +45,11 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
         if len(of) > 1
     ]
     said = [*_bargain(evidence, priced, title), *_unpriced(found)]
-    sentences = tuple(Sentence(text, table.name) for text in said)
+    sentences = tuple(Sentence(plain(text), table.name) for text in said)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
 
 _PARETO = "The line joins the students that nobody beats on both. Bars: 95% intervals."
-
-
-def _of(row: Sequence[Cell]) -> tuple[Any, ...]:
-    student, score, _, usd, seconds = row
-    return student, score, usd, seconds
 
 
 def on_line(found: Sequence[_Valued], name: str) -> set[str]:
@@ -58,7 +57,7 @@ def on_line(found: Sequence[_Valued], name: str) -> set[str]:
     known = [
         (getattr(one, name), -one.score.value, one.student)
         for one in found
-        if getattr(one, name) is not None and one.score.value is not None
+        if getattr(one, name) is not None and one.score.value is not None and one.ranks is not None
     ]
     best, line = float("inf"), set()
     for _, score, student in sorted(known):
@@ -110,7 +109,8 @@ def _plot(name: str, found: Sequence[_Valued], evidence: RunEvidence) -> dict[st
 
 def _bargain(evidence: RunEvidence, priced: Sequence[_Valued], title: str) -> Iterator[str]:
     """Who is cheapest among those that are not significantly behind the leader, or else at all."""
-    if len(priced) < 2:
+    priced = [one for one in priced if one.ranks is not None]
+    if len({one.usd for one in priced}) < 2:
         return
     ranks = evidence.measured.measures.ranking
     leader = ranks.order[0] if ranks.order and title == SCORE_TITLE else ""
@@ -129,13 +129,13 @@ def _bargain(evidence: RunEvidence, priced: Sequence[_Valued], title: str) -> It
         return
     below = [one for one in priced if (one.usd or 0.0) < first.usd]
     if not below:
-        yield f"{leader} leads and is cheapest: {dollars(first.usd)} per 1,000 answers."
+        yield f"{leader} has the highest score and is cheapest: {dollars(first.usd)} per 1,000 answers."
         return
     best = max(below, key=lambda one: (one.score.value or 0.0, one.student))
-    fewer = 100 * ((first.score.value or 0.0) - (best.score.value or 0.0))
+    fewer = points((first.score.value or 0.0) - (best.score.value or 0.0))
     yield (
         f"{leader} costs {dollars(first.usd)} per 1,000 answers; the best that costs less is {best.student}: "
-        f"{dollars(best.usd or 0.0)} for {fewer:.1f} points fewer."
+        f"{dollars(best.usd or 0.0)} for {fewer} points fewer."
     )
 
 

@@ -160,7 +160,7 @@ def write_page(
         report=report,
         preview=_preview(report),
         shown=report.shown,
-        names=_data({**report.shown.alone, **report.shown.key}),
+        names=_data(report.shown.replaced),
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same

@@ -21,7 +21,8 @@ _WHOLE = {"share": 1.0, "percent": 100.0}
 
 
 class Best(msgspec.Struct, frozen=True):
-    """Who is best, under the whole and the short name; ``what``: what the figure is, where it is no score."""
+    """Who is best, under the whole and the short name; ``what``: what the figure is, where it is no score;
+    ``tasks``: of a benchmark's checkpoint, over how many it is."""
 
     name: str
     short: str
@@ -29,6 +30,7 @@ class Best(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     what: str = ""
+    tasks: int = 0
 
 
 class FolderSummary(msgspec.Struct, frozen=True):
@@ -67,15 +69,14 @@ def summary_of(reader: Reader, found: Mapping[str, Any]) -> FolderSummary:
 
 
 def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown: ShownNames) -> Best | None:
-    scored = [one for one in overall if one["mean"] is not None]
-    if scored:
-        first = max(scored, key=lambda one: one["mean"])
+    # The best stands first, whoever does only some of the tasks or is removed last.
+    first = next((one for one in overall if one["mean"] is not None), None)
+    if first is not None:
         return Best(
             first["student"], shown.text(first["student"]), first["mean"], first["low"], first["high"]
         )
-    right = [one for one in found["labels"] if one["accuracy"] is not None]
-    if right:
-        first = max(right, key=lambda one: one["accuracy"])
+    first = next((one for one in found["labels"] if one["accuracy"] is not None), None)
+    if first is not None:
         name, figures = first["student"], (first["accuracy"], first["low"], first["high"])
         return Best(name, shown.text(name), *figures, "labels right")
     # The first metric of each task is its headline, that of the first sample stands for the others.
@@ -89,7 +90,7 @@ def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown:
     own = [one for (model, _), one in heads.items() if model == name]
     mean = sum(one["value"] / _WHOLE[one["unit"]] for one in own) / len(own)
     what = f"{own[0]['task']} {own[0]['metric']}" if len(own) == 1 else f"mean of {len(own)} tasks"
-    return Best(name, shown.text(name), mean, what=what)
+    return Best(name, shown.text(name), mean, what=what, tasks=len(own))
 
 
 class GrowthRate:

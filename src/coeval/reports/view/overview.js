@@ -38,14 +38,15 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
 
   function sweepRow(name, members) {
     const rows = members.map(rowOf);
-    const known = rows.filter(({ mean }) => mean !== null);
+    const tasks = Math.max(...rows.map(({ best }) => best?.tasks ?? 0));
+    const known = rows.filter(({ best }) => best?.tasks === tasks); // the mean of fewer tasks is another figure
     const top = known.reduce((best, row) => (best === null || row.mean > best.mean ? row : best), null);
     const running = rows.filter(({ state }) => state.startsWith("running")).length;
     return {
       id: `s${name}`, sweep: name, members, rows, name, path: members[0].path.replace(/[\\/][^\\/]*$/, ""),
       changed: rows.map((row) => row.changed).sort().at(-1), state: running ? `running (${running})` : rows.some((row) => row.trouble) ? "cannot be read" : "", trouble: rows.some((row) => row.trouble),
       students: members.length, items: summed(rows.map((row) => row.items)), judged: summed(rows.map((row) => row.judged)),
-      cost: summed(rows.map((row) => row.cost)), mean: top?.mean ?? null, best: top && { ...top.best, short: top.one.name.split("/").at(-1), name: top.path }, curve: rows.map(({ mean }) => mean),
+      cost: summed(rows.map((row) => row.cost)), mean: top?.mean ?? null, best: top && { ...top.best, short: top.one.name.split("/").at(-1), name: top.path }, curve: rows.map((row) => (known.includes(row) ? row.mean : null)),
     };
   }
 

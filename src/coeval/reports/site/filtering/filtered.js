@@ -183,7 +183,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
     kept,
     items,
     sentences: openingSentences(ways[0], {
-      others: otherOrders(ways, sums), bounds: (at) => found[at].bounds.mean(), usd: design.usd, atAnyLook: design.looks !== null,
+      others: otherOrders(ways, sums), bounds: (at) => found[at].bounds.mean(), atAnyLook: design.looks !== null,
     }),
     notes: [...partialSentences(ways[0]), ...labelTasksSentences(sums)],
     tables: {
@@ -231,7 +231,7 @@ class Spent {
 function onLines(rows) {
   const lines = ["usd", "seconds"].map((name) => {
     let best = -Infinity;
-    const known = rows.filter((row) => row[name] !== null && row.score !== null);
+    const known = rows.filter((row) => row[name] !== null && row.score !== null && row.ranks !== null);
     known.sort((a, b) => a[name] - b[name] || b.score - a.score || (a.student < b.student ? -1 : 1));
     return known.filter(({ score }) => score > best && (best = score) !== null);
   });

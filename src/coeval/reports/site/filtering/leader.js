@@ -14,8 +14,8 @@ function intervalText(middle, low, high) {
 }
 
 // Of a `Standing` over all scores, beside `others`: [{words, order}]; ``bounds``: by student, what missing scores
-// make of its own; ``usd`` is the price of an item, null where it is not known.
-function openingSentences(standing, { others, bounds, usd, atAnyLook }) {
+// make of its own. What an item of a choice costs is not known.
+function openingSentences(standing, { others, bounds, atAnyLook }) {
   const { names, scores, pairs, partial, design: { students } } = standing;
   const [first, second] = names;
   const shown = (at) => points(scores[at].value);
@@ -67,18 +67,19 @@ function openingSentences(standing, { others, bounds, usd, atAnyLook }) {
   function moreItems() {
     const { detectable, difference, n } = pair;
     const by = Math.abs(difference);
-    if (detectable === null) return "";
+    if (detectable === null) return "One shared item cannot show a gap: more are needed.";
     if (by < LEAST_GAP || (detectable / by) ** 2 > MOST_TIMES) return "The gap is too small for more items to settle it.";
     const needed = Math.max(Math.trunc(Number(Math.max(n * (detectable / by) ** 2, n + 1).toPrecision(2))), n + 1);
-    const price = usd ? `, about ${dollars((needed - n) * usd)} more` : "";
-    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it (now ${n.toLocaleString("en-US")}${price}).`;
+    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it (now ${n.toLocaleString("en-US")}).`;
   }
 
   function neighbours() {
     for (let place = 1; place < names.length - 1; place += 1) {
       const [one, other] = names.slice(place, place + 2);
       const found = between(one, other);
-      if (found && !found.sure && !partial.has(other)) {
+      if (partial.has(other)) break;
+      if (!found) return `The order behind the leader is open: ${students[one]} and ${students[other]} share no scored items.`;
+      if (!found.sure) {
         return `The order behind the leader could change: ${students[one]} and ${students[other]} are ${apart(found)} apart.`;
       }
     }
@@ -95,7 +96,7 @@ function openingSentences(standing, { others, bounds, usd, atAnyLook }) {
     const { over } = pair;
     if (!over) return "";
     if (over.value === null) {
-      return over.judges === 1 ? "Only one judge was used, so agreement cannot be measured." : "No items have scores of both by two judges, so the panel's agreement is unknown.";
+      return over.judges === 1 ? "Only one judge was used, so agreement cannot be measured." : "Too few items have scores of both by two judges, so the panel's agreement is unknown.";
     }
     const { judges, agreeing } = over;
     const whole = judges === 2 ? "Both judges" : `All ${judges.toLocaleString("en-US")} judges`;
