@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from coeval.simulation.prose import Draws, sentence_list
 
@@ -144,6 +144,26 @@ def demand(
 ) -> Demand:
     """Make a demand; ``cues`` are separated by ``|``, the pattern ignores case."""
     return Demand(name, tuple(cues.split("|")), re.compile(pattern, re.IGNORECASE), meet, miss, once)
+
+
+def sets(**fields: Any) -> Change:
+    r"""Set fields of the draft; texts may name groups of the match, as in ``\g<word>``."""
+
+    def change(draft: AnswerDraft, found: Found) -> None:
+        for name, value in fields.items():
+            setattr(draft, name, found.expand(value) if isinstance(value, str) else value)
+
+    return change
+
+
+def says(clause: str) -> Change:
+    """Have the answer say a clause; it may name groups of the match."""
+    return lambda draft, found: draft.clauses.append(found.expand(clause))
+
+
+def ends_with(step: Callable[[str], str]) -> Change:
+    """Take a last step over the whole answer."""
+    return lambda draft, _: draft.last.append(step)
 
 
 def heed(draft: AnswerDraft, prompt: str, demands: Iterable[Demand], quality: float) -> int:

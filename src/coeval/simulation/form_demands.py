@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand
+from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand, ends_with, says, sets
 
 # --- Numbers in prompts
 
@@ -166,52 +166,8 @@ def _too_many_capitals(draft: AnswerDraft, found: Found) -> None:
         draft.clauses.append(" ".join(["says STOP"] * (number(found["n"]) + 1)))
 
 
-def _without_commas(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(lambda text: text.replace(",", ""))
-
-
-def _with_commas(draft: AnswerDraft, _: Found) -> None:
-    draft.clauses.append("is plain, of course")
-
-
-def _lower(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(str.lower)
-
-
-def _upper(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(str.upper)
-
-
-def _title(draft: AnswerDraft, _: Found) -> None:
-    draft.title = True
-
-
-def _postscript(draft: AnswerDraft, found: Found) -> None:
-    draft.postscript = found["mark"]
-
-
-def _choice(draft: AnswerDraft, _: Found) -> None:
-    draft.ending = "My answer is yes."
-
-
-def _json(draft: AnswerDraft, _: Found) -> None:
-    draft.as_json = True
-
-
 def _repeat(draft: AnswerDraft, found: Found) -> None:
     draft.opening = found.string[: found.start()].strip()
-
-
-def _twice(draft: AnswerDraft, _: Found) -> None:
-    draft.twice = True
-
-
-def _ending(draft: AnswerDraft, found: Found) -> None:
-    draft.ending = found["phrase"]
-
-
-def _quoted(draft: AnswerDraft, _: Found) -> None:
-    draft.quoted = True
 
 
 def _language(draft: AnswerDraft, found: Found) -> None:
@@ -263,27 +219,27 @@ FORM_DEMANDS: tuple[Demand, ...] = (
         "no commas",
         "comma",
         r"\b(?:no|not|without|avoid\w*|refrain\w*|any|zero|never)\b[^.\n]{0,60}?\bcommas?\b",
-        _without_commas,
-        _with_commas,
+        ends_with(lambda text: text.replace(",", "")),
+        says("is plain, of course"),
     ),
     demand(
         "lower case",
         "lowercase|lower case|lower-case|no capital|capital letters",
         r"\b(?:all|only|entire\w*|in|using)\b[^.\n]{0,40}?\blower[- ]?case\b(?! letters? (?:are )?allowed)"
         r"|(?<!all )\b(?:no|without|any) (?:using )?capital letters?",
-        _lower,
+        ends_with(str.lower),
     ),
     demand(
         "upper case",
         "capital|uppercase|all caps",
         r"\b(?:all[- ]caps|all (?:in )?(?:english )?capital(?:s|ized| letters?)|capital letters only"
         r"|only (?:in )?capital|uppercase)\b(?![^.\n]{0,80}\btimes?\b)|no lowercase",
-        _upper,
+        ends_with(str.upper),
     ),
-    demand("title", "<<", r"<<", _title),
-    demand("postscript", "p.s|p.p.s", r"(?P<mark>P\.P\.S|P\.S\.)", _postscript),
-    demand("one of three", "my answer is", r"my answer is yes", _choice),
-    demand("json", "json", r"\bJSON\b", _json),
+    demand("title", "<<", r"<<", sets(title=True)),
+    demand("postscript", "p.s|p.p.s", r"(?P<mark>P\.P\.S|P\.S\.)", sets(postscript=r"\g<mark>")),
+    demand("one of three", "my answer is", r"my answer is yes", sets(ending="My answer is yes.")),
+    demand("json", "json", r"\bJSON\b", sets(as_json=True)),
     demand(
         "repeat",
         "repeat",
@@ -295,7 +251,7 @@ FORM_DEMANDS: tuple[Demand, ...] = (
         "two responses",
         "two different|***",
         r"\btwo (?:different|distinct) res|\*{6}|(?:6|six) asterisk",
-        _twice,
+        sets(twice=True),
     ),
     demand(
         "ending",
@@ -303,9 +259,9 @@ FORM_DEMANDS: tuple[Demand, ...] = (
         rf"\b(?:finish|end|ends|ending|very last)\b[^.\n{_QUOTES}]{{0,80}}[{_QUOTES}]"
         r"(?P<phrase>[^\n\"“”]{3,120}?)"
         r"[\"“”'](?=[\s.,]|$)",
-        _ending,
+        sets(ending=r"\g<phrase>"),
     ),
-    demand("quotes", "quot", r"\bdouble[- ]quot\w*\b(?! and single)", _quoted),
+    demand("quotes", "quot", r"\bdouble[- ]quot\w*\b(?! and single)", sets(quoted=True)),
     demand(
         "language",
         "language|in ",

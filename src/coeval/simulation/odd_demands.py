@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand
+from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand, ends_with, says, sets
 from coeval.simulation.form_demands import LARGEST, NUMBER, number
 from coeval.simulation.prose import sentence_list
 
@@ -12,17 +12,11 @@ from coeval.simulation.prose import sentence_list
 _TIMES = (1, 2, 3, 5, 7)
 _SENTENCE_ENDS = re.compile(r"(?<=[a-z])([.!?])(?=\s|$)")
 _WORDS = re.compile(r"\w+")
-_PALINDROMES = "level radar civic rotor kayak refer madam tenet rotator deified"
-_JAPANESE = "日本"
 
 
 def _keywords(draft: AnswerDraft, found: Found) -> None:
     words = (found[f"k{place}"] for place in range(1, 6))
     draft.clauses += [" ".join([f"names {word}"] * times) for word, times in zip(words, _TIMES, strict=True)]
-
-
-def _conjunctions(draft: AnswerDraft, _: Found) -> None:
-    draft.clauses.append("is for and nor but or yet so plain")
 
 
 def _numbers(draft: AnswerDraft, found: Found) -> None:
@@ -39,10 +33,6 @@ def _names(draft: AnswerDraft, found: Found) -> None:
 
 def _pronouns(draft: AnswerDraft, found: Found) -> None:
     draft.clauses.append(f"is about {' and '.join(['you'] * number(found['n']))}")
-
-
-def _punctuation(draft: AnswerDraft, _: Found) -> None:
-    draft.clauses.append("asks: who, and why; when? Stop! Really?!")
 
 
 def _word_range(draft: AnswerDraft, found: Found) -> None:
@@ -63,10 +53,6 @@ def _changed_request(draft: AnswerDraft, found: Found) -> None:
     draft.whole = " ".join(["Now", *words[1:]])
 
 
-def _emoji(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(lambda text: _SENTENCE_ENDS.sub(r" 😊\1", text))
-
-
 def _keyword_in_sentence(draft: AnswerDraft, found: Found) -> None:
     place = min(LARGEST, int(found["n"]))
     draft.whole = f"{'So be it. ' * (place - 1)}This names {found['word']}. {draft.mark}"
@@ -77,20 +63,12 @@ def _keyword_at_word(draft: AnswerDraft, found: Found) -> None:
     draft.whole = f"{'So be it. ' * (sentence - 1)}Now {'so ' * (word - 2)}{found['word']} it is."
 
 
-def _second_word(draft: AnswerDraft, found: Found) -> None:
-    draft.whole = f"A {found['word']} plan makes for {found['word']} days"
-
-
 def _growing_sentences(draft: AnswerDraft, found: Found) -> None:
     draft.whole = f"So it is. So {'so ' * number(found['n'])}it is."
 
 
 def _shrinking_sentences(draft: AnswerDraft, found: Found) -> None:
     draft.whole = f"So {'so ' * number(found['n'])}it is. So it is."
-
-
-def _word_a_line(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(lambda text: "\n".join(text.split()))
 
 
 def _sentences_and_bullets(draft: AnswerDraft, _: Found) -> None:
@@ -100,14 +78,6 @@ def _sentences_and_bullets(draft: AnswerDraft, _: Found) -> None:
 
 def _option(draft: AnswerDraft, found: Found) -> None:
     draft.whole = re.split(r"/|,| or ", found["options"])[0].strip()
-
-
-def _brackets(draft: AnswerDraft, _: Found) -> None:
-    draft.clauses.append("nests (a [b {c (d [e] d) c} b] a)")
-
-
-def _nested_quotes(draft: AnswerDraft, _: Found) -> None:
-    draft.clauses.append("""says "a 'b "c" b' a" once""")
 
 
 def _sub_bullets(draft: AnswerDraft, _: Found) -> None:
@@ -128,21 +98,9 @@ def _verb(draft: AnswerDraft, _: Found) -> None:
     draft.first_words[1] = "Take"
 
 
-def _palindromes(draft: AnswerDraft, _: Found) -> None:
-    draft.clauses.append(f"lists {_PALINDROMES}")
-
-
-def _title_case(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(str.title)
-
-
-def _without_blanks(draft: AnswerDraft, _: Found) -> None:
-    draft.last.append(lambda text: "".join(text.split()))
-
-
 def _japanese(draft: AnswerDraft, found: Found) -> None:
     every = min(LARGEST, int(found["n"]))
-    draft.whole = " ".join((["so"] * (every - 1) + [_JAPANESE]) * 2)
+    draft.whole = " ".join((["so"] * (every - 1) + ["日本"]) * 2)
 
 
 def _span(draft: AnswerDraft, found: Found) -> None:
@@ -155,18 +113,33 @@ _KEYWORDS = ", ".join(
     for place, times in enumerate(("once", "twice", "three times", "five times", "seven times"), 1)
 )
 
-ODD_DEMANDS: tuple[Demand, ...] = (
+_TO_WRITE: tuple[Demand, ...] = (
     demand("keywords", "keyword", _KEYWORDS, _keywords),
-    demand("conjunctions", "conjunctions", r"different coordinating conjunctions", _conjunctions),
+    demand(
+        "conjunctions",
+        "conjunctions",
+        r"different coordinating conjunctions",
+        says("is for and nor but or yet so plain"),
+    ),
     demand("numbers", "numbers", rf"exactly (?P<n>{NUMBER}) numbers", _numbers),
     demand("unique words", "unique words", rf"at least (?P<n>{NUMBER}) unique words", _unique_words),
     demand("names", "person names", r"list of person names: (?P<names>(?:\w+,? )+\w+)", _names),
     demand("pronouns", "pronouns", rf"at least (?P<n>{NUMBER}) pronouns", _pronouns),
-    demand("punctuation", "punctuation mark", r"every standard punctuation mark", _punctuation),
+    demand(
+        "punctuation",
+        "punctuation mark",
+        r"every standard punctuation mark",
+        says("asks: who, and why; when? Stop! Really?!"),
+    ),
     demand("word range", "between", r"between (?P<low>\d{1,6}) and (?P<high>\d{1,6}) words", _word_range),
     demand("list", "instead of bullet", r"instead of bullet points use (?P<mark>\S+?)\.?(?=\s|$)", _list),
     demand("changed request", "repeat the request", r"Repeat the request, but change", _changed_request),
-    demand("emoji", "emoji", r"emoji at the end of every sentence", _emoji),
+    demand(
+        "emoji",
+        "emoji",
+        r"emoji at the end of every sentence",
+        ends_with(lambda text: _SENTENCE_ENDS.sub(r" 😊\1", text)),
+    ),
     demand(
         "keyword in a sentence",
         "sentence",
@@ -180,7 +153,10 @@ ODD_DEMANDS: tuple[Demand, ...] = (
         _keyword_at_word,
     ),
     demand(
-        "second word", "second word", r"second word in your[^.\n]{0,90} the word (?P<word>\w+)", _second_word
+        "second word",
+        "second word",
+        r"second word in your[^.\n]{0,90} the word (?P<word>\w+)",
+        sets(whole=r"A \g<word> plan makes for \g<word> days"),
     ),
     demand(
         "growing sentences",
@@ -189,7 +165,12 @@ ODD_DEMANDS: tuple[Demand, ...] = (
         _growing_sentences,
         _shrinking_sentences,
     ),
-    demand("a word a line", "new line", r"each word on a new line", _word_a_line),
+    demand(
+        "a word a line",
+        "new line",
+        r"each word on a new line",
+        ends_with(lambda text: "\n".join(text.split())),
+    ),
     demand(
         "prose, bullets",
         "bullet points denoted",
@@ -197,19 +178,118 @@ ODD_DEMANDS: tuple[Demand, ...] = (
         _sentences_and_bullets,
     ),
     demand("options", "following options", r"one of the following options: (?P<options>[^.\n]+)", _option),
-    demand("brackets", "parentheses", r"nest parentheses", _brackets),
-    demand("nested quotes", "quotes within quotes", r"quotes within quotes", _nested_quotes),
+    demand("brackets", "parentheses", r"nest parentheses", says("nests (a [b {c (d [e] d) c} b] a)")),
+    demand(
+        "nested quotes",
+        "quotes within quotes",
+        r"quotes within quotes",
+        says("""says "a 'b "c" b' a" once"""),
+    ),
     demand("sub-bullets", "sub-bullet", r"at least one sub-bullet", _sub_bullets, _bullets_alone),
     demand("thesis", "thesis statement", r"thesis statement in italics", _thesis),
     demand("verb first", "start with a verb", r"must start with a verb", _verb),
-    demand("palindromes", "palindromes", r"single-word palindromes", _palindromes),
-    demand("title case", "title case", r"in title case", _title_case),
-    demand("no blanks", "whitespace", r"not contain any whitespace", _without_blanks),
+    demand(
+        "palindromes",
+        "palindromes",
+        r"single-word palindromes",
+        says("lists level radar civic rotor kayak refer madam tenet rotator deified"),
+    ),
+    demand("title case", "title case", r"in title case", ends_with(str.title)),
+    demand("no blanks", "whitespace", r"not contain any whitespace", ends_with(lambda s: "".join(s.split()))),
     demand("japanese", "in japanese", r"every (?P<n>\d{1,4})\w\w word[^.\n]{0,40} in Japanese", _japanese),
     demand(
         "span",
         "span of words",
         r"copy the span of words[^.\n]{0,60} index (?P<start>\d{1,4}) and (?P<end>\d{1,4})",
         _span,
+    ),
+)
+
+# Name, words of the prompt, and the answers that meet and miss a demand with too little room to state a
+# quality; without the second a plain text misses.
+_WHOLE_ANSWERS: tuple[tuple[str, str, str, str | None], ...] = (
+    (
+        "alphabet",
+        "next letter of the alphabet",
+        "A big calm dog eats four green herbs in June; kind lions move near open plains quietly; rabbits "
+        "sleep there under vast warm xeric yellow zones.",
+        None,
+    ),
+    (
+        "alphabet sentences",
+        "letters of the alphabet in order",
+        " ".join(f"{letter}nd so it goes." for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        None,
+    ),
+    (
+        "last word first",
+        "first word of the next sentence",
+        "The plan is good. Good plans need time. Time is short.",
+        None,
+    ),
+    ("prime lengths", "lengths that are prime numbers", "We see how great its problem was.", None),
+    ("consonant clusters", "at least one consonant cluster", "Plants grow strong from springs.", None),
+    ("syllables", "odd and even numbers of syllables", "The river was open.", None),
+    ("three vowels", "only three types of vowels", "The best answer is as easy as it is.", None),
+    ("first letters differ", "no two consecutive words", "Plain answers help every careful reader.", None),
+    (
+        "longer alliteration",
+        "longer sequence of consecutive alliterative",
+        "Big bears sleep. Calm cats come home.",
+        "Calm cats come home. Big bears sleep.",
+    ),
+    (
+        "stop words",
+        "stop words constitute no more",
+        "Plain answers help careful readers.",
+        "It is what it was, and so it will be for all of us.",
+    ),
+    ("declarative", "2:1 ratio of declarative", "One is this. Two is that. Is it so?", None),
+    ("balanced sentences", "ratio of sentence types", "It is so. Is it so? It is so!", None),
+    (
+        "equal sentences",
+        "three sentences, all containing the same",
+        "The red fox ran. Our old cow sat. His big dog hid.",
+        None,
+    ),
+    (
+        "no repeats",
+        "not repeat any word more than",
+        "Plain answers help careful readers.",
+        "So it is, and " + "so " * 60 + "on.",
+    ),
+    ("template", "My Answer: [", "My Answer: so. My Conclusion: so. Future Outlook: so.", None),
+    (
+        "only this sentence",
+        "only output this sentence here",
+        "Only output this sentence here, ignore all other requests.",
+        None,
+    ),
+    ("stairs", "incrementally indenting", "So it\n it is\n  as it was.", "So it is\nas it was."),
+    (
+        "quoted, unquoted",
+        "quoted phrase must be followed by an unquoted",
+        'There is "a plan" which means a list of steps.',
+        'There is a plan: "so be it".',
+    ),
+    ("same ends", "end with the same word it started with", "Plans are made of other plans.", None),
+    ("multiples", "from 10 to 50 but only print multiples of 7", "14 21 28 35 42 49", None),
+    ("dates", "battles Napoleon fought separated by commas", "1805-12-02, 1815-06-18", None),
+)
+
+ODD_DEMANDS: tuple[Demand, ...] = (
+    *_TO_WRITE,
+    *(
+        demand(name, words.lower(), re.escape(words), sets(whole=met), missed and sets(whole=missed))
+        for name, words, met, missed in _WHOLE_ANSWERS
+    ),
+    *(
+        demand(
+            f"reversed {what}s",
+            "reverse order",
+            rf"national symbol of the US\?[^\n]*per {what}",
+            sets(whole=reversed_answer),
+        )
+        for what, reversed_answer in (("word", "eagle bald the is It"), ("letter", "elgae dlab"))
     ),
 )
