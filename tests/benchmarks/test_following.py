@@ -12,6 +12,7 @@ from fakes.judged_tasks import hold_on_the_scale
 from coeval.benchmarks.benchmark import Answer, TaskSettings
 from coeval.benchmarks.language.text_analysis import LONG_TEXT, Language
 from coeval.benchmarks.tasks.following import (
+    INSTRUCTIONS,
     Accuracy,
     Followed,
     FollowingItem,
@@ -23,7 +24,7 @@ from coeval.benchmarks.tasks.following import (
     score_prompt,
     summarise,
 )
-from coeval.benchmarks.tasks.ifeval_checks import NoComma
+from coeval.benchmarks.tasks.ifeval_checks import no_comma
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure
 
@@ -96,10 +97,10 @@ def test_an_item_needs_arguments_for_each_instruction() -> None:
 
 
 def test_a_verifier_that_raises_is_not_followed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: NoComma, response: str) -> bool:
+    def broken(response: str) -> bool:
         raise ZeroDivisionError("by comma")
 
-    monkeypatch.setattr(NoComma, "holds", broken)
+    monkeypatch.setitem(INSTRUCTIONS, no_comma.id, no_comma._replace(follows=broken))
     followed = score_prompt(item(NO_COMMA, THREE_WORDS), "one two three", Language())
     assert followed == Followed(
         [False, True], [False, True], {"punctuation:no_comma": "ZeroDivisionError: by comma"}

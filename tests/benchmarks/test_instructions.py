@@ -20,7 +20,6 @@ from coeval.benchmarks.tasks.following import (
     score_prompt,
 )
 from coeval.benchmarks.tasks.ifbench_custom import _CAPITALS
-from coeval.benchmarks.tasks.instruction import Instruction, PlainInstruction
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."
 ENGLISH = "the run_flow rose over its banks and the bridge could no longer be seen from here."
@@ -248,19 +247,6 @@ def test_every_type_is_tried() -> None:
     ):
         assert {kind for kind, *_ in cases} == {instruction.id for instruction in instructions}
         assert len(instructions) == count
-
-
-def test_a_type_that_says_not_what_it_asks_for_cannot_be_made() -> None:
-    class Silent(Instruction, frozen=True):
-        id = "silent"
-
-    class Plain(PlainInstruction, frozen=True):
-        id = "plain"
-
-    with pytest.raises(TypeError, match="follows"):
-        Silent()  # type: ignore[abstract]
-    with pytest.raises(TypeError, match="holds"):
-        Plain()  # type: ignore[abstract]
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {kind: kwargs for kind, kwargs, *_ in CASES}

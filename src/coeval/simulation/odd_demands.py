@@ -280,7 +280,13 @@ _WHOLE_ANSWERS: tuple[tuple[str, str, str, str | None], ...] = (
 ODD_DEMANDS: tuple[Demand, ...] = (
     *_TO_WRITE,
     *(
-        demand(name, words.lower(), re.escape(words), sets(whole=met), missed and sets(whole=missed))
+        demand(
+            name,
+            words.lower(),
+            re.escape(words),
+            sets(whole=met),
+            None if missed is None else sets(whole=missed),
+        )
         for name, words, met, missed in _WHOLE_ANSWERS
     ),
     *(

@@ -33,17 +33,17 @@ from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.run.judgment_outcomes import metric_of
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
 from coeval.benchmarks.tasks import ifbench_custom, ifbench_formats, ifbench_words, ifeval_checks
-from coeval.benchmarks.tasks.instruction import Instruction
+from coeval.benchmarks.tasks.instruction import Instruction, InstructionType
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.records import Message
 from coeval.store.jsonl import write_bytes_atomic
 
 
-def _defined_in(*modules: ModuleType) -> tuple[type[Instruction], ...]:
+def _defined_in(*modules: ModuleType) -> tuple[InstructionType, ...]:
     """The types of instructions that these modules define, in their order."""
-    found = (kind for module in modules for kind in vars(module).values() if isinstance(kind, type))
-    return tuple(kind for kind in found if issubclass(kind, Instruction) and "id" in vars(kind) and kind.id)
+    found = (kind for module in modules for kind in vars(module).values())
+    return tuple(kind for kind in found if isinstance(kind, InstructionType))
 
 
 IFEVAL_INSTRUCTIONS = _defined_in(ifeval_checks)
@@ -83,9 +83,11 @@ def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
         raise UsageError(f"there is no instruction type {instruction_id!r}; known: {', '.join(INSTRUCTIONS)}")
     arguments = {name: _whole(value) for name, value in kwargs.items() if value is not None}
     try:
-        return convert(arguments, kind)
+        return Instruction(kind, convert(arguments, kind.arguments))
     except Misshapen as error:
-        raise UsageError(f"{instruction_id}: {error}; its arguments: {kind.__struct_fields__}") from error
+        raise UsageError(
+            f"{instruction_id}: {error}; its arguments: {kind.arguments.__struct_fields__}"
+        ) from error
 
 
 def _whole(value: object) -> object:

@@ -12,36 +12,29 @@ from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.instruction import (
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,
-    Instruction,
-    PlainInstruction,
+    verifies,
 )
 
 
-class Multiples(PlainInstruction, frozen=True):
+@verifies("custom:multiples")
+def multiples(response: str) -> bool:
     """ "Count from 10 to 50 but only print multiples of 7.": these are all the numbers there are."""
-
-    id = "custom:multiples"
-
-    def holds(self, response: str) -> bool:
-        return re.findall(r"\d+", response) == ["14", "21", "28", "35", "42", "49"]
+    return re.findall(r"\d+", response) == ["14", "21", "28", "35", "42", "49"]
 
 
-class McqCountLength(PlainInstruction, frozen=True):
+@verifies("custom:mcq_count_length")
+def mcq_count_length(response: str) -> bool:
     """ "Generate 4 multiple choice questions with 5 options each about "20th century art history". Each
     question should start with the label "Question". The questions should get progressively longer. Do
     not provide an explanation.": the text before the options grows, the options are lettered."""
-
-    id = "custom:mcq_count_length"
-
-    def holds(self, response: str) -> bool:
-        if not response.startswith("Question"):
-            return False
-        parts = re.split(r"Question \d+[.|):;]?\s*", response)
-        questions = [part.strip() for part in parts if part.strip()]
-        read = [_question(question) for question in questions]
-        lengths = [length for length, _ in read]
-        grow = all(before < after for before, after in pairwise(lengths))
-        return len(read) == 4 and grow and all(options == 5 for _, options in read)
+    if not response.startswith("Question"):
+        return False
+    parts = re.split(r"Question \d+[.|):;]?\s*", response)
+    questions = [part.strip() for part in parts if part.strip()]
+    read = [_question(question) for question in questions]
+    lengths = [length for length, _ in read]
+    grow = all(before < after for before, after in pairwise(lengths))
+    return len(read) == 4 and grow and all(options == 5 for _, options in read)
 
 
 _OPTION = re.compile(r"[A-Ea-e][.|)]\s*\w+")
@@ -55,17 +48,14 @@ def _question(text: str) -> tuple[int, int]:
     return len(requested.strip()), len(places)
 
 
-class ReverseNewline(PlainInstruction, frozen=True):
+@verifies("custom:reverse_newline")
+def reverse_newline(response: str) -> bool:
     """ "List the countries of Africa in reverse alphabetical order, each on a new line.": from the line
     of Zimbabwe on, at least 52 lines, in that order."""
-
-    id = "custom:reverse_newline"
-
-    def holds(self, response: str) -> bool:
-        lines = [_plain(line) for line in response.split("\n") if line.strip()]
-        start = next((i for i, line in enumerate(lines) if "zimbabwe" in line), None)
-        countries = lines[start:] if start is not None else []
-        return len(countries) >= 52 and countries == sorted(countries, reverse=True)
+    lines = [_plain(line) for line in response.split("\n") if line.strip()]
+    start = next((i for i, line in enumerate(lines) if "zimbabwe" in line), None)
+    countries = lines[start:] if start is not None else []
+    return len(countries) >= 52 and countries == sorted(countries, reverse=True)
 
 
 def _plain(text: str) -> str:
@@ -75,36 +65,27 @@ def _plain(text: str) -> str:
     return letters.strip().strip(PUNCTUATION_AND_BLANK).lower()
 
 
-class WordReverse(PlainInstruction, frozen=True):
+@verifies("custom:word_reverse")
+def word_reverse(response: str) -> bool:
     """ "What animal is the national symbol of the US? Respond to this query, but make your sentence in
     reverse order of what it should be, per word."."""
-
-    id = "custom:word_reverse"
-
-    def holds(self, response: str) -> bool:
-        words = response.lower().translate(WITHOUT_PUNCTUATION).split()
-        return "eagle bald" in " ".join(words)
+    words = response.lower().translate(WITHOUT_PUNCTUATION).split()
+    return "eagle bald" in " ".join(words)
 
 
-class CharacterReverse(PlainInstruction, frozen=True):
+@verifies("custom:character_reverse")
+def character_reverse(response: str) -> bool:
     """ "What animal is the national symbol of the US? Respond to this query, but make your sentence in
     reverse order of what it should be, per letter."."""
-
-    id = "custom:character_reverse"
-
-    def holds(self, response: str) -> bool:
-        return "elgae dlab" in response.lower()
+    return "elgae dlab" in response.lower()
 
 
-class SentenceAlphabet(Instruction, frozen=True):
+@verifies("custom:sentence_alphabet")
+def sentence_alphabet(response: str, language: Language) -> bool:
     """ "Tell me a 26-sentence story where each sentence's first word starts with the letters of the
     alphabet in order."."""
-
-    id = "custom:sentence_alphabet"
-
-    def follows(self, response: str, language: Language) -> bool:
-        first_letters = [sentence.lstrip()[:1].lower() for sentence in language.sentences(response)]
-        return first_letters == list("abcdefghijklmnopqrstuvwxyz")
+    first_letters = [sentence.lstrip()[:1].lower() for sentence in language.sentences(response)]
+    return first_letters == list("abcdefghijklmnopqrstuvwxyz")
 
 
 _CAPITALS = (
@@ -114,16 +95,13 @@ _CAPITALS = (
 )
 
 
-class EuropeanCapitalsSort(PlainInstruction, frozen=True):
+@verifies("custom:european_capitals_sort")
+def european_capitals_sort(response: str) -> bool:
     """ "Give me the names of all capital cities of european countries whose latitude is higher than than
     45 degrees? List the capital cities without country names, separated by commas, sorted by latitude,
     from highest to lowest.": the published list, accents aside; Kyiv may stand in its place."""
-
-    id = "custom:european_capitals_sort"
-
-    def holds(self, response: str) -> bool:
-        cities = [_plain(city) for city in response.split(",")]
-        return ", ".join(city for city in cities if city != "kyiv") == _CAPITALS
+    cities = [_plain(city) for city in response.split(",")]
+    return ", ".join(city for city in cities if city != "kyiv") == _CAPITALS
 
 
 # The longest table that a prompt demands: a header and 14 rows.
@@ -141,32 +119,26 @@ def _rows(text: str, delimiter: str = ",") -> list[list[str]]:
         return []
 
 
-class CsvCity(PlainInstruction, frozen=True):
+@verifies("custom:csv_city")
+def csv_city(response: str) -> bool:
     """ "Generate CSV data: The column names are ["ID", "Country", "City", "Year", "Count"], the data
     should be comma delimited. Please generate 7 rows."."""
-
-    id = "custom:csv_city"
-
-    def holds(self, response: str) -> bool:
-        rows = _rows(response)
-        header = rows[0] if rows else []
-        complete = len(rows) == 8 and all(len(row) == 5 for row in rows)
-        return complete and [name.strip() for name in header] == ["ID", "Country", "City", "Year", "Count"]
+    rows = _rows(response)
+    header = rows[0] if rows else []
+    complete = len(rows) == 8 and all(len(row) == 5 for row in rows)
+    return complete and [name.strip() for name in header] == ["ID", "Country", "City", "Year", "Count"]
 
 
-class CsvSpecialCharacter(PlainInstruction, frozen=True):
+@verifies("custom:csv_special_character")
+def csv_special_character(response: str) -> bool:
     """ "Generate CSV data: The column names are ["ProductID", "Category", "Brand", "Price", "Stock"], the
     data should be comma delimited. Please generate 14 rows. Add one field which contains a special
     character and enclose it in double quotes."."""
-
-    id = "custom:csv_special_character"
-
-    def holds(self, response: str) -> bool:
-        header = [name.strip() for name in response.split("\n", 1)[0].split(",")]
-        rows = _rows(response.replace('"', '"""'))
-        complete = len(rows) == _MOST_ROWS and all(len(row) == 5 for row in rows)
-        special = any(_is_quoted_special(field) for row in rows[1:] for field in row)
-        return complete and special and header == ["ProductID", "Category", "Brand", "Price", "Stock"]
+    header = [name.strip() for name in response.split("\n", 1)[0].split(",")]
+    rows = _rows(response.replace('"', '"""'))
+    complete = len(rows) == _MOST_ROWS and all(len(row) == 5 for row in rows)
+    special = any(_is_quoted_special(field) for row in rows[1:] for field in row)
+    return complete and special and header == ["ProductID", "Category", "Brand", "Price", "Stock"]
 
 
 def _is_quoted_special(field: str) -> bool:
@@ -174,33 +146,27 @@ def _is_quoted_special(field: str) -> bool:
     return line.startswith('"') and re.search(r"[^\w\s]", line[1 : line.rfind('"')]) is not None
 
 
-class CsvQuotes(PlainInstruction, frozen=True):
+@verifies("custom:csv_quotes")
+def csv_quotes(response: str) -> bool:
     """ "Generate CSV data: The column names are ["StudentID", "Subject", "Grade", "Semester", "Score"],
     the data should be tab delimited. Please generate 3 rows and enclose each single field in double
     quotes."."""
-
-    id = "custom:csv_quotes"
-
-    def holds(self, response: str) -> bool:
-        rows = [[field.strip() for field in row] for row in _rows(response.replace('"', '"""'), "\t")]
-        complete = len(rows) == 4 and all(len(row) == 5 for row in rows)
-        quoted = all(field[:1] == field[-1:] == '"' for row in rows for field in row)
-        header = [f'"{name}"' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")]
-        return complete and quoted and rows[0] == header
+    rows = [[field.strip() for field in row] for row in _rows(response.replace('"', '"""'), "\t")]
+    complete = len(rows) == 4 and all(len(row) == 5 for row in rows)
+    quoted = all(field[:1] == field[-1:] == '"' for row in rows for field in row)
+    header = [f'"{name}"' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")]
+    return complete and quoted and rows[0] == header
 
 
 # Leap years are not told apart: 29 February counts in each.
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-class DateFormatList(PlainInstruction, frozen=True):
+@verifies("custom:date_format_list")
+def date_format_list(response: str) -> bool:
     """ "List the start dates of all the battles Napoleon fought separated by commas, use the following
     date format: YYYY-MM-DD. Do not provide an explanation.": dates of his lifetime."""
-
-    id = "custom:date_format_list"
-
-    def holds(self, response: str) -> bool:
-        return all(_is_date_of_napoleon(date.strip()) for date in response.split(","))
+    return all(_is_date_of_napoleon(date.strip()) for date in response.split(","))
 
 
 def _is_date_of_napoleon(text: str) -> bool:

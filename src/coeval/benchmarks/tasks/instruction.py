@@ -1,4 +1,4 @@
-"""What an instruction of IFEval or IFBench is: a record of its arguments that can be held against a text.
+"""What an instruction of IFEval or IFBench is: arguments, and a function that holds a text against them.
 
 Zhou et al. 2023, "Instruction-Following Evaluation for Large Language Models" (IFEval); Pyatkin et
 al. 2025, "Generalizing Verifiable Instruction Following" (IFBench). Verdicts follow the verifiers
@@ -8,8 +8,9 @@ published with the papers, quirks included, because scores are compared with pub
 from __future__ import annotations
 
 import string
-from abc import ABCMeta, abstractmethod
-from typing import ClassVar, Literal, TypeAlias
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,31 +23,44 @@ PUNCTUATION_AND_BLANK = PUNCTUATION + " "
 Relation: TypeAlias = Literal["less than", "at least"]
 
 
-class _AbstractStruct(msgspec.StructMeta, ABCMeta):
-    """Of a struct with abstract methods."""
+class InstructionType(NamedTuple):
+    """A type of verifiable instructions: ``follows`` tells of a non-blank response whether it follows one.
+
+    ``arguments`` is a record of its keywords, by the names in the data.
+    """
+
+    id: str
+    follows: Callable[..., bool]
+    arguments: type[msgspec.Struct]
+    reads_english: bool
 
 
-class Instruction(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=_AbstractStruct
-):
-    """A verifiable instruction; its fields are the arguments, by the names in the data."""
+class Instruction(NamedTuple):
+    """An instruction of a prompt."""
 
-    id: ClassVar[str] = ""
+    kind: InstructionType
+    arguments: msgspec.Struct
 
-    @abstractmethod
     def follows(self, response: str, language: Language) -> bool:
         """Check whether a non-blank ``response`` follows the instruction."""
+        texts = (response, language) if self.kind.reads_english else (response,)
+        return self.kind.follows(*texts, **msgspec.structs.asdict(self.arguments))
 
 
-class PlainInstruction(Instruction, frozen=True):
-    """An instruction that needs no English analysis."""
+def verifies(instruction_id: str) -> Callable[[Callable[..., bool]], InstructionType]:
+    """Make a type of instructions of a function of the response, of a `Language` where it analyses English,
+    and of the instruction's arguments as keywords."""
 
-    @abstractmethod
-    def holds(self, response: str) -> bool:
-        """Check whether a non-blank response follows the instruction."""
+    def made(function: Callable[..., bool]) -> InstructionType:
+        parameters = signature(function, eval_str=True).parameters.values()
+        keywords = [(p.name, p.annotation) for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+        arguments = msgspec.defstruct(
+            function.__name__, keywords, frozen=True, kw_only=True, forbid_unknown_fields=True
+        )
+        reads_english = len(parameters) - len(keywords) == 2
+        return InstructionType(instruction_id, function, arguments, reads_english)
 
-    def follows(self, response: str, _: Language) -> bool:
-        return self.holds(response)
+    return made
 
 
 def compare(count: int, relation: Relation, bound: int) -> bool:
