@@ -9,11 +9,11 @@ from cli.invoked import Command
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, Leaning
 from coeval.analysis.panel.panel_findings import panel_findings
+from coeval.core.figures import difference_text
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@
   const digits = (text) => clean(text).replaceAll(",", "");
   const held = new Map();
   const holds = (target, figure) => {
-    if (!held.has(target)) held.set(target, new Set(figures(digits(target.textContent))));
+    if (!held.has(target)) held.set(target, new Set(figures(digits(all("th, td, dd, p", target).map((one) => one.textContent).join(" ")))));
     return held.get(target).has(figure);
   };
   for (const said of all(".said")) {

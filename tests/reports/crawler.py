@@ -25,6 +25,7 @@ def offenders(browser: Browser, file: Path, width: int) -> Iterator[Offender]:
     seen = opened(browser, file, viewport={"width": width, "height": WIDTHS[width]})
     draw_all(seen.page)
     seen.page.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
+    seen.page.evaluate("for (const one of document.querySelectorAll('main .more')) one.click()")
     for rule, found in seen.page.evaluate(f"({_RULES})()").items():
         yield from (Offender(rule, width, each) for each in dict.fromkeys(found))
     yield from _barriers(seen.page, width)

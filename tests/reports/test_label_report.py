@@ -124,7 +124,7 @@ def test_so_does_a_filter(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
 
 def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> None:
     leads = report.sections[0]
-    assert [table.name for table in leads.tables] == ["labels"]
+    assert [table.name for table in leads.tables] == ["labels", "differences"]
     assert [picture.table for picture in leads.pictures] == ["labels"]
     found = measures["labels"]["quiz"]["colour"]["students"]
     for row in report.table("labels").records():
@@ -143,8 +143,8 @@ def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> 
 @pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 def test_page_paper_and_pictures_show_them(lab: Lab, report: Report, tmp_path: Path, coeval: Command) -> None:
-    for kind in ("html", "pdf"):
-        ended = coeval("analyze", "--run", lab.path, "--format", kind, "--out", tmp_path)
+    for how in (("html",), ("pdf", "--appendix")):
+        ended = coeval("analyze", "--run", lab.path, "--format", *how, "--out", tmp_path)
         assert ended.code == 3, ended.err
     text = " ".join(page.extract_text() for page in pypdf.PdfReader(tmp_path / "report.pdf").pages)
     assert "Labels: how often they are right" in text

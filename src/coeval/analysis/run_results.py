@@ -470,14 +470,12 @@ def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
         if score.task is None and not score.removed and not score.partial
         if score.least is not None and score.most is not None
     ]
-    return order_on_missing(order, "Who leads depends", "scores", "0 or as 100")
+    return order_on_missing(order, "who leads", "scores", "0 or 100")
 
 
 def missing_label_sentences(place: str, students: Iterable[Bounded]) -> Iterator[str]:
     """Likewise of answers to a label of a task, as ``quiz (colour)``; ``students``: best first."""
-    return order_on_missing(
-        list(students), f"Who is right most often in {place} depends", "answers", "wrong or as right"
-    )
+    return order_on_missing(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
 def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) -> Iterator[str]:
@@ -486,30 +484,31 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
     if not order:
         return
     leader, *others = order
-    reported = f"{{}} on {what} that failed or are missing: counting them as {ends} puts {{}}."
+    reported = f"Failed or missing {what} could change {{}}: counted as {ends}, they put {{}}."
     if leading := [one for one in others if leader.may_fall_behind(one)]:
         yield reported.format(lead, _placed((leader, *leading)))
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
     rest = [one for one in others if any(one in pair for pair in pairs)]
     if set(rest) - set(leading):  # else all whose places are open are named already
-        names = listed(one.name for one in rest)
-        if leading:
-            yield f"So does the order of {names}."
-        else:
-            yield reported.format(f"The order of {names} depends", _placed(rest))
+        names = f"the order of {listed((one.name for one in rest), _MOST_NAMED)}"
+        yield f"They could also change {names}." if leading else reported.format(names, _placed(rest))
 
 
 # Of a score: what moves it by less than a point is lost in every interval.
 _SHOWN = 0.01
+# In a sentence; tables show the others.
+_MOST_NAMED, _MOST_PLACED = 4, 2
 
 
 def _placed(students: Sequence[Bounded]) -> str:
-    return listed(
+    texts = [
         f"{one.name} between {points(one.least)} and {points(one.most)}"
-        if one.least < one.most
+        if points(one.least) != points(one.most)
         else f"{one.name} at {points(one.least)}"
-        for one in students
-    )
+        for one in students[:_MOST_PLACED]
+    ]
+    more = len(students) - len(texts)
+    return " and ".join(texts) + (f"; {more} more could move" if more else "")
 
 
 def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:

@@ -11,10 +11,13 @@ from typing import Literal, TypeAlias
 from coeval.core.text import dollars, probability
 
 FigureKind: TypeAlias = Literal[
-    "text", "count", "points", "share", "coefficient", "number", "probability", "usd", "seconds"
+    "text", "count", "points", "gap", "share", "coefficient", "number", "probability", "usd", "seconds"
 ]
-"""How a figure is written. ``points`` is a score from 0 to 1, or a difference of scores, shown as 0 to 100;
-``share`` is a part of a whole, shown in percent; ``coefficient`` is κ, a correlation or a reliability."""
+"""How a figure is written. ``points`` is a score from 0 to 1, shown as 0 to 100; ``gap`` is a difference of
+scores, with its interval as sentences have it; ``share`` is a part of a whole, shown in percent;
+``coefficient`` is κ, a correlation or a reliability."""
+
+IN_POINTS: frozenset[FigureKind] = frozenset({"points", "gap"})
 
 MISSING = "–"
 
@@ -57,7 +60,7 @@ def metric_text(value: float, unit: str) -> str:
 def figure(number: float, kind: FigureKind) -> str:
     """Format a number: ``90.2``, ``12.5%``, ``0.43``, ``1,985``, ``$5.12``, ``<0.001``."""
     match kind:
-        case "points":
+        case "points" | "gap":
             return points(number)
         case "share":
             return f"{points(number)}%"
@@ -76,10 +79,23 @@ def figure(number: float, kind: FigureKind) -> str:
 
 
 def figure_text(kind: FigureKind, value: float, low: float | None = None, high: float | None = None) -> str:
-    """Format a number with its interval: ``81.0 [80.2, 82.1]``, ``12.5% [9.1, 16.0%]``."""
+    """Format a number with its interval: ``81.0 [80.2, 82.1]``, ``12.5% [9.1, 16.0%]``, ``3.1 ± 1.9``."""
     if low is None or high is None:
         return figure(value, kind)
+    if kind == "gap":
+        return difference_text(100 * value, 100 * low, 100 * high, 1)
     return f"{figure(value, kind)} [{figure(low, kind).removesuffix('%')}, {figure(high, kind)}]"
+
+
+# Of what is shown: an interval whose two sides differ by less is shown as one number.
+_NEARLY = 0.06
+
+
+def difference_text(middle: float, low: float, high: float, digits: int) -> str:
+    """``0.079 ± 0.043``, or ``0.292 [−0.049, 0.497]`` where the interval is lopsided."""
+    if abs((high - middle) - (middle - low)) < _NEARLY * 10 ** (1 - digits):
+        return f"{fixed(middle, digits)} ± {fixed((high - low) / 2, digits)}"
+    return f"{fixed(middle, digits)} [{fixed(low, digits)}, {fixed(high, digits)}]"
 
 
 def _minus(text: str) -> str:

@@ -27,6 +27,9 @@ LONGEST_NAME = 30
 # Pixels of a picture's place below which names have fewer characters: they take a third of a telephone.
 _NARROW, _LONGEST_NARROW = 480, 16
 
+# Pixels: a legend's sign with its margins, a character of 12 points, and an axis with its labels.
+_SIGN, _CHARACTER, _BESIDE = 25, 7, 60
+
 _OF_EVERY_OBJECT = frozenset(
     ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString",
      "valueOf", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__")
@@ -65,8 +68,13 @@ def names_axis(
 
 
 def names_legend(names: Iterable[str], longest: int = LONGEST_NAME, **settings: Any) -> alt.Legend:
-    """A legend above a picture, with names as `shown_name` has them."""
-    shown = {"labelExpr": shown_name(names, longest), "labelLimit": 0}
+    """A legend above a picture, with names as `shown_name` has them, in as many columns as there is room for:
+    three at most."""
+    names = list(names)
+    each = _SIGN + _CHARACTER * min(longest, max(map(len, names), default=0))
+    two, three = (_BESIDE + count * each for count in (2, 3))
+    columns = alt.ExprRef(expr=f"containerSize()[0] < {two} ? 1 : containerSize()[0] < {three} ? 2 : 3")
+    shown = {"labelExpr": shown_name(names, longest, narrow=24), "labelLimit": 0, "columns": columns}
     return alt.Legend(**{**shown, "title": None, "orient": "top", **settings})
 
 

@@ -44,7 +44,7 @@ def bias_plot(
         "color": alt.Color(
             "judge:N",
             scale=alt.Scale(domain=list(models)),
-            legend=names_legend(judges, values=list(judges), columns=3),
+            legend=names_legend(judges, values=list(judges)),
         ),
         "tooltip": [
             alt.Tooltip("judge:N"),
@@ -288,7 +288,7 @@ def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
             color=alt.Color(
                 "flag:N",
                 scale=alt.Scale(domain=list(flags)),
-                legend=alt.Legend(title=None, orient="top", columns=3),
+                legend=names_legend(flags),
             ),
             tooltip=[
                 alt.Tooltip("item:N"),
@@ -435,7 +435,7 @@ def share_bars(
     """Of a table with a name and a part in its ``fields``, and the columns ``share`` (0 to 1) and ``count``.
     Where parts are ``ranked``, the first has the strongest of one colour."""
     name, part = fields
-    legend = names_legend(parts, columns=2 if len(parts) > 3 else 3)
+    legend = names_legend(parts)
     shades = [1 - 0.75 * place / max(len(parts) - 1, 1) for place in range(len(parts))]
     colour: dict[str, Any] = {
         "color": alt.Color(f"{part}:N", scale=alt.Scale(domain=list(parts)), legend=legend)

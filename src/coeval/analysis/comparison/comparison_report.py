@@ -12,7 +12,7 @@ from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, 
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import fixed
+from coeval.core.figures import difference_text, fixed
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.text import numbered, p_text, probability
 
@@ -85,10 +85,6 @@ class Comparison(msgspec.Struct, frozen=True):
         """``overall``, the task, or the task and a label or part of it."""
         place = "overall" if self.task is None else self.task
         return f"{place}: {self.metric}" if self.family in ("label", "part") else place
-
-
-# Of what is shown: an interval whose two sides differ by less is told as one number.
-_NEARLY = 0.06
 
 
 def sentence(one: Comparison) -> str:
@@ -174,13 +170,6 @@ def shown_difference(one: Comparison, sign: int = 1) -> str:
     unit = point_of(one)
     low, high = sorted(sign * bound / unit for bound in one.ci95)
     return difference_text(sign * one.difference / unit, low, high, _digits(one))
-
-
-def difference_text(middle: float, low: float, high: float, digits: int) -> str:
-    """``0.079 ± 0.043``, or ``0.292 [−0.049, 0.497]`` where the interval is lopsided."""
-    if abs((high - middle) - (middle - low)) < _NEARLY * 10 ** (1 - digits):
-        return f"{fixed(middle, digits)} ± {fixed((high - low) / 2, digits)}"
-    return f"{fixed(middle, digits)} [{fixed(low, digits)}, {fixed(high, digits)}]"
 
 
 def half_text(middle: float, low: float, high: float, unit: float = 0.01, digits: int = 1) -> str:

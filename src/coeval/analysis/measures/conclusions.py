@@ -97,8 +97,7 @@ def _labels(labels: Labels) -> Iterator[str]:
         reported = found.ranking.between(*order[:2])
         said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
         if _is_below_another(order[0], found.students):
-            shared = "on the items that students share"
-            said = f"{order[0]} is right most often in {where} {shared} (over all its own items, {accuracy})"
+            said = f"On the items that students share, {order[0]} is right most often in {where}"
         if reported is None:
             yield f"{said}; {order[1]}, the next, shares no scored items with it."
             continue
@@ -171,10 +170,10 @@ def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
         if found.headline_common is not None and found.headline_common.value is not None
     ]
     if common:
-        shown = listed(f"{name} {points(value)}" for value, name in sorted(common, reverse=True))
+        shown = listed((f"{name} {points(value)}" for value, name in sorted(common, reverse=True)), 3)
         yield (
-            "Students have different items or judges, so their scores are adjusted for those that they lack; "
-            f"on the scores that all of them have: {shown}."
+            "Students have different items or judges, so scores are adjusted for those that a student lacks. "
+            f"On the scores that all have: {shown}."
         )
 
 

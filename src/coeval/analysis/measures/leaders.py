@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from coeval.analysis.anytime import Looks
-from coeval.analysis.comparison.comparison_report import difference_text, half_text
+from coeval.analysis.comparison.comparison_report import half_text
 from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, panel_words
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
-from coeval.core.figures import points, points_text
+from coeval.core.figures import difference_text, points, points_text
 from coeval.core.text import listed, numbered, p_text
 
 

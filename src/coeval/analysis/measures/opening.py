@@ -273,6 +273,6 @@ def _of_pairs(found: PairMeasures) -> Iterator[str]:
     if same:
         least = min(one.value or 0.0 for one in same)
         yield (
-            f"Asked in both orders, a judge names the same winner in {100 * least:.0f}% of pairs"
+            f"Asked in both orders, a judge names the same winner in {points(least)}% of pairs"
             f"{' or more' if len(same) > 1 else ''}."
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -12,7 +11,7 @@ from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.d_study import Design
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
-from coeval.core.figures import fixed, points
+from coeval.core.figures import difference_text, fixed, points
 from coeval.core.records import model_of
 from coeval.core.text import dollars, listed, numbered
 

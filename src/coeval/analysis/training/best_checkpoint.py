@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import difference_text
 from coeval.analysis.experimental.winner import Winner, stabilised, unstabilised, winner
 from coeval.analysis.intervals import scale_of
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.core.figures import fixed, metric_text
+from coeval.core.figures import difference_text, fixed, metric_text
 
 # --- Scores and differences in sentences
 

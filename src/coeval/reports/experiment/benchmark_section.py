@@ -60,8 +60,8 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(
             Picture(
                 "dots",
-                "Items by difficulty and discrimination. How hard each is, and how well it tells students "
-                "apart: the correlation of the scores on it with those on all others.",
+                "Items by difficulty and discrimination. Discrimination: the correlation of the scores on an "
+                "item with those on all others.",
                 items.name,
                 item_dots(items.name, _FLAGS),
             )
@@ -145,7 +145,9 @@ def _leak(leak: TeacherLeak) -> ReportTable:
             ReportColumn("name", "Who"),
             ReportColumn("kind", "A student, or all of a family"),
             ReportColumn("gain", "Gain", "points", "Below zero they lose"),
-            ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all of that kind"),
+            ReportColumn(
+                "sure", "Significant", "text", "p below 0.05 by Holm's method, over all of that kind"
+            ),
             ReportColumn("items", "Items", "count", "Those that their own family's teachers wrote"),
         ),
         tuple(rows),

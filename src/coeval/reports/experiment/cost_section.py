@@ -113,7 +113,9 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
-    said = [*_money(evidence), *_by_role(spending), *map(as_sentence, evidence.missing.sentences)]
+    gaps = evidence.missing.gaps
+    lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
+    said = [*_money(evidence), *_by_role(spending), *map(as_sentence, lacking)]
     failures = failure_table(evidence.reader)
     variance, steps = _variance(measures.g_study), _steps(measures.next, evidence.measured.grid)
     pictures = []
@@ -129,7 +131,9 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
                 purchase_plot(steps.name, cost, title),
             )
         )
-    tables = (spending, _models(evidence), failures, variance, steps)
+    columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
+    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
+    tables = (spending, _models(evidence), missing, failures, variance, steps)
     return section_of(
         "cost",
         "What did it cost, what is missing, what to buy next?",

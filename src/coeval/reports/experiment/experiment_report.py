@@ -75,7 +75,7 @@ def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
         return "students", "students", "students"
     if measures.pairs is not None:
         return "strengths", "strengths", "pair-judges"
-    return ("labels",) * 3 if measures.labels else ("leads",) * 3
+    return ("differences", "labels", "labels") if measures.labels else ("leads",) * 3
 
 
 def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[ReportSection]:

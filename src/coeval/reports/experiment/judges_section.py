@@ -145,7 +145,7 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             ReportColumn("bias", "Leaning"),
             ReportColumn("value", "By", "points", "In points of a score"),
             declared_column(Favour, "usual"),
-            ReportColumn("sure", "Sure", "text", "p below 0.05 by Holm's method, over all judges"),
+            ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
         tuple(rows),
         note=_WITHOUT_VERDICT if any(row[-1] is None for row in rows) else "",
@@ -161,7 +161,7 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
     return Picture(
         "leanings",
         "Bias of each judge, relative to the other judges of the same answers; right of zero is "
-        "stricter, or kinder to what is named. Filled: sure, though several judges were looked at.",
+        "stricter, or kinder to what is named. Filled: significant after adjusting for the number of judges.",
         biases.name,
         bias_plot(biases.name, reported, judges, models),
     )

@@ -278,7 +278,12 @@ _BY_LABEL = "No judge scored an answer: students are ranked by how often they st
 def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their headline, every two of them on the same items, and how often labels are right."""
     measures, students = evidence.measured.measures, evidence.students
-    scores, differences, labels = _students(evidence), _differences(measures.ranking), label_table(evidence)
+    judged = bool(measures.ranking.order) or not measures.labels
+    ranking = measures.ranking
+    if not judged:  # by the first label that is compared, as the page opens
+        rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
+        ranking = next((one for one in rankings if one.order), ranking)
+    scores, differences, labels = _students(evidence), _differences(ranking), label_table(evidence)
     ways = standings(measures)
     pictures = []
     if measures.ranking.order:
@@ -291,7 +296,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
             standing_toggles(measures),
         )
         pictures.append(forest)
-    if differences.rows:
+    if differences.rows and judged:
         grid = HeatMap(
             table=differences.name,
             row="better",
@@ -317,8 +322,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         )
     if labels.rows:
         pictures.append(label_picture(labels, evidence.models))
-    judged = bool(measures.ranking.order) or not labels.rows
-    tables = (scores, differences, ways, labels) if judged else (labels,)
+    tables = (scores, differences, ways, labels) if judged else (labels, differences)
     if measures.samples is not None:
         named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
         tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
@@ -335,7 +339,7 @@ def _how_ranked(ranking: Ranking) -> Iterator[str]:
         pairs = "the one difference" if count == 1 else f"all {count} differences"
         yield f"Ranks follow from {pairs} between two students on the same items, adjusted for their number."
     else:
-        yield "Nobody can be compared yet: fewer than two students have scores of the same items."
+        yield "No comparison yet: fewer than two students have scores of the same items."
 
 
 def _students(evidence: RunEvidence) -> ReportTable:
@@ -420,7 +424,7 @@ def _differences(ranking: Ranking) -> ReportTable:
             ReportColumn("other", "Less"),
             declared_column(StudentGap, "difference"),
             declared_column(StudentGap, "p_adjusted", "p"),
-            ReportColumn("sure", "Sure", "text", "p below 0.05 after the adjustment"),
+            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             declared_column(StudentGap, "over_judges"),
             declared_column(StudentGap, "p_over_judges_adjusted", "p_over_judges"),
             declared_column(StudentGap, "agreeing"),
@@ -428,8 +432,8 @@ def _differences(ranking: Ranking) -> ReportTable:
             declared_column(StudentGap, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
-        note="Intervals are each pair's own. p and Sure allow for all pairs, so an interval may leave zero "
-        "out where Sure is no. Items are a sample of what these teachers write; over items and judges, "
+        note="Intervals are each pair's own. p allows for all pairs, so an interval may exclude zero if no "
+        "difference is significant. Items are a sample of what these teachers write; over items and judges, "
         "judges are a sample too. A link leads to the items that the first of the two lost.",
         links=links,
     )

@@ -53,7 +53,7 @@ const points = (score) => fixed(roundedSum(100 * score), 1);
 
 // As coeval.core.figures writes a number of a kind.
 function figure(value, kind) {
-  if (kind === "points") return points(value);
+  if (kind === "points" || kind === "gap") return points(value);
   if (kind === "share") return `${points(value)}%`;
   if (kind === "count") return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
   if (kind === "usd") return dollars(value);
@@ -63,8 +63,16 @@ function figure(value, kind) {
   return Number.isInteger(value) ? value.toLocaleString("en-US") : minus(String(Number(value.toPrecision(3))));
 }
 
+// A difference in points; both bounds where the interval is lopsided.
+const differenceText = (middle, low, high) => `${points(middle)} ${intervalText(middle, low, high)}`;
+
+function intervalText(middle, low, high) {
+  const lopsided = Math.abs(100 * high - 100 * middle - (100 * middle - 100 * low)) >= 0.06;
+  return lopsided ? `[${points(low)}, ${points(high)}]` : `± ${points((high - low) / 2)}`;
+}
+
 const figureText = (kind, value, low, high) =>
-  low === null || low === undefined ? figure(value, kind) : `${figure(value, kind)} [${figure(low, kind).replace("%", "")}, ${figure(high, kind)}]`;
+  low === null || low === undefined ? figure(value, kind) : kind === "gap" ? differenceText(value, low, high) : `${figure(value, kind)} [${figure(low, kind).replace("%", "")}, ${figure(high, kind)}]`;
 
 // A benchmark's metric: a share or percent in points, another on its own scale.
 const metricText = (value, unit) => (unit === "points" ? fixed(roundedSum(value), 2) : points(unit === "share" ? value : value / 100));

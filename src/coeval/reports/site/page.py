@@ -27,9 +27,8 @@ from markupsafe import Markup
 from coeval import __version__
 from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
-from coeval.core.shown_names import ShownNames
 from coeval.reports.chart_spec import with_labels
-from coeval.reports.content import Report, ReportTable, row_texts
+from coeval.reports.content import Report, ReportTable, Sentence, row_texts
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
 from coeval.reports.experiment.run_evidence import ScoreBlocks
 from coeval.reports.items.item_selection import ItemSelection
@@ -257,12 +256,49 @@ def _template() -> jinja2.Template:
 
 
 def _sentence_pieces(
-    sentence: str, names: Collection[str], shown: ShownNames
-) -> Iterator[tuple[bool, str, str]]:
-    """A sentence in pieces as `_split_numbers` has them, each with the name that it stands for, if any."""
-    for piece, name in shown.pieces(sentence):
+    said: Sentence, names: Collection[str], report: Report
+) -> Iterator[tuple[str, str, str]]:
+    """A sentence in pieces, each with where it leads, of a figure that a table has, and the name that it
+    stands for, if any."""
+    rows = list(_rows_of(said, report))
+    for piece, name in report.shown.pieces(said.text):
         for is_number, text in [(False, piece)] if name else _split_numbers(piece, names):
-            yield is_number, text, name
+            place = next((row.table for row in rows if row.figures.issuperset(_figures(text))), "")
+            if said in report.lead:
+                place = place or said.anchor
+            yield place if is_number else "", text, name
+
+
+class _FigureRow(NamedTuple):
+    table: str
+    figures: frozenset[str]
+
+
+def _rows_of(said: Sentence, report: Report) -> Iterator[_FigureRow]:
+    """The rows that a sentence may speak of: those of whoever it names, in the table at its anchor, in that
+    table's section and elsewhere; then all in the table at its anchor."""
+    if not said.anchor:
+        return
+    tables = [(section, table) for section in report.sections for table in section.tables]
+    home = next((section for section, table in tables if said.anchor in (section.anchor, table.name)), None)
+    tables.sort(key=lambda one: (one[1].name != said.anchor, one[0] is not home))
+    here = [table for section, table in tables if section is home or said in report.lead]
+    for named in (True, False):
+        for table in here:
+            if not named and table.name != said.anchor:
+                continue
+            words = [at for at, column in enumerate(table.columns) if column.kind == "text"]
+            heads = _figures(" ".join(column.title for column in table.columns))
+            for row, texts in zip(table.first_rows, _texts(table), strict=False):
+                cells = [row[at] for at in words]
+                if not named or any(isinstance(cell, str) and plain(cell) in said.text for cell in cells):
+                    figures = (text for at, text in enumerate(texts) if at not in words)
+                    yield _FigureRow(table.name, heads | _figures(" ".join(figures)))
+
+
+def _figures(text: str) -> frozenset[str]:
+    """The numbers in a text, without signs and commas."""
+    return frozenset(found.replace(",", "") for found in re.findall(r"\d[\d,]*(?:\.\d+)?", text))
 
 
 def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[bool, str]]:

@@ -188,3 +188,19 @@ function offerTools() {
     for (const name of tableViews.keys()) changeView(name, {});
   });
 }
+
+// A figure of a sentence leads to the first row that has it, of somebody the sentence names if there is one.
+document.addEventListener("click", async ({ target }) => {
+  const link = target.closest?.('.said a[href^="#"]');
+  const table = link && tableElement(link.hash.slice(1));
+  if (!table) return;
+  const [said, wanted] = [link.parentElement.textContent, link.textContent.replace(/^[±$]\s*/, "")];
+  table.closest("details").open = true;
+  await new Promise(requestAnimationFrame); // the browser has gone to the table
+  if (table.closest("details").querySelector(".more")) await changeView(table.dataset.table, { most: MORE_ROWS });
+  const found = [...table.tBodies[0].rows].filter((line) => [...line.cells].some((cell) => cell.textContent.includes(wanted)));
+  const named = found.find((line) => said.includes(line.cells[0].textContent));
+  document.querySelector("tr.found")?.classList.remove("found");
+  (named ?? found[0])?.classList.add("found");
+  (named ?? found[0])?.scrollIntoView({ block: "center" });
+});

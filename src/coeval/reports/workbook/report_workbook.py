@@ -11,7 +11,7 @@ import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.measures.measured import Measured
-from coeval.core.figures import FigureKind
+from coeval.core.figures import IN_POINTS, FigureKind
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
@@ -85,7 +85,7 @@ def _shown(table: ReportTable) -> int | None:
 
 def _error_bars(cells: Sequence[Cell], kind: FigureKind) -> dict[str, Any] | None:
     """From each value to the ends of its interval, as the sheet has them; nothing where there is none."""
-    unit = 100 if kind == "points" else 1
+    unit = 100 if kind in IN_POINTS else 1
     ends = [(unit * low, unit * high) for low, high in map(_ends, cells)]
     if not any(low or high for low, high in ends):
         return None

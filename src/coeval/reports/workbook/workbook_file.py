@@ -20,7 +20,7 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval import __version__
 from coeval.analysis.measures.measured import Measured
-from coeval.core.figures import FigureKind
+from coeval.core.figures import IN_POINTS, FigureKind
 from coeval.reports.content import Cell, ReportColumn
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
@@ -88,6 +88,7 @@ _FORMATS: dict[FigureKind, str] = {
     "text": "General",
     "count": "#,##0",
     "points": "0.0",
+    "gap": "0.0",
     "share": "0.0%",
     "coefficient": "0.00",
     "number": "0.000",
@@ -142,7 +143,7 @@ def simple_cell(cell: Cell, column: SheetColumn) -> Simple:
         found = getattr(cell, column.part)
     elif column.part == "value":
         found = cell
-    is_score = column.kind == "points" and isinstance(found, float | int) and not isinstance(found, bool)
+    is_score = column.kind in IN_POINTS and isinstance(found, float | int) and not isinstance(found, bool)
     return 100 * found if is_score else found  # type: ignore[operator]
 
 
@@ -335,7 +336,7 @@ class WorkbookFile:
             area = (found.top + 1, place, found.top + max(found.rows, 1), place)
             if column.part != "value":
                 continue
-            if column.kind in ("points", "share"):
+            if column.kind in IN_POINTS | {"share"}:
                 most = found.largest[place] or 1.0
                 scale: dict[str, object] = {"type": "3_color_scale"}
                 for end, value, colour in (

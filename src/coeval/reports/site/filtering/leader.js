@@ -5,14 +5,6 @@ const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count =
 const chance = (p) => (p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);
 const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` and ${texts.length - 8} more` : "");
 
-// In points; both bounds where the interval is lopsided.
-const differenceText = (middle, low, high) => `${points(middle)} ${intervalText(middle, low, high)}`;
-
-function intervalText(middle, low, high) {
-  const lopsided = Math.abs(100 * high - 100 * middle - (100 * middle - 100 * low)) >= 0.06;
-  return lopsided ? `[${points(low)}, ${points(high)}]` : `± ${points((high - low) / 2)}`;
-}
-
 // Of a `Standing` over all scores, beside `others`: [{words, order}]; ``bounds``: by student, what missing scores
 // make of its own. What an item of a choice costs is not known.
 function openingSentences(standing, { others, bounds, atAnyLook }) {
