@@ -30,7 +30,6 @@ from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_answer import decode
 from coeval.models.dialects.anthropic_messages import ANTHROPIC_MODELS, encode, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
-from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 
@@ -314,8 +313,8 @@ def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, trunca
             {"input_tokens": 5, "output_tokens": 2, "output_tokens_details": "none"},
             Usage(5, 2, uncounted=True),
         ),
-        (None, UNCOUNTED),
-        ([], UNCOUNTED),
+        (None, Usage(uncounted=True)),
+        ([], Usage(uncounted=True)),
     ],
 )
 def test_tokens_are_those_of_the_whole_prompt_and_no_answer_is_lost_for_them(

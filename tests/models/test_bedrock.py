@@ -341,7 +341,6 @@ import importlib.util, sys
 from coeval.core.errors import UsageError
 from coeval.models.hosts import signers as aws_signer
 from coeval.models.keys import Credential
-from coeval.models.dialects.openai_answer import UNCOUNTED
 
 assert "botocore" not in sys.modules
 found = importlib.util.find_spec

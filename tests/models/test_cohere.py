@@ -15,7 +15,6 @@ from coeval.core.records import Message, Request, SamplingParameters, TokenLogpr
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.cohere import COHERE
-from coeval.models.dialects.openai_answer import UNCOUNTED
 from coeval.models.hosts.address import address_of
 from coeval.models.keys import Keys
 from coeval.models.open import Models
@@ -82,9 +81,9 @@ async def test_what_was_chosen_comes_with_its_log_probability() -> None:
             {"billed_units": {"input_tokens": 5}, "tokens": {"input_tokens": 7, "output_tokens": 2}},
             Usage(5, 2),
         ),
-        ({"billed_units": {"input_tokens": -5, "output_tokens": 1.5}}, UNCOUNTED),
-        ({"billed_units": "many", "tokens": None}, UNCOUNTED),
-        (None, UNCOUNTED),
+        ({"billed_units": {"input_tokens": -5, "output_tokens": 1.5}}, Usage(uncounted=True)),
+        ({"billed_units": "many", "tokens": None}, Usage(uncounted=True)),
+        (None, Usage(uncounted=True)),
         (
             {
                 "billed_units": {"input_tokens": None, "output_tokens": None},

@@ -22,7 +22,7 @@ from coeval.core.errors import (
 from coeval.core.records import Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.models.dialects.openai_answer import UNCOUNTED, decode
+from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OPENROUTER_CHAT
 from coeval.models.dialects.openai_error import astray, explain
 
@@ -103,7 +103,7 @@ def test_reasoning_that_never_ends_is_a_truncated_answer() -> None:
 )
 def test_what_a_host_leaves_out_or_adds_does_no_harm(body: dict[str, Any]) -> None:
     completion = decode(reply({"content": "x", "annotations": [1], "audio": None}, **body), Redactor())
-    assert (completion.text, completion.usage) == ("x", UNCOUNTED)
+    assert (completion.text, completion.usage) == ("x", Usage(uncounted=True))
 
 
 CACHED = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 64}}

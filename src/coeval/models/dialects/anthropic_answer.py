@@ -22,7 +22,7 @@ from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
-from coeval.models.dialects.openai_answer import UNCOUNTED, Count, Counts, cache_apart
+from coeval.models.dialects.openai_answer import Count, Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -90,27 +90,13 @@ class _SoundThinking(msgspec.Struct):
 
 
 class _SoundAnthropicUsage(msgspec.Struct):
-    """Usage as the API tells it, read at once; that of any other host is read as `_AnthropicUsage`."""
+    """Usage as the API tells it, read at once; that of any other host is read by `Counts`."""
 
     input_tokens: Count
     output_tokens: Count
     cache_read_input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
     output_tokens_details: _SoundThinking | None = None
-
-
-class _AnthropicOutputDetails(msgspec.Struct):
-    thinking_tokens: msgspec.Raw = msgspec.Raw()
-
-
-class _AnthropicUsage(msgspec.Struct):
-    """Read count by count, its details apart: nothing else is lost for their sake."""
-
-    input_tokens: msgspec.Raw = msgspec.Raw()
-    output_tokens: msgspec.Raw = msgspec.Raw()
-    cache_read_input_tokens: msgspec.Raw = msgspec.Raw()
-    cache_creation_input_tokens: msgspec.Raw = msgspec.Raw()
-    output_tokens_details: msgspec.Raw = msgspec.Raw()
 
 
 class _AnthropicAnswer(msgspec.Struct):
@@ -123,7 +109,6 @@ class _AnthropicAnswer(msgspec.Struct):
 
 _read_answer = foreign.decoder(_AnthropicAnswer)
 _read_sound = foreign.decoder(_SoundAnthropicUsage)
-_read_usage = foreign.decoder(_AnthropicUsage)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -199,30 +184,15 @@ def _booked(reported: bytes) -> Usage:
 
 
 def _booked_with_care(reported: bytes) -> Usage:
-    try:
-        usage = _read_usage(reported)
-    except Undecodable:
-        return UNCOUNTED
-    counts = Counts()
+    counts = Counts(reported)
     return cache_apart(
-        counts.needed(usage.input_tokens),
-        counts.needed(usage.output_tokens),
-        counts.optional(usage.cache_read_input_tokens),
-        counts.optional(usage.cache_creation_input_tokens),
-        _thought(bytes(usage.output_tokens_details), counts),
+        counts.needed("input_tokens"),
+        counts.needed("output_tokens"),
+        counts.optional("cache_read_input_tokens"),
+        counts.optional("cache_creation_input_tokens"),
+        counts.optional("output_tokens_details", "thinking_tokens"),
         counts.uncounted,
     )
-
-
-def _thought(details: bytes, counts: Counts) -> int | msgspec.UnsetType:
-    """The tokens of reasoning, where they are reported."""
-    if not details or details == b"null":  # as in most answers
-        return msgspec.UNSET
-    try:
-        return counts.optional(foreign.decode(details, _AnthropicOutputDetails).thinking_tokens)
-    except Undecodable:
-        counts.uncounted = True
-        return msgspec.UNSET
 
 
 class _AnthropicProblem(msgspec.Struct):

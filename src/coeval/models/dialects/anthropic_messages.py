@@ -23,7 +23,7 @@ from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic_answer import TOOL_DESCRIPTION, astray, decode, explain
 from coeval.models.dialects.dialect import Dialect, FieldRejected, ListedModel, ModelList, ModelPage
-from coeval.models.dialects.openai_answer import Counts
+from coeval.models.dialects.openai_answer import read_count
 from coeval.models.transport.connection import HttpReply
 
 # --- Model list, ``GET /v1/models``
@@ -54,7 +54,7 @@ def _path(last: str | None) -> str:
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, Counts().optional(model.max_input_tokens) or None)
+        ListedModel(model.id, read_count(bytes(model.max_input_tokens)) or None)
         for model in page.data
         if model.lifecycle != _GONE
     )

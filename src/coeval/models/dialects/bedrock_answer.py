@@ -24,7 +24,7 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.anthropic_answer import FINISH, REDACTED_THINKING
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
-from coeval.models.dialects.openai_answer import UNCOUNTED, Counts, cache_apart
+from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
@@ -73,15 +73,6 @@ class _ConverseOutput(msgspec.Struct):
     message: _ConverseMessage | None = None
 
 
-class _ConverseUsage(msgspec.Struct, rename="camel"):
-    """Read apart, see `Counts`."""
-
-    input_tokens: msgspec.Raw = msgspec.Raw()
-    output_tokens: msgspec.Raw = msgspec.Raw()
-    cache_read_input_tokens: msgspec.Raw = msgspec.Raw()
-    cache_write_input_tokens: msgspec.Raw = msgspec.Raw()
-
-
 class _ConverseAnswer(msgspec.Struct, rename="camel"):
     output: _ConverseOutput | None = None
     stop_reason: str | None = None
@@ -89,7 +80,6 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
 
 
 _read_answer = foreign.decoder(_ConverseAnswer)
-_read_usage = foreign.decoder(_ConverseUsage)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -150,16 +140,12 @@ def _reasoning(content: list[_ConverseBlock]) -> str | None:
 
 def _booked(reported: bytes) -> Usage:
     """The token counts of an answer."""
-    try:
-        usage = _read_usage(reported)
-    except Undecodable:
-        return UNCOUNTED
-    counts = Counts()
+    counts = Counts(reported)
     return cache_apart(
-        counts.needed(usage.input_tokens),
-        counts.needed(usage.output_tokens),
-        counts.optional(usage.cache_read_input_tokens),
-        counts.optional(usage.cache_write_input_tokens),
+        counts.needed("inputTokens"),
+        counts.needed("outputTokens"),
+        counts.optional("cacheReadInputTokens"),
+        counts.optional("cacheWriteInputTokens"),
         uncounted=counts.uncounted,
     )
 

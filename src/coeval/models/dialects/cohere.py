@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import ContentFiltered, ModelError, ServerFault, Undecodable
+from coeval.core.errors import ContentFiltered, ModelError, ServerFault
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
@@ -26,7 +26,7 @@ from coeval.models.dialects.dialect import (
     ModelPage,
     without_secrets,
 )
-from coeval.models.dialects.openai_answer import UNCOUNTED, Counts
+from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_error import explain
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import said
@@ -69,17 +69,6 @@ class _CohereChunk(msgspec.Struct):
     logprobs: list[float] | None = None
 
 
-class _CohereCounts(msgspec.Struct):
-    input_tokens: msgspec.Raw = msgspec.Raw()
-    output_tokens: msgspec.Raw = msgspec.Raw()
-
-
-class _CohereUsage(msgspec.Struct):
-    billed_units: _CohereCounts | None = None
-    tokens: _CohereCounts | None = None
-    cached_tokens: msgspec.Raw = msgspec.Raw()
-
-
 class _CohereAnswer(msgspec.Struct):
     message: _CohereMessage
     finish_reason: str | None = None
@@ -100,7 +89,6 @@ class _CohereModels(msgspec.Struct):
 
 
 _read_answer = foreign.decoder(_CohereAnswer)
-_read_usage = foreign.decoder(_CohereUsage)
 _read_models = foreign.decoder(_CohereModels)
 
 
@@ -226,21 +214,16 @@ def _decoded(body: bytes, redactor: Redactor) -> Completion:
 
 
 def _booked(reported: bytes) -> Usage:
-    try:
-        usage = _read_usage(reported)
-    except Undecodable:
-        return UNCOUNTED
-    billed, used = usage.billed_units or _CohereCounts(), usage.tokens or _CohereCounts()
-    counts = Counts()
+    counts = Counts(reported)
 
-    def first_reported(billed: msgspec.Raw, used: msgspec.Raw) -> int:
-        number = counts.optional(billed)
-        return counts.needed(used) if number is msgspec.UNSET else number
+    def first_reported(name: str) -> int:
+        number = counts.optional("billed_units", name)
+        return counts.needed("tokens", name) if number is msgspec.UNSET else number
 
     return Usage(
-        first_reported(billed.input_tokens, used.input_tokens),
-        first_reported(billed.output_tokens, used.output_tokens),
-        cached_tokens=counts.optional(usage.cached_tokens),
+        first_reported("input_tokens"),
+        first_reported("output_tokens"),
+        cached_tokens=counts.optional("cached_tokens"),
         uncounted=counts.uncounted,
     )
 

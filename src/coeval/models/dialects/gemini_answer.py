@@ -26,7 +26,7 @@ from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
-from coeval.models.dialects.openai_answer import UNCOUNTED, Counts
+from coeval.models.dialects.openai_answer import Counts
 from coeval.models.transport.faults import excerpt, from_status
 
 # --- Google's error details (``google.rpc.Status``)
@@ -222,16 +222,6 @@ class _GeminiFeedback(msgspec.Struct, rename="camel"):
     block_reason_message: str | None = None
 
 
-class _GeminiUsage(msgspec.Struct, rename="camel"):
-    """Read apart, see `Counts`."""
-
-    prompt_token_count: msgspec.Raw = msgspec.Raw()
-    tool_use_prompt_token_count: msgspec.Raw = msgspec.Raw()
-    cached_content_token_count: msgspec.Raw = msgspec.Raw()
-    candidates_token_count: msgspec.Raw = msgspec.Raw()
-    thoughts_token_count: msgspec.Raw = msgspec.Raw()
-
-
 class _GeminiAnswer(msgspec.Struct, rename="camel"):
     candidates: list[_GeminiCandidate] | None = None
     prompt_feedback: _GeminiFeedback | None = None
@@ -239,7 +229,6 @@ class _GeminiAnswer(msgspec.Struct, rename="camel"):
     error: Any = None
 
 
-_read_usage = foreign.decoder(_GeminiUsage)
 _read_answer = foreign.decoder(_GeminiAnswer)
 
 
@@ -295,20 +284,16 @@ def _withheld(
 def _booked(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
     """Google counts cached tokens within the prompt, and thoughts beside the answer. Protobuf's JSON leaves a
     count of zero out, so one may be missing where the answer has nothing of its kind."""
-    try:
-        usage = _read_usage(reported)
-    except Undecodable:
-        return UNCOUNTED
     parts = [part for one in candidates if one.content for part in one.content.parts or []]
     thinks = any(part.text for part in parts if part.thought)
     says = any(part.text or part.function_call for part in parts if not part.thought)
-    counts = Counts()
-    thoughts = (counts.needed if thinks else counts.optional)(usage.thoughts_token_count)
-    said = (counts.needed if says else counts.optional)(usage.candidates_token_count)
+    counts = Counts(reported)
+    thoughts = (counts.needed if thinks else counts.optional)("thoughtsTokenCount")
+    said = (counts.needed if says else counts.optional)("candidatesTokenCount")
     return Usage(
-        counts.needed(usage.prompt_token_count) + (counts.optional(usage.tool_use_prompt_token_count) or 0),
+        counts.needed("promptTokenCount") + (counts.optional("toolUsePromptTokenCount") or 0),
         (said or 0) + (thoughts or 0),
-        cached_tokens=counts.optional(usage.cached_content_token_count),
+        cached_tokens=counts.optional("cachedContentTokenCount"),
         reasoning_tokens=thoughts,
         uncounted=counts.uncounted,
     )

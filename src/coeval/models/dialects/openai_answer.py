@@ -25,50 +25,68 @@ _MOST_TOKENS = 1 << 24
 # `_MOST_TOKENS` has 8; Python reads long digits in quadratic time.
 _MOST_DIGITS = 16
 
-UNCOUNTED = Usage(uncounted=True)
-"""The usage of an answer whose host reports none that can be read."""
+_read_parts = foreign.decoder(dict[str, msgspec.Raw])
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MOST_TOKENS)]
 """A count as it should be: what is none is refused where it is decoded, and read by `Counts` then."""
 
 
 class Counts:
-    """Read the counts of one answer one by one.
+    """Read the counts of one answer one by one, by their names: nothing else is lost for the sake of one.
 
-    ``uncounted`` becomes True where a count that every answer has is missing, or any count cannot be:
-    negative, no whole number, or more than any context holds. Such a count reads as zero, which nobody may
-    take for what the answer cost.
+    ``uncounted`` becomes True where there are none, a count that every answer has is missing, or any count
+    cannot be: negative, no whole number, or more than any context holds. Such a count reads as zero, which
+    nobody may take for what the answer cost.
     """
 
-    __slots__ = ("uncounted",)
+    __slots__ = ("_reported", "uncounted")
 
-    def __init__(self) -> None:
+    def __init__(self, reported: bytes | msgspec.Raw) -> None:
         self.uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+        self._reported = self._parts(reported)
 
-    def needed(self, reported: msgspec.Raw) -> int:
-        """A count that every answer has."""
-        number = self.optional(reported)
+    def needed(self, *path: str) -> int:
+        """A count that every answer has; ``path`` are the names that lead to it."""
+        number = self.optional(*path)
         if number is msgspec.UNSET:
             self.uncounted = True
             return 0
         return number
 
-    def optional(self, reported: msgspec.Raw) -> int | msgspec.UnsetType:
+    def optional(self, *path: str) -> int | msgspec.UnsetType:
         """A count that hosts may leave out or give as null, which is UNSET."""
-        text = bytes(reported)
-        if text in (b"", b"null"):
+        parts = self._reported
+        for name in path[:-1]:
+            inner = parts.get(name)
+            if inner is None or bytes(inner) == b"null":
+                return msgspec.UNSET
+            parts = self._parts(inner)
+        reported = bytes(parts.get(path[-1], b"null"))
+        if reported == b"null":
             return msgspec.UNSET
-        if text.isdigit():  # as nearly all are; the length bounds what Python is asked to read
-            number = float(text) if len(text) <= _MOST_DIGITS else -1.0
-        else:
-            try:
-                number = foreign.decode(text, float)
-            except Undecodable:
-                number = -1.0
-        if not (0 <= number <= _MOST_TOKENS and number.is_integer()):
+        number = read_count(reported)
+        if number is None:
             self.uncounted = True
-            return 0
-        return int(number)
+        return number or 0
+
+    def _parts(self, reported: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+        try:
+            return _read_parts(bytes(reported))
+        except Undecodable:
+            self.uncounted = True
+            return {}
+
+
+def read_count(reported: bytes) -> int | None:
+    """A number of tokens; None where it is none that any context holds."""
+    if reported.isdigit():  # as nearly all are; the length bounds what Python is asked to read
+        number = float(reported) if len(reported) <= _MOST_DIGITS else -1.0
+    else:
+        try:
+            number = foreign.decode(reported, float)
+        except Undecodable:
+            return None
+    return int(number) if 0 <= number <= _MOST_TOKENS and number.is_integer() else None
 
 
 def cache_apart(
@@ -163,31 +181,13 @@ class _SoundDetails(msgspec.Struct):
 
 
 class _SoundUsage(msgspec.Struct):
-    """Usage as hosts should tell it, read at once; that of any other is read as `_Usage`."""
+    """Usage as hosts should tell it, read at once; that of any other is read by `Counts`."""
 
     prompt_tokens: Count
     completion_tokens: Count
     prompt_tokens_details: _SoundDetails | None = None
     completion_tokens_details: _SoundDetails | None = None
     prompt_cache_hit_tokens: Count | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Usage(msgspec.Struct):
-    """Read count by count, see `Counts`."""
-
-    prompt_tokens: msgspec.Raw = msgspec.Raw()
-    completion_tokens: msgspec.Raw = msgspec.Raw()
-    prompt_tokens_details: msgspec.Raw = msgspec.Raw()
-    completion_tokens_details: msgspec.Raw = msgspec.Raw()
-    prompt_cache_hit_tokens: msgspec.Raw = msgspec.Raw()
-
-
-class _Details(msgspec.Struct):
-    """Of the tokens of a prompt or of an answer."""
-
-    cached_tokens: msgspec.Raw = msgspec.Raw()
-    cache_write_tokens: msgspec.Raw = msgspec.Raw()
-    reasoning_tokens: msgspec.Raw = msgspec.Raw()
 
 
 class _CostDetails(msgspec.Struct):
@@ -210,9 +210,6 @@ class _Answer(msgspec.Struct):
 
 _read_sound = foreign.decoder(_SoundUsage)
 _NO_SOUND_DETAILS = _SoundDetails()
-_read_usage = foreign.decoder(_Usage)
-_read_details = foreign.decoder(_Details)
-_NO_DETAILS = _Details()
 _read_answer = foreign.decoder(_Answer)
 
 
@@ -282,35 +279,18 @@ def _booked(reported: bytes) -> Usage:
 
 
 def _booked_with_care(reported: bytes) -> Usage:
-    try:
-        usage = _read_usage(reported)
-    except Undecodable:
-        return UNCOUNTED
-    counts = Counts()
-    prompt = _details(usage.prompt_tokens_details, counts)
-    made = _details(usage.completion_tokens_details, counts)
-    cached = counts.optional(prompt.cached_tokens)
+    counts = Counts(reported)
+    cached = counts.optional("prompt_tokens_details", "cached_tokens")
     if cached is msgspec.UNSET:
-        cached = counts.optional(usage.prompt_cache_hit_tokens)
+        cached = counts.optional("prompt_cache_hit_tokens")
     return Usage(
-        counts.needed(usage.prompt_tokens),
-        counts.needed(usage.completion_tokens),
+        counts.needed("prompt_tokens"),
+        counts.needed("completion_tokens"),
         cached_tokens=cached,
-        cache_write_tokens=counts.optional(prompt.cache_write_tokens),
-        reasoning_tokens=counts.optional(made.reasoning_tokens),
+        cache_write_tokens=counts.optional("prompt_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=counts.optional("completion_tokens_details", "reasoning_tokens"),
         uncounted=counts.uncounted,
     )
-
-
-def _details(reported: msgspec.Raw, counts: Counts) -> _Details:
-    """The parts of a count; none where they are left out or null."""
-    if bytes(reported) in (b"", b"null"):
-        return _NO_DETAILS
-    try:
-        return _read_details(bytes(reported))
-    except Undecodable:
-        counts.uncounted = True
-        return _NO_DETAILS
 
 
 def _charged(reported: bytes) -> float | None:
