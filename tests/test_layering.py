@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("benchmarks",),
     ("sweeps",),
     ("reports",),
+    ("exchange",),
     ("api",),
     ("cli",),
     ("__main__",),
@@ -37,7 +38,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LINE_OF = {part: line for line, parts in enumerate(LAYERS) for part in parts}
 
 LATE_IMPORTS = {
-    "__init__.py": {"coeval.api": "importing the package costs nothing until it is used"},
+    "__init__.py": {
+        "coeval.api": "importing the package costs nothing until it is used",
+        "coeval.exchange": "the same",
+    },
     "api/run_handle.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.pipeline.plan.run_reading": "the same",
@@ -65,6 +69,7 @@ LATE_IMPORTS = {
     "models/local/local_vllm.py": {"vllm": "the user's own installation"},
     "sweeps/ray_engine.py": {"ray": "an extra, and a second to load"},
     "sweeps/slurm_engine.py": {"submitit": "an extra"},
+    "exchange/inspect_log.py": {"zstandard": "an extra, wanted for compressed logs"},
     "tables/text_rows.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
@@ -161,6 +166,7 @@ RESULT_FILES = {
 CONSUMERS = ("analysis", "reports", "api", "cli", "exchange")
 RESULT_READERS = {
     "analysis/load.py": "finds the reader of a folder, and its files",
+    "exchange/imported.py": "writes them",
 }
 """The consumers that read lines by themselves, beside ``analysis/readers``."""
 KINDS = {"RunReader", "OutputReader"}

@@ -1,8 +1,8 @@
 """CoEval: your own benchmark, with error bars.
 
-``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare``, ``compare_sweeps`` and
-``gate``, with what they take and return, are the Python interface (see ``coeval.api``); they are imported
-when first used, so that importing the package costs nothing.
+``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare``, ``compare_sweeps``,
+``gate`` and ``import_results``, with what they take and return, are the Python interface (see
+``coeval.api``); they are imported when first used, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coeval.api.sweeping import SweepRun as SweepRun
     from coeval.api.sweeping import compare_sweeps as compare_sweeps
     from coeval.api.sweeping import sweep as sweep
+    from coeval.exchange.importing import import_results as import_results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "compare_sweeps",
     "evaluate",
     "gate",
+    "import_results",
     "load_config",
     "open_run",
     "run",
@@ -66,9 +68,10 @@ def __getattr__(name: str) -> object:
 
     if hasattr(api, name):
         return getattr(api, name)
-    from coeval.api import evaluation, sweeping  # a run needs neither
+    from coeval.api import evaluation, sweeping  # a run needs none of these
+    from coeval.exchange import importing
 
-    return getattr(evaluation, name, None) or getattr(sweeping, name)
+    return next(getattr(part, name) for part in (evaluation, sweeping, importing) if hasattr(part, name))
 
 
 def __dir__() -> list[str]:

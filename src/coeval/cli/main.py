@@ -14,6 +14,7 @@ from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
 from coeval.cli.commands.gate_command import GateCommand, gate
 from coeval.cli.commands.generate_command import generate
+from coeval.cli.commands.import_command import import_files
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.init_command import init
 from coeval.cli.commands.label_command import label
@@ -58,6 +59,7 @@ app.command()(analyze)
 app.command()(show)
 app.command()(view)
 app.command()(label)
+app.command("import")(import_files)
 app.command()(compare)
 app.command(cls=GateCommand)(gate)
 app.command()(repair)

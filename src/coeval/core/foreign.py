@@ -6,6 +6,7 @@ library raise different exceptions for these, all of which are caught here.
 
 from __future__ import annotations
 
+import json
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,22 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     except _RAISED as error:
         if (rest := _after_mark(data)) is not None:
             return decode(rest, kind)
+        raise _undecodable(error) from error
+
+
+def decode_python(data: bytes, kind: type[T]) -> T:
+    """Decode what Python's own encoder writes: JSON, but for the numbers NaN, Infinity and -Infinity.
+
+    Raises as `decode` does.
+    """
+    try:
+        return decode(data, kind)
+    except Undecodable:
+        if b"NaN" not in data and b"Infinity" not in data:
+            raise
+    try:
+        return convert(json.loads(data), kind)
+    except _RAISED as error:
         raise _undecodable(error) from error
 
 

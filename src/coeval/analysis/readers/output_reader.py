@@ -129,12 +129,14 @@ CREATE VIEW scores AS
     WITH one AS (
         SELECT p.*, s.id, s.weights, unnest(map_entries(s.scores)) AS score
         FROM score s JOIN place p USING (file)
+    ), answered AS (
+        SELECT folder FROM answer JOIN place USING (file)
     ), good AS (
         SELECT folder, id FROM answer JOIN place USING (file) WHERE NOT failed
     )
     SELECT o.id AS answer, o.id AS item, task, NULL::VARCHAR AS teacher, sample, model, judge,
            score.key AS metric, score.value AS value, coalesce(weights[score.key], 1.0) AS weight,
-           score.value IS NULL OR g.id IS NULL AS failed
+           score.value IS NULL OR g.id IS NULL AND o.folder IN (FROM answered) AS failed
     FROM one o LEFT JOIN good g ON g.folder = o.folder AND g.id = o.id;
 CREATE VIEW items AS
     SELECT item, task, NULL::VARCHAR AS teacher, NULL::MAP(VARCHAR, VARCHAR) AS attributes, false AS failed

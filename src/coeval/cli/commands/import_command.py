@@ -1,0 +1,84 @@
+"""`coeval import`: results that other tools made, as output folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coeval.core.errors import UsageError
+
+
+def import_files(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE …", help="Inspect's logs, lm-eval's samples, promptfoo's JSON, tables."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write. Example: --out ./outputs/theirs")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Whose answers these are, where a file does not say."),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="MEANING=COLUMN",
+            help="Of tables: item, model, score, task, metric, sample, judge, prompt or answer; may be "
+            "repeated. Example: --column score=points",
+        ),
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(metavar="WORST,BEST", help="Where scores are not from 0 to 1. Example: --scale 1,5"),
+    ] = None,
+) -> None:
+    """Import results of other tools: results, compare, gate and view then work on them.
+
+    Reads logs of Inspect (.eval, .json), samples of lm-eval (samples_TASK_DATE.jsonl, with the results
+    beside them), results of promptfoo (.json), and tables with a row for each item and model.
+
+    \b
+    Examples:
+      coeval import ./logs/base.eval --out ./outputs/base
+      coeval import ./lm_eval_out/samples_*.jsonl --out ./outputs/theirs
+      coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
+    """
+    from coeval.cli import streams
+    from coeval.core.text import numbered
+    from coeval.exchange.importing import import_results
+
+    found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
+    console, messages = streams.results(), streams.messages()
+    streams.say(
+        console, f"{numbered(found.answers, 'answer')} of {numbered(len(found.folders), 'model')} imported"
+    )
+    for name, folder in found.folders.items():
+        streams.say(console, f"  {name}: {folder}")
+    for remark in found.remarks:
+        streams.warn(messages, remark)
+    folders = [str(folder) for folder in found.folders.values()]
+    command = "compare" if len(folders) > 1 else "results"
+    streams.say(console, f"See the scores: coeval {command} {' '.join(folders[:2])}")
+
+
+def _columns(given: list[str]) -> dict[str, str]:
+    from coeval.exchange.score_table import USUAL
+
+    found = {}
+    for text in given:
+        meant, is_pair, column = text.partition("=")
+        if not is_pair or meant not in USUAL or not column:
+            raise UsageError(
+                f"--column {text}: write MEANING=COLUMN, where MEANING is one of {', '.join(USUAL)}"
+            )
+        found[meant] = column
+    return found
+
+
+def _ends(scale: str | None) -> list[float] | None:
+    try:
+        return None if scale is None else [float(part) for part in scale.split(",")]
+    except ValueError:
+        raise UsageError(f"--scale {scale}: write the worst and the best score, such as 1,5") from None

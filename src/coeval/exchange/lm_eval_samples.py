@@ -1,0 +1,125 @@
+"""Samples of lm-evaluation-harness, ``samples_TASK_DATE.jsonl``, and the results file beside them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coeval.core.errors import Undecodable, UsageError
+from coeval.core.foreign import decode_python
+from coeval.core.plain import file_bytes
+from coeval.core.text import canonical, listed
+from coeval.exchange.imported import ForeignAnswer, ForeignResult
+
+TOOL = "lm-eval"
+
+FILE_NAME = re.compile(r"samples_(.+)_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
+_NO_FILTER = "none"
+
+
+class _LmEvalSample(msgspec.Struct):
+    doc_id: int | str
+    metrics: list[str]
+    arguments: Any = None
+    resps: Any = None
+    filtered_resps: Any = None
+    filter: str = _NO_FILTER
+
+
+class _LmEvalResults(msgspec.Struct):
+    results: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
+    higher_is_better: dict[str, dict[str, bool | None]] = {}
+    model_name: str | None = None
+
+
+def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
+    """Read a file of samples; ``model`` in place of the name that the results beside it hold.
+
+    A task with several filters has a line of each for a document: a metric is then named ``metric,filter``
+    as in the results. Raises UsageError: the file has another name or shape, or nobody says whose it is.
+    """
+    found = FILE_NAME.fullmatch(path.name)
+    if found is None:
+        raise UsageError(f"{path.name} is not named as lm-eval names them: samples_TASK_DATE.jsonl")
+    task, date = found[1], found[2]
+    beside = path.with_name(f"results_{date}.json")
+    results = _decoded(file_bytes(beside), beside, _LmEvalResults) if beside.is_file() else _LmEvalResults()
+    model = model or results.model_name
+    if not model:
+        raise UsageError(f"{beside.name} is not beside {path.name}; say whose answers these are with --model")
+    lower = {name for name, higher in results.higher_is_better.get(task, {}).items() if higher is False}
+    documents: dict[str, ForeignAnswer] = {}
+    unscored: set[str] = set()
+    for number, line in enumerate(file_bytes(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        sample = _decoded(line, f"{path}:{number}", _LmEvalSample)
+        values = _decoded(line, f"{path}:{number}", dict[str, Any])
+        scores: dict[str, float | None] = {}
+        for name in sample.metrics:
+            value = values.get(name)
+            if isinstance(value, int | float) and math.isfinite(value) and name not in lower:
+                scores[f"{name},{sample.filter}"] = float(value)
+            else:
+                unscored.add(name)
+        item = str(sample.doc_id)
+        if (before := documents.get(item)) is not None:
+            documents[item] = before._replace(scores=before.scores | scores)
+        else:
+            prompt, answer = _prompt(sample.arguments), _answer(sample)
+            documents[item] = ForeignAnswer(item, 0, scores, prompt, answer)
+    if not any(one.scores for one in documents.values()):
+        raise UsageError(f"{path}: no metric of it has a number for each document where higher is better")
+    what = f"without a number per document, or lower is better: {listed(sorted(unscored))}"
+    return ForeignResult(
+        tool=TOOL,
+        task=task,
+        model=model,
+        answers=list(documents.values()),
+        settings=canonical(results.configs.get(task, {})),
+        reported=dict(_reported(results.results.get(task, {}))),
+        remarks=(f"left out, {what}",) if unscored else (),
+    )
+
+
+def _reported(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in metrics.items():
+        if isinstance(value, int | float) and "_stderr," not in name and "," in name:
+            yield name, float(value)
+
+
+def _prompt(arguments: Any) -> str:
+    """The context of the first request; ``arguments`` are lists, or mappings ``gen_args_0: {arg_0: …}``."""
+    first = next(iter(arguments.values()), None) if isinstance(arguments, dict) else arguments
+    while isinstance(first, list | dict) and first:
+        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
+    return first if isinstance(first, str) else ""
+
+
+def _answer(sample: _LmEvalSample) -> str | None:
+    """The generated text; None where a task compares likelihoods, whose answer is no text."""
+    first = sample.resps
+    while isinstance(first, list) and first:
+        first = first[0]
+    alone = isinstance(sample.resps, list) and len(sample.resps) == 1
+    return first if alone and isinstance(first, str) and not _is_likelihood(sample.resps) else None
+
+
+def _is_likelihood(resps: Any) -> bool:
+    """Whether a reply is a log-likelihood with whether it is the greedy one, as text."""
+    while isinstance(resps, list) and len(resps) == 1:
+        resps = resps[0]
+    return isinstance(resps, list) and len(resps) == 2 and resps[1] in ("True", "False", True, False)
+
+
+def _decoded(data: bytes, where: Path | str, kind: Any) -> Any:
+    try:
+        return decode_python(data, kind)
+    except Undecodable as error:
+        raise UsageError(f"{where} is nothing that lm-eval writes: {error}") from error

@@ -1,0 +1,167 @@
+"""Plain tables of scores: CSV, JSON lines, Parquet or Arrow with a row for each item and model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from coeval.core.errors import UsageError
+from coeval.core.text import listed, numbered
+from coeval.exchange.imported import ForeignAnswer, ForeignResult
+from coeval.tables.table import open_table
+
+TOOL = "table"
+
+USUAL = {
+    "item": ("item", "item_id", "id", "key", "question_id", "doc_id"),
+    "model": ("model", "student", "system", "model_id"),
+    "score": ("score", "value", "grade", "correct", "pass"),
+    "task": ("task", "benchmark", "dataset"),
+    "metric": ("metric", "factor", "scorer"),
+    "sample": ("sample", "epoch", "run"),
+    "judge": ("judge", "grader", "annotator"),
+    "prompt": ("prompt", "question", "input"),
+    "answer": ("answer", "response", "output", "completion"),
+}
+"""What each column is usually called, the first of them that is there."""
+
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "–")
+_WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "pass": 1.0, "fail": 0.0}
+
+_Scores: TypeAlias = defaultdict[tuple[str, str, str, int, str], dict[str, float | None]]
+"""By task, model, item, sample and metric: each judge's score."""
+_Panel: TypeAlias = defaultdict[tuple[str, str], set[str]]
+"""By task and metric: all who judge it, of whichever model."""
+
+
+def read_table(
+    path: Path, model: str | None = None, columns: Mapping[str, str] | None = None
+) -> list[ForeignResult]:
+    """Read a table; ``columns`` maps what is meant (a key of `USUAL`) to a column of another name.
+
+    An empty score is one that is missing. An answer's score is the mean of its judges', and
+    missing where one of them gave none: means over different judges cannot be compared.
+
+    Raises UsageError: a column is missing, a score is no number, or an answer has two scores.
+    """
+    table = open_table(path)
+    try:
+        at = _columns(path, table.columns, columns or {}, model)
+        found: defaultdict[tuple[str, str], dict[tuple[str, int], ForeignAnswer]] = defaultdict(dict)
+        scores: _Scores = defaultdict(dict)
+        for row in table.rows:
+            where = f"{path}:{row.line}"
+            if not isinstance(row.fields, dict):
+                raise UsageError(f"{where}: {row.fields}")
+            cell = {meant: row.fields.get(column) for meant, column in at.items()}
+            item = _text(cell["item"])
+            if not item:
+                raise UsageError(f"{where}: no item is named")
+            task = _text(cell.get("task")) or path.stem
+            whose = model or _text(cell.get("model"))
+            if not whose:
+                raise UsageError(f"{where}: no model is named")
+            sample = _sample(cell.get("sample"), where)
+            answer = _text(cell["answer"]) if cell.get("answer") is not None else None
+            found[task, whose][item, sample] = ForeignAnswer(
+                item, sample, {}, _text(cell.get("prompt")), answer
+            )
+            metric = _text(cell.get("metric")) or "score"
+            judge = _text(cell.get("judge"))
+            of_judge = scores[task, whose, item, sample, metric]
+            if judge in of_judge:
+                raise UsageError(
+                    f"{where}: {item} of {whose} has a second {metric}; say which sample it is in a column "
+                    "`sample`, or whose in a column `judge`"
+                )
+            of_judge[judge] = _score(cell["score"], where)
+    finally:
+        table.close()
+    panel: _Panel = defaultdict(set)
+    for (task, _, _, _, metric), by_judge in scores.items():
+        panel[task, metric] |= by_judge.keys()
+    return [_result(task, whose, answers, scores, panel) for (task, whose), answers in found.items()]
+
+
+def _result(
+    task: str, model: str, answers: Mapping[tuple[str, int], ForeignAnswer], scores: _Scores, panel: _Panel
+) -> ForeignResult:
+    of_answer: defaultdict[tuple[str, int], dict[str, float | None]] = defaultdict(dict)
+    short: Counter[str] = Counter()
+    judges: dict[str, str] = {}
+    for (of_task, whose, item, sample, metric), by_judge in scores.items():
+        if (of_task, whose) == (task, model):
+            whole = panel[task, metric]
+            known = [value for judge in whole if (value := by_judge.get(judge)) is not None]
+            of_answer[item, sample][metric] = (
+                math.fsum(known) / len(known) if len(known) == len(whole) else None
+            )
+            short[metric] += 0 < len(known) < len(whole)
+            if named := sorted(filter(None, whole)):
+                judges[metric] = ", ".join(named)
+    remarks = [f"{metric} is the mean of {names}" for metric, names in judges.items() if ", " in names]
+    remarks += [
+        f"{metric}: {numbered(count, 'answer')} without a score, as not all judges gave one"
+        for metric, count in short.items()
+        if count
+    ]
+    return ForeignResult(
+        tool=TOOL,
+        task=task,
+        model=model,
+        answers=[one._replace(scores=of_answer[place]) for place, one in answers.items()],
+        judges=judges,
+        remarks=tuple(remarks),
+    )
+
+
+def _columns(path: Path, there: Sequence[str], named: Mapping[str, str], model: str | None) -> dict[str, str]:
+    folded = {name.strip().lower(): name for name in reversed(there)}
+    at = {}
+    for meant, usual in USUAL.items():
+        if meant in named:
+            if named[meant] not in there:
+                raise UsageError(f"{path} has no column {named[meant]}; its columns: {listed(there)}")
+            at[meant] = named[meant]
+        elif (name := next((name for name in usual if name in folded), None)) is not None:
+            at[meant] = folded[name]
+    needed = [meant for meant in ("item", "model", "score") if meant not in at]
+    if model is not None:
+        needed = [meant for meant in needed if meant != "model"]
+    if needed:
+        raise UsageError(
+            f"{path} has no column for {listed(needed)}; its columns: {listed(there)}. Name it with "
+            f"--column {needed[0]}=COLUMN" + (", or the model with --model" if "model" in needed else "")
+        )
+    return at
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _sample(value: Any, where: str) -> int:
+    text = _text(value) or "0"
+    if not text.isdecimal():
+        raise UsageError(f"{where}: sample {text!r} is no whole number from 0")
+    return int(text)
+
+
+def _score(value: Any, where: str) -> float | None:
+    if isinstance(value, bool):
+        return float(value)
+    text = _text(value).lower()
+    if text in _MISSING:
+        return None
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        number = float(text)
+    except ValueError:
+        raise UsageError(f"{where}: the score {_text(value)!r} is no number") from None
+    if not math.isfinite(number):
+        return None
+    return number

@@ -1,0 +1,313 @@
+"""Results of other tools become output folders: no score is lost, invented or averaged over another panel."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from cli.invoked import Command
+
+from coeval import compare, import_results
+from coeval.analysis.load import load
+from coeval.core.errors import UsageError
+from coeval.reports.items.item_rows import make_item_tables
+
+DATE = "2026-02-03T04-05-06.789"
+HOSTILE = "a | b\n=cmd()‮ <script>\\textbf{x}"
+
+
+def scores(folder: Path) -> dict[tuple[str, str, int, str], float | None]:
+    with load(folder) as reader:
+        rows = reader.rows("SELECT task, item, sample, metric, value FROM scores")
+    return {(task, item, sample, metric): value for task, item, sample, metric, value in rows}
+
+
+def shown(folder: Path, item: str, task: str) -> tuple[str | None, str | None]:
+    """Its prompt and its first answer."""
+    with load(folder) as reader:
+        make_item_tables(reader)
+        detail = reader.items().detail(item, task)
+    assert detail is not None
+    return detail.prompt, detail.answers[0].text
+
+
+def table(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+# --- Inspect
+
+
+def sample(number: int, epoch: int = 1, **changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "id": number,
+        "epoch": epoch,
+        "input": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": f"{HOSTILE} {number}"},
+        ],
+        "target": "x",
+        "output": {"completion": f"answer {number}", "usage": {"input_tokens": 5, "output_tokens": 2}},
+        "scores": {
+            "match": {"value": "C" if number % 2 else "I"},
+            "rubric": {"value": {"tone": number / 20, "length": True}},
+        },
+        "events": [{"anything": "passed over"}],
+    }
+    return values | changes
+
+
+def log_of(samples: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    scorers = [{"name": "match"}, {"name": "rubric", "options": {"model": {"model": "openai/gpt-4o"}}}]
+    header: dict[str, Any] = {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "arithmetic", "model": "anthropic/claude-3-5-haiku-20241022", "scorers": scorers},
+        "results": {"scores": []},
+    }
+    return header | {"samples": samples} | changes
+
+
+def archive(path: Path, log: dict[str, Any], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    header = {name: value for name, value in log.items() if name != "samples"}
+    with zipfile.ZipFile(path, "w", method) as file:
+        file.writestr("_journal/start.json", "{}")
+        for one in log["samples"]:
+            file.writestr(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one))
+        file.writestr("header.json", json.dumps(header))
+    return path
+
+
+def test_a_log_of_inspect_in_both_of_its_formats(tmp_path: Path) -> None:
+    log = log_of([sample(number) for number in range(1, 12)])
+    plain = tmp_path / "log.json"
+    plain.write_text(json.dumps(log))
+    packed = archive(tmp_path / "log.eval", log)
+    import_results(plain, out=tmp_path / "a")
+    import_results(packed, out=tmp_path / "b")
+    found = scores(tmp_path / "a")
+    assert found == scores(tmp_path / "b")
+    assert len(found) == 11 * 3
+    assert found["arithmetic", "3", 0, "match"] == 1.0
+    assert found["arithmetic", "4", 0, "match"] == 0.0
+    assert found["arithmetic", "7", 0, "rubric/tone"] == 0.35
+    with load(tmp_path / "a") as reader:
+        assert reader.models() == ("anthropic/claude-3-5-haiku-20241022",)
+        assert reader.notes() == ()
+    assert shown(tmp_path / "a", "3", "arithmetic") == (f"{HOSTILE} 3", "answer 3")
+
+
+def test_what_inspect_did_not_score_stays_without_a_score(tmp_path: Path) -> None:
+    """A failed sample, an unscored one (NaN), words that are no score, and an epoch that lacks a sample."""
+    failed = sample(2, error={"message": "the host | is away"}, scores=None, output={})
+    unscored = sample(3, scores={"match": {"value": math.nan}, "rubric": {"value": {"tone": "unclear"}}})
+    log = log_of([sample(1), failed, unscored, sample(1, 2), sample(2, 2)])
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    import_results(tmp_path / "log.json", out=tmp_path / "out")
+    found = scores(tmp_path / "out")
+    assert ("arithmetic", "2", 0, "match") not in found
+    assert found["arithmetic", "3", 0, "match"] is None
+    assert found["arithmetic", "3", 0, "rubric/tone"] is None
+    assert found["arithmetic", "2", 1, "match"] == 0.0
+    summary = json.loads((tmp_path / "out/run_0/arithmetic/summary.json").read_text())
+    assert summary["metrics"]["match"]["n"] == 1
+    assert (summary["n_expected"], summary["n_failed"]) == (3, {"failed": 1, "unscored": 1})
+    assert summary["complete"] is False
+    assert summary["imported"]["judges"] == {"rubric": "openai/gpt-4o"}
+    with load(tmp_path / "out") as reader:
+        assert any("1 failed, 1 unscored" in note for note in reader.notes())
+
+
+def test_a_mean_that_the_log_reports_otherwise_is_told(tmp_path: Path) -> None:
+    reported = [{"name": "match", "scorer": "match", "metrics": {"accuracy": {"value": 0.9}}}]
+    log = log_of([sample(1), sample(2)], results={"scores": reported}, status="error")
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    import_results(tmp_path / "log.json", out=tmp_path / "out")
+    with load(tmp_path / "out") as reader:
+        notes = "\n".join(reader.notes())
+    assert "inspect reports match 0.9000; the items' scores have the mean 0.5000" in notes
+    assert "the log's status is error" in notes
+
+
+def test_a_log_compressed_with_zstandard(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard", reason="pip install 'coeval[inspect]'")
+    log = log_of([sample(number) for number in range(1, 5)])
+    plain = archive(tmp_path / "plain.eval", log, zipfile.ZIP_STORED)
+    packed = tmp_path / "packed.eval"
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as target:
+        for info in source.infolist():
+            target.writestr(info.filename, zstandard.compress(source.read(info)))
+        for entry, origin in zip(target.infolist(), source.infolist(), strict=True):
+            entry.compress_type, entry.CRC, entry.file_size = 93, origin.CRC, origin.file_size
+    import_results(packed, out=tmp_path / "a")
+    import_results(plain, out=tmp_path / "b")
+    assert scores(tmp_path / "a") == scores(tmp_path / "b")
+    whole = bytearray(packed.read_bytes())
+    whole[whole.index(b"samples/2") + 60] ^= 0xFF
+    packed.write_bytes(whole)
+    with pytest.raises(UsageError, match="is damaged"):
+        import_results(packed, out=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.eval", b"PK nothing", "is damaged, or no log of Inspect"),
+        ("a.json", b"{", "is no log of Inspect"),
+        ("a.json", json.dumps(log_of([])).encode(), "holds no samples"),
+        ("a.json", b'{"results": {"version": 2, "results": []}}', "version 2 of promptfoo's results, not 3"),
+        ("samples_x.jsonl", b"{}\n", "has no column for item, model, score"),
+        (f"samples_x_{DATE}.jsonl", b"{}\n", "is nothing that lm-eval writes"),
+        ("a.csv", b"item,score\n1,2\n", "or the model with --model"),
+        ("a.csv", b"item,model,score\n1,m,good\n", "the score 'good' is no number"),
+        ("a.csv", b"item,model,score\n1,m,1\n1,m,0\n", "1 of m has a second score"),
+        ("a.csv", b"item,model,score\n1,m,7\n", "say from where to where it can go, such as --scale 1,5"),
+        ("a.txt", b"", "none of the files that can be imported"),
+    ],
+)
+def test_what_cannot_be_read_writes_nothing(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match=said.replace("(", r"\(")):
+        import_results(tmp_path / name, model="m" if "lm-eval" in said else None, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# --- lm-eval
+
+
+def test_samples_of_lm_eval_keep_their_filters_and_their_reported_means(tmp_path: Path) -> None:
+    def line(number: int, kept: str) -> str:
+        return json.dumps(
+            {
+                "doc_id": number,
+                "arguments": {"gen_args_0": {"arg_0": f"{HOSTILE} {number}", "arg_1": {"until": []}}},
+                "resps": [[f"reply {number}"]],
+                "filter": kept,
+                "metrics": ["exact_match", "bleu", "perplexity"],
+                "exact_match": float(number % (2 if kept == "strict" else 3) == 0),
+                "bleu": ["a", "b"],
+                "perplexity": 7.5,
+            }
+        )
+
+    lines = [line(number, kept) for kept in ("strict", "loose") for number in range(12)]
+    samples = tmp_path / f"samples_gsm8k_cot_{DATE}.jsonl"
+    samples.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UsageError, match="say whose answers these are with --model"):
+        import_results(samples, out=tmp_path / "out")
+    results = {
+        "results": {"gsm8k_cot": {"exact_match,strict": 0.5, "exact_match,loose": 1 / 3}},
+        "higher_is_better": {"gsm8k_cot": {"exact_match": True, "perplexity": False}},
+        "model_name": "meta-llama/Llama-3.3-70B-Instruct",
+    }
+    (tmp_path / f"results_{DATE}.json").write_text(json.dumps(results))
+    made = import_results(samples, out=tmp_path / "out")
+    assert list(made.folders) == ["meta-llama/Llama-3.3-70B-Instruct"]
+    found = scores(tmp_path / "out")
+    of_strict = [value or 0.0 for (*_, metric), value in found.items() if metric == "exact_match,strict"]
+    assert (len(found), len(of_strict), fmean(of_strict)) == (24, 12, 0.5)
+    with load(tmp_path / "out") as reader:
+        (note,) = reader.notes()
+    assert note.endswith("left out, without a number per document, or lower is better: bleu, perplexity")
+    assert shown(tmp_path / "out", "5", "gsm8k_cot") == (f"{HOSTILE} 5", "reply 5")
+
+
+# --- promptfoo
+
+
+def test_results_of_promptfoo_are_a_folder_for_each_provider(tmp_path: Path) -> None:
+    def row(test: int, prompt: int, **changes: Any) -> dict[str, Any]:
+        return {
+            "testIdx": test,
+            "promptIdx": prompt,
+            "success": test % 2 == 0,
+            "score": 0.25 * (test % 5),
+            "provider": {"id": ("openai:gpt-4o-mini", "anthropic:claude")[prompt], "label": ""},
+            "prompt": {"raw": f"{HOSTILE} {test}", "label": HOSTILE},
+            "vars": {"n": test},
+            "response": {"output": {"a": test}, "tokenUsage": {"prompt": 3, "completion": 4}},
+            "namedScores": {"tone": 0.5},
+            "failureReason": 0,
+            "latencyMs": 120,
+            "cost": 0.001,
+        } | changes
+
+    rows = [row(test, prompt) for test in range(8) for prompt in range(2)]
+    rows[4] |= {"response": None, "failureReason": 2, "error": "timeout", "score": 0}
+    content = {"results": {"version": 3, "results": rows}, "config": {"description": "Greeter"}}
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    made = import_results(tmp_path / "results.json", out=tmp_path / "out")
+    openai, anthropic = (made.folders[name] for name in ("openai:gpt-4o-mini", "anthropic:claude"))
+    assert len(scores(anthropic)) == 8 * 3
+    assert len(scores(openai)) == 7 * 3
+    found = compare(openai, anthropic)
+    assert found is not None
+    summary = json.loads((openai / "Greeter/summary.json").read_text())
+    assert (summary["n_scored"], summary["n_failed"]) == (7, {"failed": 1})
+
+
+# --- Tables
+
+
+def test_a_table_of_judges_counts_what_all_of_them_scored(tmp_path: Path) -> None:
+    rows = [
+        f"q{n},{m},{j},{1 + (n + len(j)) % 5}" for n in range(9) for m in "xy" for j in ("anna", "gpt-4o")
+    ]
+    rows[3] = "q0,y,gpt-4o,"
+    path = table(tmp_path / "scores.csv", "question_id,model,judge,points", *rows)
+    made = import_results(path, out=tmp_path / "out", columns={"score": "points"}, scale=(1, 5))
+    assert sorted(made.folders) == ["x", "y"]
+    x, y = scores(made.folders["x"]), scores(made.folders["y"])
+    assert y["scores", "q0", 0, "score"] is None
+    assert x["scores", "q0", 0, "score"] == pytest.approx(((1 + 4 % 5) + (1 + 6 % 5) - 2) / 8, abs=1e-12)
+    with load(made.folders["y"]) as reader:
+        notes = "\n".join(reader.notes())
+    assert "score is the mean of anna, gpt-4o" in notes
+    assert "1 answer without a score, as not all judges gave one" in notes
+
+
+def test_scores_without_answers_are_scores(tmp_path: Path, coeval: Command) -> None:
+    """Where a table holds no texts, nothing failed and no answer is empty."""
+    path = table(tmp_path / "t.csv", "item,model,score", *(f"{n},m,{n % 2}" for n in range(10)))
+    ended = coeval("import", path, "--out", tmp_path / "out")
+    assert ended.code == 0
+    assert "coeval results" in ended.out
+    with load(tmp_path / "out") as reader:
+        assert reader.rows("SELECT count(*), count(*) FILTER (failed), avg(value) FROM scores") == [
+            (10, 0, 0.5)
+        ]
+    shown = coeval("results", tmp_path / "out")
+    assert shown.code == 0
+    assert "50.0" in shown.out
+    assert "empty" not in shown.out + shown.err
+
+
+def test_models_whose_names_make_one_folder_name_are_kept_apart(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", "item,model,score", "1,a/b,1", "1,a b,0", "1,A_B,0.5")
+    made = import_results(path, out=tmp_path / "out")
+    assert len({str(folder).lower() for folder in made.folders.values()}) == 3
+    assert [scores(folder)["t", "1", 0, "score"] for folder in made.folders.values()] == [1.0, 0.0, 0.5]
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", "item,model,score", "1,a,1")
+    import_results(path, out=tmp_path / "out")
+    with pytest.raises(UsageError, match="holds results already"):
+        import_results(path, out=tmp_path / "out")
+    with pytest.raises(UsageError, match="is in several of these files"):
+        import_results(path, path, out=tmp_path / "other")
+
+
+@pytest.mark.parametrize("options", [["--scale", "five"], ["--scale", "1"], ["--column", "points"]])
+def test_wrong_options_are_told(tmp_path: Path, coeval: Command, options: list[str]) -> None:
+    path = table(tmp_path / "t.csv", "item,model,score", "1,a,1")
+    ended = coeval("import", path, "--out", tmp_path / "out", *options)
+    assert ended.code == 1
+    assert "1,5" in ended.err or "MEANING=COLUMN" in ended.err
