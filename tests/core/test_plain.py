@@ -126,6 +126,12 @@ def test_what_tells_names_apart_is_kept(names: list[str], shown: list[str]) -> N
     assert list(short_names(names).values()) == shown
 
 
+def test_the_name_of_a_labelled_model_is_nobody_elses_label() -> None:
+    names = ["gpt-4o", "openai/gpt-4o"]
+    found = short_names(names, labels={"gpt-4o": "Our baseline"})
+    assert found == {"gpt-4o": "Our baseline", "openai/gpt-4o": "openai/gpt-4o"}
+
+
 def test_a_label_wins_and_its_variants_follow() -> None:
     names = ["Qwen/X-7B-Instruct", "m@terse", "other/X-7B"]
     labels = {"Qwen/X-7B-Instruct": "X-7B", "m": "Em"}

@@ -78,6 +78,23 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.system
+def test_a_model_may_bear_a_name_that_every_object_has(browser: Browser, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for n in range(1, 4):
+        for student in ("ann", "constructor") if n > 1 else ("ann",):
+            run.judged(n, student, "j1", {"toString": "High"})
+    write_report(run.folder, run.folder)
+    seen = opened(browser, run.folder / "report.html", "#items?student=constructor&student=ann")
+    rows = seen.page.locator("#items-body table.rows")
+    rows.wait_for()
+    assert rows.locator("thead th").all_inner_texts()[:3] == ["Item", "ann", "constructor"]
+    assert rows.locator("tbody tr").first.locator("td").all_inner_texts()[:2] == ["100.0", ""]
+    assert "student constructor" in seen.page.locator(".chips").inner_text()
+    assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+
+
+@pytest.mark.system
 def test_a_list_cuts_no_name_and_no_id(browser: Browser, tmp_path: Path) -> None:
     """What stands at their ends, as a number, tells them apart."""
     run = Run(tmp_path / "run", "a-task-of-a-long-name", "a-laboratory-Qwen2.5-72B-Instruct-Turbo")

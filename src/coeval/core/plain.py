@@ -116,7 +116,9 @@ def short_names(
     given = {name: plain(label) for name, label in (labels or {}).items() if plain(label).strip()}
     wanted = list(dict.fromkeys(names))
     bases = sorted({_base(name) for name in wanted if name not in given} - given.keys())
-    reported = {**_without_extras(bases, {_looks(label) for label in given.values()}), **given}
+    # Neither a chosen label nor the name that it stands for is another model's label.
+    taken = {_looks(text) for name, label in given.items() for text in (plain(name), label)}
+    reported = {**_without_extras(bases, taken), **given}
     found: dict[str, str] = {}
     for name in sorted(wanted):
         base = _base(name)

@@ -74,7 +74,8 @@
     }
 
     called(name) {
-      return this.source.facets?.short?.[name] ?? name;
+      const short = this.source.facets?.short ?? {};
+      return Object.hasOwn(short, name) ? short[name] : name; // a model may be called "constructor"
     }
 
     choice() {
@@ -207,13 +208,13 @@
     columns(rows) {
       const place = (student) => this.source.facets?.students.indexOf(student) ?? 0; // the best stands first
       const students = [...new Set(rows.flatMap((row) => Object.keys(row.scores)))].sort().sort((a, b) => place(a) - place(b));
-      const found = students.map((student) => ({ name: student, label: this.called(student), student, of: (row) => row.scores[student], has: (row) => student in row.scores }));
+      const found = students.map((student) => ({ name: student, label: this.called(student), student, of: (row) => row.scores[student], has: (row) => Object.hasOwn(row.scores, student) }));
       for (const [number, scores] of Object.entries(this.page.beside ?? {})) {
         const where = this.source.others?.find((other) => String(other.number) === number)?.name ?? number;
         const there = [...new Set(Object.values(scores).flatMap((one) => Object.keys(one)))].sort();
         for (const student of there) {
           const name = `${where}: ${student}`;
-          found.push({ name, label: `${where}: ${this.called(student)}`, student: name, of: (row) => scores[`${row.task} ${row.item}`]?.[student], has: (row) => student in (scores[`${row.task} ${row.item}`] ?? {}) });
+          found.push({ name, label: `${where}: ${this.called(student)}`, student: name, of: (row) => scores[`${row.task} ${row.item}`]?.[student], has: (row) => Object.hasOwn(scores[`${row.task} ${row.item}`] ?? {}, student) });
         }
       }
       return found;
