@@ -62,6 +62,22 @@ def test_a_verdict_and_its_exit_code(
     assert (again.exit_code, json.loads(json.dumps(again.as_dict()))) == (code, found)
 
 
+def test_a_loss_on_a_scale_of_ten_is_told_in_the_points_that_are_allowed(here: Path) -> None:
+    folders = [
+        output(
+            here / name,
+            name,
+            {str(n): {"score": 7.0 + n % 3 - lost} for n in range(150)},
+            task="writingbench",
+            metrics={"score": {"value": 8.0 - lost, "n": 150, "unit": "points"}},
+        )
+        for name, lost in (("base", 0.0), ("new", 0.9))
+    ]
+    [one] = api.gate(*folders, policy={"max_drop": 2}).candidates[0].tasks
+    assert one.difference == pytest.approx(-0.1)
+    assert " by 10.0 ± 0.0 points, significantly, and more than the allowed 2.0;" in one.sentence
+
+
 def test_ten_equal_items_are_no_go_yet(here: Path, policy: Path, coeval: Command) -> None:
     """Where no pair differs, a t interval has no width; 5 points take 72 items."""
     code, found = gated(coeval, *two(here, 0, n=10), "--policy", policy)

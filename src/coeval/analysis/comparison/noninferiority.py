@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 import msgspec
 
 from coeval.analysis.anytime import Looks, alpha_at_any_look, joined
-from coeval.analysis.comparison.comparison_report import Comparison, shown_difference, where_of
+from coeval.analysis.comparison.comparison_report import Comparison, difference_text, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedRow,
@@ -479,8 +479,11 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
     n = numbered(found.n, found.counted)
     if task.verdict == "NO-GO":
         how = "significantly" if found.significant else "not significantly"
+        # In points of a hundred, as what is allowed, whatever the metric's own scale.
+        by, low, high = (-100 * end / found.scale for end in (found.difference, *reversed(found.ci95)))
+        loss = difference_text(by, low, high, 1)
         return (
-            f"NO-GO: {found.b} is worse than {found.a} {where} by {shown_difference(found, sign=-1)} points, "
+            f"NO-GO: {found.b} is worse than {found.a} {where} by {loss} points, "
             f"{how}, and more than the allowed {allowed}; {n}"
         )
     least = f"at least {points(task.lower or 0.0)} ({level.words})"
