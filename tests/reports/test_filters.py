@@ -454,7 +454,9 @@ def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
     assert reported > 100, "filters left nearly nothing to compare"
 
 
-def test_costs_and_times_follow_the_filter(browser: Browser, tmp_path: Path) -> None:
+def test_costs_and_times_follow_the_filter(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half of one student's answers have no price, and the other has a price in one task alone."""
     models = [model("tea", "teacher", "judge"), model("ann", "student"), model("ben", "student", skill=0.4)]
     made = Lab(tmp_path, models, [task(total=6), task("saga", total=5)])
@@ -479,6 +481,15 @@ def test_costs_and_times_follow_the_filter(browser: Browser, tmp_path: Path) -> 
             assert row["usd"] == (pytest.approx(mean(usd), rel=1e-3) if usd else None)
             assert row["seconds"] == median(seconds for _, seconds in each)
     assert (seen.complaints, seen.requests) == ([], [])
+    seen.page.close()
+    monkeypatch.setattr("coeval.analysis.answer_costs.MOST_KEPT", 10)
+    write_report(made.path, made.path)
+    seen = opened(browser, made.path / "report.html", "#leads?task=story")
+    until(seen.page, "document.body.classList.contains('filtered')")
+    assert "Price and time are known for the whole run only." in seen.page.inner_text("#filter-status")
+    assert seen.page.get_attribute("#lead .forest tbody td:last-child", "title") == (
+        "Price and time are known for the whole run only."
+    )
     seen.page.close()
 
 

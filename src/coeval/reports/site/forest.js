@@ -39,7 +39,10 @@ function tellFront(report, found) {
   handOn(lead);
 }
 
-function filteredFront(report, { sentences }) {
+// Of a large run, or one of several answers to an item.
+const NOT_KEPT = "Price and time are known for the whole run only.";
+
+function filteredFront(report, { sentences, keepsSpent }) {
   const names = report.students.map((name) => shownText(plain(name)));
   const anchors = ["differences", "standings", "differences"];
   const said = sentences.map((text, at) => {
@@ -50,10 +53,10 @@ function filteredFront(report, { sentences }) {
   const { front } = report.tables;
   const table = wholeFront.find((part) => part.matches(".forest"));
   const [first, ...rest] = said;
-  return [first, ...(table && front.rows.some((row) => row.score !== null) ? [forest(table, report, front)] : []), ...rest];
+  return [first, ...(table && front.rows.some((row) => row.score !== null) ? [forest(table, report, front, keepsSpent)] : []), ...rest];
 }
 
-function forest(before, { students }, { columns, rows, links }) {
+function forest(before, { students }, { columns, rows, links }, keepsSpent) {
   const table = before.cloneNode(true);
   const known = rows.map((row, at) => ({ ...row, link: links[at] })).filter((row) => row.score !== null);
   const ends = known.flatMap((row) => [row.score_low ?? row.score, row.score_high ?? row.score]);
@@ -81,7 +84,7 @@ function forest(before, { students }, { columns, rows, links }) {
     columns.slice(2).forEach((column, at) => {
       const text = cellText(row, column);
       const cell = element("td", { role: "cell", class: "num", text });
-      if (text === MISSING) cell.title = table.tHead.rows[0].cells[at + 3].title;
+      if (text === MISSING) cell.title = at && !keepsSpent ? NOT_KEPT : table.tHead.rows[0].cells[at + 3].title;
       line.append(cell);
     });
     return line;

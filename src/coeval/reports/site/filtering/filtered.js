@@ -186,6 +186,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
       others: otherOrders(ways, sums), bounds: (at) => found[at].bounds.mean(), atAnyLook: design.looks !== null,
     }),
     notes: [...partialSentences(ways[0]), ...labelTasksSentences(sums)],
+    keepsSpent: spent.bytes.length > 0,
     tables: {
       students,
       front: valued,

@@ -57,8 +57,8 @@ function tellFilter(found) {
   document.getElementById("filter-clear").hidden = found === null;
 }
 
-const filterSentence = ({ kept, items, notes }) =>
-  [`Filtered: ${kept.toLocaleString("en-US")} of ${many(items, "item")}.`, ...notes].join(" ");
+const filterSentence = ({ kept, items, notes, keepsSpent }) =>
+  [`Filtered: ${kept.toLocaleString("en-US")} of ${many(items, "item")}.`, ...notes, ...(whole["quality-cost"] && !keepsSpent ? [NOT_KEPT] : [])].join(" ");
 
 // Somebody chose: `change` says what.
 async function choose(change) {
