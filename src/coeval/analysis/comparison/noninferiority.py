@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 import msgspec
 
 from coeval.analysis.anytime import Looks, alpha_at_any_look, joined
-from coeval.analysis.comparison.comparison_report import Comparison, difference_text, where_of
+from coeval.analysis.comparison.comparison_report import Comparison, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedRow,
@@ -32,7 +32,7 @@ from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side
 from coeval.analysis.panel.mean_squares import judge_scatter
 from coeval.core.errors import GAPS, WORSE, UsageError
-from coeval.core.figures import points
+from coeval.core.figures import difference_text, points
 from coeval.core.settings import Setting
 from coeval.core.text import listed, numbered
 
