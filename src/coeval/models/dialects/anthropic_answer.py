@@ -20,8 +20,7 @@ from coeval.core.errors import (
 )
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
-from coeval.core.text import split_reasoning
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished
 from coeval.models.dialects.openai_answer import Count, Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
@@ -133,17 +132,14 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         text = "\n".join(call.decode(errors="replace") for call in calls)
     else:
         text = "".join(block.text or "" for block in answer.content if block.type == "text")
-    reasoning, unclosed = _reasoning(answer.content), False
-    if reasoning is None:
-        text, reasoning, unclosed = split_reasoning(text)
     completion = Completion(
         text=text,
         usage=usage,
         finish_reason=finish,
-        reasoning=reasoning,
-        truncated=unclosed or finish in _CUT,
+        reasoning=_reasoning(answer.content),
+        truncated=finish in _CUT,
     )
-    return without_secrets(completion, redactor)
+    return finished(completion, redactor)
 
 
 def _reasoning(content: list[_AnthropicBlock]) -> str | None:

@@ -21,9 +21,8 @@ from coeval.core.errors import (
 )
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
-from coeval.core.text import split_reasoning
 from coeval.models.dialects.anthropic_answer import FINISH, REDACTED_THINKING
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
@@ -102,17 +101,14 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         raise Unreadable(f"the host broke off its answer (stop reason {reason})", usage=usage)
     finish = FINISH.get(reason) or reason or "stop"
     content = message.content or []
-    text, reasoning, unclosed = _text(content), _reasoning(content), False
-    if reasoning is None:
-        text, reasoning, unclosed = split_reasoning(text)
     completion = Completion(
-        text=text,
+        text=_text(content),
         usage=usage,
         finish_reason=finish,
-        reasoning=reasoning,
-        truncated=unclosed or finish == "length",
+        reasoning=_reasoning(content),
+        truncated=finish == "length",
     )
-    return without_secrets(completion, redactor)
+    return finished(completion, redactor)
 
 
 def _text(content: list[_ConverseBlock]) -> str:

@@ -16,7 +16,6 @@ from coeval.core.errors import ContentFiltered, ModelError, ServerFault
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import (
     Dialect,
@@ -24,7 +23,7 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    without_secrets,
+    finished,
 )
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_error import explain
@@ -197,20 +196,15 @@ def _decoded(body: bytes, redactor: Redactor) -> Completion:
         raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
     content = answer.message.content
     parts = [_CoherePart(text=content)] if isinstance(content, str) else content or []
-    text = "".join(part.text or "" for part in parts)
-    reasoning: str | None = "".join(part.thinking or "" for part in parts) or None
-    unclosed = False
-    if reasoning is None:
-        text, reasoning, unclosed = split_reasoning(text)
     completion = Completion(
-        text=text,
+        text="".join(part.text or "" for part in parts),
         usage=usage,
         finish_reason=finish,
-        reasoning=reasoning,
+        reasoning="".join(part.thinking or "" for part in parts) or None,
         logprobs=tuple(_likelihood(chunk) for chunk in answer.logprobs or ()),
-        truncated=unclosed or finish == "length",
+        truncated=finish == "length",
     )
-    return without_secrets(completion, redactor)
+    return finished(completion, redactor)
 
 
 def _booked(reported: bytes) -> Usage:

@@ -11,6 +11,7 @@ from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, TokenLogprob
 from coeval.core.redaction import PART, Redactor
+from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
 from coeval.models.transport.connection import HttpReply
 
@@ -119,7 +120,22 @@ def lay_over(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[
         body[name] = there | value if grouped else value
 
 
-# --- Removing credentials from an answer
+# --- An answer as a host gave it: its reasoning apart, and without credentials
+
+
+def reasoning_apart(completion: Completion) -> Completion:
+    """The same answer, the reasoning that its text begins with taken out, where the host tells none apart."""
+    if completion.reasoning is not None or "think>" not in completion.text:
+        return completion
+    text, reasoning, unclosed = split_reasoning(completion.text)
+    return msgspec.structs.replace(
+        completion, text=text, reasoning=reasoning, truncated=completion.truncated or unclosed
+    )
+
+
+def finished(completion: Completion, redactor: Redactor) -> Completion:
+    """The answer with its reasoning apart, and without the credentials that the redactor knows."""
+    return without_secrets(reasoning_apart(completion), redactor)
 
 
 def without_secrets(completion: Completion, redactor: Redactor) -> Completion:

@@ -24,8 +24,7 @@ from coeval.core.errors import (
 )
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.core.text import split_reasoning
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, without_secrets
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.transport.faults import excerpt, from_status
 
@@ -259,16 +258,16 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         detail = f"{reason}: {why}" if why else reason
         raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
     finish = _FINISH.get(reason) or (reason or "stop").lower()
-    text, reasoning, unclosed = _texts(candidate)
+    text, reasoning = _texts(candidate)
     completion = Completion(
         text=text,
         usage=usage,
         finish_reason=finish,
         reasoning=reasoning,
         logprobs=_logprobs(candidate.logprobs_result),
-        truncated=unclosed or finish == "length",
+        truncated=finish == "length",
     )
-    return without_secrets(completion, redactor)
+    return finished(completion, redactor)
 
 
 def _withheld(
@@ -299,15 +298,15 @@ def _booked(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
     )
 
 
-def _texts(candidate: _GeminiCandidate) -> tuple[str, str | None, bool]:
-    """``(text, reasoning, unclosed)``; a call of a tool stands for text that is not there."""
+def _texts(candidate: _GeminiCandidate) -> tuple[str, str | None]:
+    """``(text, reasoning)``; a call of a tool stands for text that is not there."""
     parts = (candidate.content.parts if candidate.content is not None else None) or []
     text = "".join(part.text or "" for part in parts if not part.thought)
     thoughts = "".join(part.text or "" for part in parts if part.thought)
     if not text:
         calls = (bytes(part.function_call.args) for part in parts if part.function_call)
         text = "\n".join(call.decode(errors="replace") for call in calls)
-    return (text, thoughts, False) if thoughts else split_reasoning(text)
+    return text, thoughts or None
 
 
 def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:

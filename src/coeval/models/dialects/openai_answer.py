@@ -14,8 +14,7 @@ from coeval.core import foreign
 from coeval.core.errors import ContentFiltered, Misshapen, ServerFault, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.core.text import split_reasoning
-from coeval.models.dialects.dialect import without_secrets
+from coeval.models.dialects.dialect import finished
 from coeval.models.dialects.openai_error import inner_error
 
 # --- Token counts
@@ -243,19 +242,16 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
     if finish == "content_filter":
         raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
     text, reasoning, refusal = _read(choice.message)
-    unclosed = False
-    if reasoning is None:
-        text, reasoning, unclosed = split_reasoning(text)
     completion = Completion(
         text=text,
         usage=usage,
         finish_reason=finish,
         reasoning=reasoning,
         logprobs=_logprobs(choice.logprobs) if choice.logprobs is not None else (),
-        truncated=unclosed or finish == "length",
+        truncated=finish == "length",
         refusal=refusal,
     )
-    return without_secrets(completion, redactor) if redactor.knows_any else completion
+    return finished(completion, redactor)
 
 
 def _booked(reported: bytes) -> Usage:

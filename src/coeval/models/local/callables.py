@@ -22,7 +22,7 @@ from coeval.core.entry_points import guarded, loaded
 from coeval.core.errors import Unreadable, UsageError
 from coeval.core.plain import scripts_among
 from coeval.core.records import Completion, Request, Usage
-from coeval.core.text import split_reasoning
+from coeval.models.dialects.dialect import reasoning_apart
 
 _GIVEN: dict[str, Callable[..., Any]] = {}
 """Functions that were given from Python, by the place that stands for them."""
@@ -351,7 +351,4 @@ def _is_cost(cost: object) -> bool:
 def _completion(text: str, usage: Usage) -> Completion:
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()  # halves of characters cannot be kept
-    if "think>" not in text:
-        return Completion(text, usage)
-    answer, reasoning, unclosed = split_reasoning(text)
-    return Completion(answer, usage, reasoning=reasoning, truncated=unclosed)
+    return reasoning_apart(Completion(text, usage))

@@ -11,7 +11,7 @@ import msgspec
 from coeval.core.errors import BadRequest, Misshapen, ModelError
 from coeval.core.foreign import convert
 from coeval.core.records import TYPED_PARAMETERS, Completion, Message, Request, TokenLogprob, Usage
-from coeval.core.text import split_reasoning
+from coeval.models.dialects.dialect import reasoning_apart
 
 FOUR_BITS = "load_in_4bit"
 """The option that keeps a model's weights in 4 bits."""
@@ -95,15 +95,8 @@ def completion(
     text: str, finish: Literal["stop", "length"], usage: Usage, logprobs: tuple[TokenLogprob, ...] = ()
 ) -> Completion:
     """An answer as every dialect gives it: reasoning apart, cut ones marked."""
-    answer, reasoning, unclosed = split_reasoning(text)
-    return Completion(
-        text=answer,
-        usage=usage,
-        finish_reason=finish,
-        reasoning=reasoning,
-        logprobs=logprobs,
-        truncated=unclosed or finish == "length",
-    )
+    whole = Completion(text, usage, finish, logprobs=logprobs, truncated=finish == "length")
+    return reasoning_apart(whole)
 
 
 class Prompt(NamedTuple):
