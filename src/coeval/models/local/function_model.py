@@ -26,7 +26,6 @@ from coeval.core.errors import (
     BadRequest,
     CoevalError,
     ConnectionFailed,
-    Draining,
     ModelError,
     ModelStopped,
     RateLimited,
@@ -40,8 +39,6 @@ from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS, SECRET_FIELDS
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
-from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
-from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission
 from coeval.models.transport.http import draining
 
@@ -117,20 +114,9 @@ class OwnCode(Model):
         if self._drained:
             raise draining()
         admission = self._admission
-        if admission.priced:
-            tokens = most_answer_tokens(request.sampling, self._spec)
-            return await self._paid(
-                request, call, admission.reservation(prompt_bytes(request), tokens, request.rank)
-            )
-        if admission.has_budget and self._dearest_usd != 0:
+        if not admission.priced and admission.has_budget and self._dearest_usd != 0:
             return await self._at_cost(request, call)
-        admission.permit()
-        try:
-            completion = counted(await call(request))
-        except Draining:
-            admission.unsent()
-            raise
-        return self._known(admission.settled(completion))
+        return self._known(await admission.asked(request, self._spec, call))
 
     async def _at_cost(
         self, request: Request, call: Callable[[Request], Awaitable[Completion]]
@@ -142,36 +128,17 @@ class OwnCode(Model):
             raise draining()
         known, admission = self._dearest_usd, self._admission
         if known is not None:
-            return await self._paid(request, call, admission.reservation_of(known, request.rank))
+            return self._known(
+                await admission.paid(request, call, admission.reservation_of(known, request.rank))
+            )
         first = self._ahead = asyncio.get_running_loop().create_future()
         try:
             before_usd = admission.mean_usd
-            return await self._paid(request, call, admission.reservation_of(before_usd, request.rank))
+            reservation = admission.reservation_of(before_usd, request.rank)
+            return self._known(await admission.paid(request, call, reservation))
         finally:
             self._ahead = None
             first.set_result(None)
-
-    async def _paid(
-        self, request: Request, call: Callable[[Request], Awaitable[Completion]], reservation: Reservation
-    ) -> Completion:
-        """Call once the money is there; an error costs nothing, but who hangs may have spent it."""
-        admission = self._admission
-        try:
-            while (money := admission.permit_at(reservation)) is not None:
-                await money
-            try:
-                completion = counted(await call(request))
-            except Draining:
-                admission.unsent_at(reservation)
-                raise
-            usage = reservation.settle(completion.usage)
-        except ModelError as error:
-            if not isinstance(error, RequestTimeout):
-                reservation.unspent()
-            raise
-        finally:
-            reservation.close()
-        return self._known(msgspec.structs.replace(completion, usage=usage))
 
     def _known(self, completion: Completion) -> Completion:
         self._dearest_usd = max(self._dearest_usd or 0.0, completion.usage.cost_usd or 0.0)

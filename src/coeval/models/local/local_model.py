@@ -30,7 +30,6 @@ from coeval.models.local.function_model import OwnCode
 from coeval.models.local.local_request import FOUR_BITS, Engine, LocalRequest, drawing
 from coeval.models.local.local_transformers import TransformersEngine
 from coeval.models.local.local_vllm import VllmEngine
-from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
@@ -51,7 +50,6 @@ class InProcess(Model):
         self._model = model
         self._spec = spec
         self._admission = admission
-        self._priced = admission.priced
         self._own = model if isinstance(model, OwnCode) else None
         self._limiter = limiter
         self._most = spec.max_answer_bytes
@@ -81,32 +79,7 @@ class InProcess(Model):
     async def _ask(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
             return bounded(await self._own.complete(request), self._most)
-        if self._priced:
-            return await self._ask_reserved(request)
-        self._admission.permit()
-        completion = counted(await self._model.complete(request))
-        completion = self._admission.settled(completion)
-        return bounded(completion, self._most)
-
-    async def _ask_reserved(self, request: Request) -> Completion:
-        """Ask once the money is there that it may cost; an error costs nothing, unless it says so."""
-        admission = self._admission
-        tokens = most_answer_tokens(request.sampling, self._spec)
-        reservation = admission.reservation(prompt_bytes(request), tokens, request.rank)
-        try:
-            while (money := admission.permit_at(reservation)) is not None:
-                await money
-            completion = counted(await self._model.complete(request))
-            usage = reservation.settle(completion.usage)
-        except ModelError as error:
-            if error.usage is None:
-                reservation.unspent()
-            else:
-                error.usage = reservation.settle(error.usage)
-            raise
-        finally:
-            reservation.close()
-        return bounded(msgspec.structs.replace(completion, usage=usage), self._most)
+        return bounded(await self._admission.asked(request, self._spec, self._model.complete), self._most)
 
 
 Library: TypeAlias = Literal["vllm", "transformers"]

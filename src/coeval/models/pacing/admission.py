@@ -9,10 +9,21 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from coeval.core.errors import AccessDenied, Gap, ModelError, ModelStopped, NotFound, QuotaExhausted
+from coeval.core.errors import (
+    AccessDenied,
+    Draining,
+    Gap,
+    ModelError,
+    ModelStopped,
+    NotFound,
+    QuotaExhausted,
+    RequestTimeout,
+)
+from coeval.core.model import ModelSpec
 from coeval.core.options import CONTINUE
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
+from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
 from coeval.models.metering.meter import Meter, Reservation
 
 # So many 401, 403 or 404 in a row, with no answer before them, end a model.
@@ -121,6 +132,47 @@ class Admission:
             return completion
         usage = self._meter.settle(completion.usage)
         return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
+
+    async def asked(
+        self, request: Request, spec: ModelSpec, call: Callable[[Request], Awaitable[Completion]]
+    ) -> Completion:
+        """Have a request answered once that is permitted and paid for, and book it. A call that raises
+        Draining was not made."""
+        if self.priced:
+            tokens = most_answer_tokens(request.sampling, spec)
+            reservation = self.reservation(prompt_bytes(request), tokens, request.rank)
+            return await self.paid(request, call, reservation)
+        self.permit()
+        try:
+            completion = counted(await call(request))
+        except Draining:
+            self.unsent()
+            raise
+        return self.settled(completion)
+
+    async def paid(
+        self, request: Request, call: Callable[[Request], Awaitable[Completion]], reservation: Reservation
+    ) -> Completion:
+        """Call once the money is there. An error costs nothing, unless it says so; who hangs may have spent
+        it."""
+        try:
+            while (money := self.permit_at(reservation)) is not None:
+                await money
+            try:
+                completion = counted(await call(request))
+            except Draining:
+                self.unsent_at(reservation)
+                raise
+            usage = reservation.settle(completion.usage)
+        except ModelError as error:
+            if error.usage is not None:
+                error.usage = reservation.settle(error.usage)
+            elif not isinstance(error, RequestTimeout):
+                reservation.unspent()
+            raise
+        finally:
+            reservation.close()
+        return msgspec.structs.replace(completion, usage=usage)
 
     def refusal(self) -> Gap | None:
         """What `permit` would raise now, for those who wait for their turn; it counts nothing."""
