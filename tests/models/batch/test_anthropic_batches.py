@@ -20,7 +20,7 @@ from fakes.scripted import listening
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, Unreadable
 from coeval.core.model import ModelSpec
 from coeval.models.batch.anthropic_batches import MessageBatches
-from coeval.models.batch.batch_api import Undecided
+from coeval.models.batch.batch_api import Undecided, cancel_job
 
 KEY = "sk-ant-test-0123456789abcdef"
 ENV = {"ANTHROPIC_API_KEY": KEY}
@@ -313,11 +313,11 @@ async def test_a_list_that_lags_shows_a_job_later(server: BatchServer, tmp_path:
 async def test_cancelling_leaves_what_is_done(server: BatchServer, tmp_path: Path) -> None:
     async with ours(server) as api:
         job_id = await api.create(job_of(api, tmp_path, bodies(server)))
-        await api.cancel(job_id)
+        await cancel_job(api, job_id)
         progress = await api.check(job_id)
         assert (progress.state, progress.shown) == ("running", "canceling")
         assert (await api.check(job_id)).state == "cancelled"
-        await api.cancel(job_id)  # it has ended: there is nothing to be done
+        await cancel_job(api, job_id)  # it has ended: there is nothing to be done
         found = await replies(api, job_id, tmp_path)
     assert sorted(str(reply.status) for reply in found.values()) == ["200", "200", "200", "None", "None"]
 

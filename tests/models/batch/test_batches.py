@@ -15,7 +15,7 @@ from fakes.batch_jobs import LOST
 
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, ServerFault, UsageError
 from coeval.models.batch.anthropic_batches import MessageBatches
-from coeval.models.batch.batch_api import BatchState
+from coeval.models.batch.batch_api import BatchState, cancel_job
 from coeval.models.batch.batch_of_host import BATCH_APIS, batch_maker
 from coeval.models.catalog import HOSTS, Host
 
@@ -77,11 +77,11 @@ async def test_a_cancelled_job_stays_cancelled_and_gives_what_is_done(at: At) ->
     async with at.open() as api:
         job_id = await at.made(api)
         await api.check(job_id)
-        await api.cancel(job_id)
+        await cancel_job(api, job_id)
         assert (await api.check(job_id)).state == "cancelled"
         kept = 3 if "cancelled" in at.batching.keeps else 0
         assert len(await at.replies(api, job_id)) == kept
-        await api.cancel(job_id)  # it has ended: there is nothing to be done
+        await cancel_job(api, job_id)  # it has ended: there is nothing to be done
 
 
 async def test_a_failed_job_says_why_without_credentials(at: At) -> None:

@@ -13,11 +13,10 @@ import msgspec
 from yarl import URL
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, Unreadable
+from coeval.core.errors import Unreadable
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
-    ENDED,
     MOST_PAGES,
     PAGE,
     UNKNOWN_ERROR,
@@ -159,11 +158,7 @@ class MessageBatches:
             yield reply
 
     async def cancel(self, job_id: str) -> None:
-        try:
-            await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
-        except BadRequest:
-            if (await self._retrieve(job_id)).state not in ENDED:
-                raise
+        await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
 
     async def _retrieve(self, job_id: str) -> _MessageBatch:
         return read_answer(await self._http.call("GET", _place(job_id)), _MessageBatch, "a message batch")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Raw
 
-from coeval.core.errors import ModelError, ServerFault, Undecodable, Unreadable
+from coeval.core.errors import BadRequest, ModelError, ServerFault, Undecodable, Unreadable
 from coeval.core.foreign import decode
 from coeval.store.jsonl import store_error
 
@@ -128,7 +129,21 @@ class BatchApi(Protocol):
         against the counts of `check`. ``into`` is an empty folder for what has to be downloaded whole."""
 
     async def cancel(self, job_id: str) -> None:
-        """Ask the provider to do no more of it; what is done already stays, and is paid."""
+        """Ask the provider to do no more of it; what is done already stays, and is paid. Of one that has
+        ended it may raise a `BadRequest`, or a `ServerFault` of the status 409: see `cancel_job`."""
+
+
+async def cancel_job(api: BatchApi, job_id: str) -> None:
+    """Ask the provider to do no more of a job, unless it has ended by then.
+
+    Raises ModelError: that is refused.
+    """
+    try:
+        await api.cancel(job_id)
+    except (BadRequest, ServerFault) as error:
+        refused = isinstance(error, BadRequest) or error.status == HTTPStatus.CONFLICT
+        if not refused or (await api.check(job_id)).state not in ENDED:
+            raise
 
 
 # --- Reading answers and result files

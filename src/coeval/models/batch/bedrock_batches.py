@@ -12,7 +12,6 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from html import unescape
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,7 +23,6 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.core.plain import open_file
 from coeval.models.batch.batch_api import (
-    ENDED,
     MOST_OBJECT_PAGES,
     MOST_PAGES,
     PAGE,
@@ -298,11 +296,7 @@ class BedrockBatches:
                 yield reply
 
     async def cancel(self, job_id: str) -> None:
-        try:
-            await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}")
-        except ServerFault as error:
-            if error.status != HTTPStatus.CONFLICT or (await self.check(job_id)).state not in ENDED:
-                raise
+        await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}")
 
     async def _job(self, job_id: str) -> _InvocationJob:
         body = await self._http.call("GET", _job_path(job_id))

@@ -17,12 +17,11 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, ModelError, StoreError, Undecodable, Unreadable
+from coeval.core.errors import ModelError, StoreError, Undecodable, Unreadable
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
-    ENDED,
     MOST_PAGES,
     BatchJob,
     BatchLimits,
@@ -314,11 +313,7 @@ class GeminiBatches:
                 yield reply
 
     async def cancel(self, job_id: str) -> None:
-        try:
-            await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
-        except BadRequest:
-            if (await self.check(job_id)).state not in ENDED:
-                raise
+        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
 
     async def _batch(self, job_id: str) -> _Operation:
         body = await self._http.call("GET", f"/{quote(job_id)}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from coeval.core.errors import ModelError, NotFound, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.text import numbered
+from coeval.models.batch.batch_api import cancel_job
 from coeval.models.batch.batch_of_host import batch_maker
 from coeval.models.batch.waiting.batch_index import BatchIndex
 from coeval.models.batch.waiting.job_list import PendingJob
@@ -97,6 +98,6 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
 
     http = BatchHttp(endpoint)
     try:
-        await batch_maker(host)(http, spec, address.settings).cancel(job.id)
+        await cancel_job(batch_maker(host)(http, spec, address.settings), job.id)
     finally:
         await http.aclose()

@@ -17,7 +17,6 @@ from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
-    ENDED,
     MOST_PAGES,
     PAGE,
     BatchJob,
@@ -142,11 +141,7 @@ class MistralBatches:
                     yield reply
 
     async def cancel(self, job_id: str) -> None:
-        try:
-            await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
-        except BadRequest:
-            if (await self._job(job_id)).state not in ENDED:
-                raise
+        await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
 
     async def _job(self, job_id: str) -> _MistralJob:
         return read_answer(await self._http.call("GET", _place(job_id)), _MistralJob, "a batch job")

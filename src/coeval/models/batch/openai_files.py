@@ -7,20 +7,18 @@ asked the same at their own base URL.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable
+from coeval.core.errors import BadRequest, ModelError, RateLimited, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
-    ENDED,
     MOST_PAGES,
     PAGE,
     BatchJob,
@@ -156,11 +154,7 @@ class OpenAiBatches:
                     yield reply
 
     async def cancel(self, job_id: str) -> None:
-        try:
-            await self._http.call("POST", self._place(job_id, "/cancel"), b"{}")
-        except ServerFault as error:
-            if error.status != HTTPStatus.CONFLICT or (await self.check(job_id)).state not in ENDED:
-                raise
+        await self._http.call("POST", self._place(job_id, "/cancel"), b"{}")
 
     async def _batch(self, job_id: str) -> _Batch:
         return read_answer(await self._http.call("GET", self._place(job_id)), _Batch, "a batch")

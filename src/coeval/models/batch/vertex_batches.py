@@ -15,11 +15,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import BadRequest, Unreadable, UsageError
+from coeval.core.errors import Unreadable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
-    ENDED,
     MOST_OBJECT_PAGES,
     MOST_PAGES,
     PAGE,
@@ -269,11 +268,7 @@ class VertexBatches:
                     yield reply
 
     async def cancel(self, job_id: str) -> None:
-        try:
-            await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
-        except BadRequest:
-            if (await self.check(job_id)).state not in ENDED:
-                raise
+        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
 
     async def _job(self, job_id: str) -> _PredictionJob:
         body = await self._http.call("GET", f"/{quote(job_id)}")

@@ -15,7 +15,15 @@ import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.text import numbered
-from coeval.models.batch.batch_api import ENDED, BatchJob, BatchProgress, BatchReply, DamagedResult, Undecided
+from coeval.models.batch.batch_api import (
+    ENDED,
+    BatchJob,
+    BatchProgress,
+    BatchReply,
+    DamagedResult,
+    Undecided,
+    cancel_job,
+)
 from coeval.models.batch.waiting.batch_index import BatchOutcome, StoredError, lines_file, results_file
 from coeval.models.batch.waiting.batch_queue import BatchQueue
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
@@ -335,7 +343,7 @@ class BatchJobRunner:
     async def _cancel(self) -> NotFound | None:
         """Have the job cancelled; what its provider says where it knows of none."""
         try:
-            await self._api.cancel(self.job.id or "")
+            await cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
             return unknown
         except ModelError:
