@@ -224,6 +224,16 @@ def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (2, 1, {"missing": 1})
 
 
+def test_an_item_of_labels_alone_lacks_no_score_beside_judged_ones(tmp_path: Path) -> None:
+    """A null score is one that is missing: a gate would count it as lost."""
+    benchmark = as_task(run_of(tmp_path, task(total=1), quiz(total=1)))
+    asked, told = sorted(benchmark.items(), key=lambda item: item.id)
+    answers = {item.id: Answer(id=item.id, response="red") for item in (told, asked)}
+    scored = benchmark.score((told, asked), answers, {})
+    assert scored.items[told.id] == {"mean_score": None}, "its judgment is missing"
+    assert list(scored.items[asked.id]) == ["label_accuracy quiz/colour"]
+
+
 def test_the_sampled_nuance_is_shown_though_no_item_stores_it(tmp_path: Path) -> None:
     prompts = {"test": "{nuanced_attributes}: {input}", "evaluate_single": "{nuanced_attributes}: {response}"}
     sampling = {"target": [1], "nuance": [1], "total": 2}

@@ -144,3 +144,22 @@ def test_the_range_holds_what_runs_cost(tmp_path: Path, monkeypatch: pytest.Monk
         print(f"{samples} samples: held {held} of {EXPERIMENTS}, high / low {width:.2f} in the median")
         assert len(missed) <= 0.05 * EXPERIMENTS, missed
         assert width <= (WIDEST_SAMPLED if samples else WIDEST)
+
+
+def test_a_few_short_items_do_not_stand_for_a_long_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All items of a table are known, so samples of the first two, and their records, are read beside it."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"text": f"Why is it number {n}?", "answer": "So."} for n in range(20)]
+    rows[12]["text"] = "At great length. " * 5_000
+    Path("items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    items = {"path": "items.jsonl", "prompt": "text", "reference": "answer"}
+    told = task(items=items)
+    del told["target_attributes"], told["sampling"]
+    lab = Lab(tmp_path, [model("m0", "student", "judge")], [told], {"probe_mode": "disable"})
+    any_prices(random.Random(1), tmp_path)
+    costs = [asyncio.run(estimated(load_config(lab.file), samples)).central for samples in SAMPLES[1:]]
+    before = spent(lab)
+    assert lab.run().exit_code == 0
+    assert costs == pytest.approx([spent(lab) - before] * 2, rel=0.2)

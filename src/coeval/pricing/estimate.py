@@ -64,7 +64,8 @@ class RequestedModel(NamedTuple):
 
 class CallShape(NamedTuple):
     """Calls of a model for a phase of a task. ``counted`` has the bounds of their number, ``calls`` how many
-    are paid for at the ends of the range. ``prompt`` and ``reply`` are tokens of one call by rules of thumb.
+    are paid for at the ends of the range. ``prompt`` and ``reply`` are tokens of one call by rules of thumb,
+    ``seen`` those of a prompt with the items that were seen.
     ``together`` calls begin with the same ``head`` tokens, which hosts may cache."""
 
     phase: str
@@ -76,6 +77,7 @@ class CallShape(NamedTuple):
     reply: Span
     head: Span = exact(0)
     together: float = 1.0
+    seen: Span | None = None
 
     @property
     def cell(self) -> Cell:
@@ -135,9 +137,13 @@ def _groups(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGroup]:
 
     def corrected(what: str, rules: Iterable[Span]) -> list[Span]:
         by_role: dict[str, dict[Cell, Span]] = {}
+        seen: dict[str, dict[Cell, Span]] = {}
         for shape, rule in zip(shapes, rules, strict=True):
             by_role.setdefault(shape.requested.role, {})[shape.cell] = rule
-        found = {role: lengths.expected(f"{role} {what}", of) for role, of in by_role.items()}
+            of_seen = seen.setdefault(shape.requested.role, {})
+            if what == "input" and shape.seen is not None:
+                of_seen[shape.cell] = shape.seen
+        found = {role: lengths.expected(f"{role} {what}", of, seen[role]) for role, of in by_role.items()}
         return [found[shape.requested.role][shape.cell] for shape in shapes]
 
     inputs = corrected("input", (shape.prompt for shape in shapes))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from statistics import fmean
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -104,26 +105,41 @@ Source: TypeAlias = Literal["record", "sample"]
 
 class Lengths:
     """Means of what records and samples show, by quantity (``answer``, ``judge input``) and cell. Texts are
-    in characters; input and output are tokens of a call, and seconds are a call's."""
+    in characters; input and output are tokens of a call, and seconds are a call's. Beside the input stand the
+    texts that it held, where they are known: a few items may be shorter or longer than most."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[Cell, tuple[int, float]]] = {}
         self._calls: dict[str, Counter[str]] = {}
+        self._items: dict[str, Mapping[str, int]] = {}
+
+    def know_item(self, item: str, texts: Mapping[str, int]) -> None:
+        """Keep how long an item's texts are, for the calls about it."""
+        self._items[item] = texts
 
     def add(self, quantity: str, cell: Cell, value: float) -> None:
         cells = self._seen.setdefault(quantity, {})
         items, total = cells.get(cell, (0, 0.0))
         cells[cell] = items + 1, total + value
 
-    def add_call(self, role: str, cell: Cell, usage: Usage | None, seconds: float | None, calls: int) -> None:
-        """Add a record's tokens and seconds, as those of each of its ``calls``."""
+    def add_call(
+        self, role: str, cell: Cell, usage: Usage | None, seconds: float | None, calls: int, item: str = ""
+    ) -> None:
+        """Add a record's tokens and seconds, as those of each of its ``calls``, which are about an item."""
         if usage is not None and usage.input_tokens and not usage.uncounted:
             self.add(f"{role} input", cell, usage.input_tokens / calls)
             self.add(f"{role} output", cell, usage.output_tokens / calls)
+            for kind, characters in self._items.get(item, {}).items():
+                self.add(f"{role} {kind}", cell, characters)
         if usage is not None and usage.cost_usd is not None:
             self.add("cost", cell, usage.cost_usd / calls)
         if seconds is not None:
             self.add(f"{role} seconds", cell, seconds)
+
+    def shown(self, role: str, cell: Cell) -> dict[str, Span]:
+        """The mean of each text of the items that calls of a role were about, where known."""
+        seen = {kind: self._seen.get(f"{role} {kind}", {}).get(cell) for kind in ("item", "reference")}
+        return {kind: exact(found[1] / found[0]) for kind, found in seen.items() if found is not None}
 
     def count(self, model: str, source: Source) -> None:
         """Count a call of the model as seen."""
@@ -142,13 +158,16 @@ class Lengths:
         counts = self._calls.get(model, Counter())
         return " and ".join(numbered(n, noun) for noun, n in counts.items()) or "rules of thumb"
 
-    def expected(self, quantity: str, rules: Mapping[Cell, Span]) -> dict[Cell, Span]:
-        """Return what is to be expected of every cell: its own mean where it was seen; else its rule of
-        thumb, times how far rules were off where the same model or the same task was seen."""
+    def expected(
+        self, quantity: str, rules: Mapping[Cell, Span], of_seen: Mapping[Cell, Span] = MappingProxyType({})
+    ) -> dict[Cell, Span]:
+        """Return what is to be expected of every cell: its rule of thumb, times how far it was off where the
+        cell was seen; else times how far rules were off where the same model or the same task was seen.
+        ``of_seen`` are the rules of what was seen, where that differs."""
         own: dict[Cell, tuple[int, float]] = {}
         off: dict[str, list[float]] = {}
         for cell, (items, total) in self._seen.get(quantity, {}).items():
-            if (rule := rules.get(cell)) is not None and rule.central > 0:
+            if (rule := of_seen.get(cell, rules.get(cell))) is not None and rule.central > 0:
                 own[cell] = items, total / items / rule.central
                 for near in ("", f"task {cell.task}", f"model {cell.model}"):
                     off.setdefault(near, []).append(own[cell][1])

@@ -320,7 +320,7 @@ class CoevalRun(Benchmark):
                 **labels.tables(),
             },
             items={
-                item.id: ({"mean_score": means.get(item.id)} if self._is_scored else {})
+                item.id: ({"mean_score": means.get(item.id)} if self._scores_of(item) else {})
                 | units[item.id]
                 | labels.of_item(item.id)
                 for item in items

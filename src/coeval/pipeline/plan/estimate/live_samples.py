@@ -229,7 +229,10 @@ class _LiveSamples:
         for (task, _), items in recorded.by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
                 if (entry := recorded.items.get(key)) is not None and entry.good:
-                    yield PreparedItem(recorded.items.load(key, Datapoint), {})
+                    item = recorded.items.load(key, Datapoint)
+                    texts = {"item": item.prompt or "", "reference": item.reference_response or ""}
+                    self._lengths.know_item(item.id, {kind: len(text) for kind, text in texts.items()})
+                    yield PreparedItem(item, {})
 
     def _recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
         responses = self._preview.plan.recorded.responses

@@ -91,9 +91,9 @@ def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate
     shapes = [
         shape
         for setup in preview.plan.setups
-        for shape in _TaskShapes(setup, preview, texts, _shown(setup, makers, texts), facts.requested_in).all(
-            assumed.lengths
-        )
+        for shape in _TaskShapes(
+            setup, preview, texts, _shown(setup, makers, texts), facts.requested_in, assumed.lengths
+        ).all()
     ]
     return estimate_of(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
 
@@ -163,8 +163,9 @@ class _TaskShapes:
     texts: _Texts
     shown: Mapping[str, Span]
     requested_in: Callable[[Purpose, RoleModel], RequestedModel]
+    lengths: Lengths
 
-    def all(self, lengths: Lengths) -> Iterator[CallShape]:
+    def all(self) -> Iterator[CallShape]:
         setup, task = self.setup, self.setup.task
         proposals = [
             (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.owed_proposals(task, kind)
@@ -185,7 +186,7 @@ class _TaskShapes:
             reply = self.texts["answer"][Cell(task.name, student.name)]
             size = _size(student, [student.prompt(self._values())])
             yield self._shape("response_collection", student, size, reply)
-        known, factors = self._factors(sum(kind == "rubric" for kind, _ in proposals), lengths)
+        known, factors = self._factors(sum(kind == "rubric" for kind, _ in proposals))
         for judge in setup.judges:
             yield self._judging(judge, known, factors)
 
@@ -199,7 +200,9 @@ class _TaskShapes:
         low = least.calls - least.spared_calls if least is not None else 0
         calls = Span(low + round((high - low) * self._looks()), low, high)
         reply = made * size.per_character + requested.thinking
-        return CallShape(phase, task, requested, calls, calls, size.prompt(self.shown), reply)
+        shape = CallShape(phase, task, requested, calls, calls, size.prompt(self.shown), reply)
+        seen = self.lengths.shown(requested.role, shape.cell)
+        return shape._replace(seen=size.prompt({**self.shown, **seen}) if seen else None)
 
     def _looks(self) -> float:
         """How far from its first look to all items a task with `stop` is expected to go; any other: all."""
@@ -233,7 +236,9 @@ class _TaskShapes:
         if alone:
             shape = shape._replace(head=size.shared(self.shown), together=factors.central)
         else:
-            shape = shape._replace(prompt=shape.prompt + new * (_FACTOR_LINE * size.per_character))
+            more = new * (_FACTOR_LINE * size.per_character)
+            seen = None if shape.seen is None else shape.seen + more
+            shape = shape._replace(prompt=shape.prompt + more, seen=seen)
         low, high, most = shape.counted.low, shape.counted.high, len(setup.criteria)
         if factors == exact(len(known)) or factors.low == most:
             return shape
@@ -245,7 +250,7 @@ class _TaskShapes:
         paid = each(calls, factors)
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
-    def _factors(self, proposing: int, lengths: Lengths) -> tuple[tuple[str, ...], Span]:
+    def _factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
         """The factors that are known, and how many there are once so many teachers have proposed theirs."""
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing:
@@ -253,7 +258,7 @@ class _TaskShapes:
         heard = self.preview.blueprint.heard_rubric(task)
         known = tuple(factor for factor in setup.criteria if factor in heard)
         cell = Cell(task.name, "")
-        new = lengths.expected("new factors", {cell: new_factors(proposing)})[cell]
+        new = self.lengths.expected("new factors", {cell: new_factors(proposing)})[cell]
         if known:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
         return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)

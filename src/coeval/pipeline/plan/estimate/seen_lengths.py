@@ -32,6 +32,8 @@ class SeenRecord(msgspec.Struct):
     """What is read of a line of phases 3–5."""
 
     task_id: str
+    id: str = ""
+    datapoint_id: str = ""
     teacher_model_id: str = ""
     student_model_id: str = ""
     judge_model_id: str = ""
@@ -86,6 +88,7 @@ def add_record(
     match phase:
         case "data_generation":
             maker, texts = author, {"item": record.prompt or "", "reference": record.reference_response or ""}
+            lengths.know_item(record.id, {kind: len(text) for kind, text in texts.items()})
         case "response_collection":
             maker, texts = author._replace(model=record.student_model_id), {"answer": record.response or ""}
         case _:
@@ -100,7 +103,7 @@ def add_record(
         return
     alone = role == "judge" and setup.task.evaluation_mode == "per_factor"
     calls = max(1, record.attempts) * (factors if alone else 1)
-    lengths.add_call(role, maker, record.usage, record.latency_s, calls)
+    lengths.add_call(role, maker, record.usage, record.latency_s, calls, record.datapoint_id)
     lengths.count(model_of(maker.model), source)
 
 
