@@ -60,3 +60,51 @@ def test_who_does_some_tasks_only_is_on_no_line_of_the_best_for_a_price() -> Non
     whole = [_Valued("a", score, "1", 2.0, None), _Valued("b", score, "2", 3.0, None)]
     partial = _Valued("c", Measured(0.9, 0.8, 1.0, 10, 0), None, 1.0, None)
     assert on_line([*whole, partial], "usd") == {"a"}
+
+
+def costing(folder: Path, usd: dict[str, float | None], levels: dict[str, str]) -> list[str]:
+    """What is said of quality and cost, of twelve items."""
+    run = Run(folder)
+    for n in range(1, 13):
+        run.datapoint(n)
+        for student, price in usd.items():
+            run.response(n, student, usage={"cost_usd": price})
+            run.evaluation(n, student, "j", {"x": levels[student] if n % 4 else "Medium"})
+    with run_evidence(RunDir(run.folder)) as evidence:
+        report = experiment_report(evidence)
+    found = [section.sentences for section in report.sections if section.anchor == "value"]
+    return [one.text for sentences in found for one in sentences]
+
+
+@pytest.mark.parametrize(
+    ("usd", "levels", "said"),
+    [
+        (
+            (2.0, 1.0, None),
+            "HML",
+            "a costs $2.00 per 1,000 answers; the best that costs less is b: $1.00 for 37.5",
+        ),
+        (
+            (2.0, 1.0, 3.0),
+            "HHL",
+            "b is not significantly behind a and costs $1.00 per 1,000 answers instead of $2",
+        ),
+        (
+            (1.0, 2.0, None),
+            "HML",
+            "a has the highest score and is cheapest of the 2 that can be compared: $1.00",
+        ),
+        ((None, 2.0, 1.0), "HML", "c is cheapest of the 2 that can be compared: $1.00 per 1,000 answers."),
+        ((1.0, 2.0, 3.0), "HML", "a has the highest score and is cheapest: $1.00 per 1,000 answers."),
+        ((0.0, 0.0, 0.0), "HML", "Without a recorded time: a, b, c."),
+    ],
+)
+def test_nobody_is_cheapest_whose_rivals_have_no_price(
+    tmp_path: Path, usd: tuple[float | None, ...], levels: str, said: str
+) -> None:
+    whole = {"H": "High", "M": "Medium", "L": "Low"}
+    prices = {name: None if one is None else one / 1000 for name, one in zip("abc", usd, strict=True)}
+    found = costing(
+        tmp_path / "run", prices, {name: whole[one] for name, one in zip("abc", levels, strict=True)}
+    )
+    assert " ".join(found).startswith(said)

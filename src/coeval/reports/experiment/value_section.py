@@ -44,7 +44,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
         for name, what, of in (("usd", "price", priced), ("seconds", "time", timed))
         if len(of) > 1
     ]
-    said = [*_bargain(evidence, priced, title), *_unpriced(found)]
+    said = [*_bargain(evidence, found, title), *_unpriced(found)]
     sentences = tuple(Sentence(plain(text), table.name) for text in said)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
@@ -107,35 +107,36 @@ def _plot(name: str, found: Sequence[_Valued], evidence: RunEvidence) -> dict[st
     return value_plot("quality-cost", name, title, evidence.models, log=log)
 
 
-def _bargain(evidence: RunEvidence, priced: Sequence[_Valued], title: str) -> Iterator[str]:
+def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Iterator[str]:
     """Who is cheapest among those that are not significantly behind the leader, or else at all."""
-    priced = [one for one in priced if one.ranks is not None]
-    if len({one.usd for one in priced}) < 2:
+    usd = {one.student: one.usd for one in found if one.usd is not None and one.ranks is not None}
+    if len({*usd.values()}) < 2:
         return
+    prices = {student: f"{dollars(price)} per 1,000 answers" for student, price in usd.items()}
+    among = "" if len(usd) == len(found) else f" of the {len(usd)} that can be compared"
     ranks = evidence.measured.measures.ranking
     leader = ranks.order[0] if ranks.order and title == SCORE_TITLE else ""
-    tied = [one for one in priced if one.student in ranks.ranges and ranks.range_of(one.student)[0] == 1]
-    first = next((one for one in priced if one.student == leader), None)
-    cheapest = min(tied or priced, key=lambda one: (one.usd or 0.0, one.student))
-    if first is None or first.usd is None:
-        cheapest = min(priced, key=lambda one: (one.usd or 0.0, one.student))
-        yield f"{cheapest.student} is cheapest: {dollars(cheapest.usd or 0.0)} per 1,000 answers."
+    below = sorted(
+        (price, student) for student, price in usd.items() if price < usd.get(leader, float("inf"))
+    )
+    if leader not in usd:
+        yield f"{below[0][1]} is cheapest{among}: {prices[below[0][1]]}."
         return
-    if cheapest.student != leader and (cheapest.usd or 0.0) < first.usd:
-        yield (
-            f"{cheapest.student} is not significantly behind {leader} and costs "
-            f"{dollars(cheapest.usd or 0.0)} per 1,000 answers instead of {dollars(first.usd)}."
-        )
-        return
-    below = [one for one in priced if (one.usd or 0.0) < first.usd]
     if not below:
-        yield f"{leader} has the highest score and is cheapest: {dollars(first.usd)} per 1,000 answers."
+        yield f"{leader} has the highest score and is cheapest{among}: {prices[leader]}."
         return
-    best = max(below, key=lambda one: (one.score.value or 0.0, one.student))
-    fewer = points((first.score.value or 0.0) - (best.score.value or 0.0))
+    gaps = {student: ranks.between(leader, student) for _, student in below}
+    for student, gap in gaps.items():
+        if gap is not None and not gap.sure:
+            instead = f"instead of {dollars(usd[leader])}"
+            yield f"{student} is not significantly behind {leader} and costs {prices[student]} {instead}."
+            return
+    scores = {one.student: one.score.value or 0.0 for one in found}
+    best = max(gaps, key=lambda student: (scores[student], student))
+    fewer = points(scores[leader] - scores[best])
     yield (
-        f"{leader} costs {dollars(first.usd)} per 1,000 answers; the best that costs less is {best.student}: "
-        f"{dollars(best.usd or 0.0)} for {fewer} points fewer."
+        f"{leader} costs {prices[leader]}; the best that costs less is {best}: {dollars(usd[best])} for "
+        f"{fewer} points fewer."
     )
 
 
