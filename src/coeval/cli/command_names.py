@@ -165,5 +165,5 @@ Probe = Annotated[
 ]
 ProbeOnFail = Annotated[
     Literal["abort", "warn"] | None,
-    typer.Option("--probe-on-fail", help="When a probed model does not answer."),
+    typer.Option("--probe-on-fail", help="What to do if a probed model does not answer."),
 ]

@@ -52,7 +52,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     name_pattern: Annotated[
         str | None,
         Setting(
-            "Where they lie below it, with {step}.",
+            "Their folders below it, with {step}.",
             CHECKPOINTS,
             shown="global_step_{step}/actor_hf and other usual ones",
             metavar="PATTERN",
@@ -75,7 +75,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     # 30 s: a checkpoint takes minutes to train, and a look lists one folder.
     watch_interval: Annotated[
         Annotated[float, msgspec.Meta(ge=0.1)],
-        Setting("Seconds between two looks at the folder.", CHECKPOINTS),
+        Setting("Seconds between looks at the folder.", CHECKPOINTS),
     ] = 30.0
 
     out: Annotated[
@@ -126,8 +126,8 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     server_env: Annotated[
         Sequence[str] | str,
         Setting(
-            "A variable with a credential that servers are to get, such as HF_TOKEN; repeatable. Your other "
-            "credentials stay out of their environment.",
+            "A variable with a credential that servers need, such as HF_TOKEN; repeatable. "
+            "They get no other credential.",
             SERVER,
             metavar="NAME",
             repeated=True,
@@ -146,7 +146,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     external: Annotated[
         Sequence[str] | str,
         Setting(
-            "A server that runs already, of this step or of all; repeatable. No server is started.",
+            "A running server, for this step or for all; repeatable. No server is started.",
             SERVER,
             metavar="[STEP=]URL",
             repeated=True,
@@ -160,8 +160,8 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     ] = None
     judge_jobs: Annotated[Count, Setting("Tasks judged at a time.", JUDGE)] = 4
 
-    inference: Annotated[bool, Setting("Ask the checkpoints.", COURSE, shown="on")] = True
-    judge: Annotated[bool, Setting("Judge what needs a judge.", COURSE, shown="on")] = True
+    inference: Annotated[bool, Setting("Have the checkpoints answer.", COURSE, shown="on")] = True
+    judge: Annotated[bool, Setting("Judge the answers that need a judge.", COURSE, shown="on")] = True
     plot: Annotated[bool, Setting("At the end, aggregate and draw curves.", COURSE, shown="on")] = True
     log_dir: Annotated[
         str | Path | None,

@@ -78,7 +78,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     judge_top_p: Annotated[Share | None, Setting("Top-p of the judge.", JUDGE)] = None
     judge_top_k: Annotated[int | None, Setting("Top-k of the judge.", JUDGE)] = None
     judge_max_tokens: Annotated[Count | None, Setting("Longest judgment.", JUDGE)] = None
-    judge_batch: Annotated[bool, Setting("Ask the judge by batch jobs.", JUDGE)] = False
+    judge_batch: Annotated[bool, Setting("Use batch jobs for the judge.", JUDGE)] = False
 
 
 class EvalSettings(SharedSettings, frozen=True, kw_only=True):
@@ -129,27 +129,27 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         str | None, Setting("API key of the judge's server.", JUDGE, shown="the model's")
     ] = None
 
-    inference_only: Annotated[bool, Setting("Ask the model, judge nothing; rules still score.", COURSE)] = (
-        False
-    )
+    inference_only: Annotated[
+        bool, Setting("Only collect answers; tasks scored by rules are still scored.", COURSE)
+    ] = False
     judge_only: Annotated[
         bool, Setting("Judge the answers in OUTPUT_DIR; not for ifeval, ifbench.", COURSE)
     ] = False
-    batch: Annotated[bool, Setting("Ask the model by batch jobs, often at half the price.", COURSE)] = False
+    batch: Annotated[bool, Setting("Use batch jobs for the model, often at half the price.", COURSE)] = False
     no_wait: Annotated[
         bool, Setting("End once batch jobs are submitted; the same command collects them.", COURSE)
     ] = False
     max_calls: Annotated[
-        Count | None, Setting("Most requests to each model, probes included, over all starts.", COURSE)
+        Count | None, Setting("Limit of requests to each model, probes included, over all starts.", COURSE)
     ] = None
     budget_usd: Annotated[
-        AtLeastZero | None, Setting("Most money for all models together, over all starts.", COURSE)
+        AtLeastZero | None, Setting("Budget for all models together, over all starts.", COURSE)
     ] = None
     probe: Annotated[
         Literal["full", "resume", "disable"], Setting("Which models to probe first.", COURSE)
     ] = "resume"
     probe_on_fail: Annotated[
-        Literal["abort", "warn"], Setting("When a probed model does not answer.", COURSE)
+        Literal["abort", "warn"], Setting("What to do if a probed model does not answer.", COURSE)
     ] = "abort"
 
 

@@ -25,7 +25,7 @@ def compare(
         ),
     ] = None,
     run: Annotated[
-        list[Path] | None, typer.Option("--run", help="A, and given again B; in place of A [B …].")
+        list[Path] | None, typer.Option("--run", help="A, then again B; the same as A [B …].")
     ] = None,
     students: Annotated[
         str | None,
@@ -43,38 +43,40 @@ def compare(
         ),
     ] = None,
     however_unsure: Annotated[
-        bool, typer.Option("--any", help="With --fail-if-worse: however unsure the difference is.")
+        bool, typer.Option("--any", help="With --fail-if-worse: even if the difference is not significant.")
     ] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="For a pull request.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html", metavar="FILE", help="Write it as a page too. Example: --html comparison.html"
+            "--html", metavar="FILE", help="Also write an HTML page. Example: --html comparison.html"
         ),
     ] = None,
     excel: Annotated[
-        Path | None, typer.Option("--excel", metavar="FILE", help="Write it as an Excel workbook too.")
+        Path | None, typer.Option("--excel", metavar="FILE", help="Also write an Excel workbook.")
     ] = None,
     pdf: Annotated[
         Path | None,
-        typer.Option("--pdf", metavar="FILE", help="Print it too, by Chromium, Chrome or Edge."),
+        typer.Option(
+            "--pdf", metavar="FILE", help="Also write a two-page PDF brief (needs Chromium, Chrome or Edge)."
+        ),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", metavar="DIR", help="Write every picture of it too: PNG and SVG."),
+        typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG."),
     ] = None,
     appendix: Annotated[
-        bool, typer.Option("--appendix", help="With --pdf: all of it behind a brief of two pages.")
+        bool, typer.Option("--appendix", help="With --pdf: add the whole comparison after the brief.")
     ] = False,
 ) -> None:
-    """Compare two on the same items: the difference, how sure it is, what would be detected.
+    """Compare models on the same items, with intervals.
 
-    Items are paired by their prompts, whatever their ids, and scored by the judges that both have. No model
-    is called, and nothing is written but what --html, --excel, --pdf and --figures name, and looks at runs
-    that are not finished. p-values are paired tests', adjusted for the number of comparisons.
-    docs/compare.md explains the figures. Of sweeps, runs are compared at equal steps, and the checkpoint to
-    ship is named, with those tied with it.
+    Items are paired by their prompts and scored by the judges that both sides
+    have. p-values are from paired tests, adjusted for the number of comparisons.
+    With sweeps, runs are compared at equal steps, and the output names the
+    checkpoint to ship and those tied with it. No model is called. docs/compare.md
+    explains the figures.
 
     Exit codes: 0 compared, 1 wrong request; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
 

@@ -77,7 +77,7 @@ def fetch(
         ),
     ] = None,
 ) -> None:
-    """Fetch what is not there, and replace what is damaged. Everything is verified by SHA-256.
+    """Fetch missing data, and replace damaged files. Everything is verified by SHA-256.
 
     \b
     Examples:
@@ -107,7 +107,7 @@ def fetch(
 
 @app.command()
 def verify(names: Names = None) -> None:
-    """Compare what is there with the SHA-256 of the manifest; exit 1 where something is damaged.
+    """Compare the files with the manifest's SHA-256; exit 1 where something is damaged.
 
     \b
     Example:

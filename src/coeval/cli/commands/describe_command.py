@@ -24,11 +24,12 @@ def describe(
     ] = False,
     keys: KeyFile = None,
 ) -> None:
-    """Show an experiment before it runs: design, prompts, what its items cover, calls and cost.
+    """Show an experiment before it runs: prompts, calls, cost.
 
-    No model is called, and the run's folder is unchanged. Prompts are shown with the attributes of an item of
-    the plan; what a model is yet to write is marked. Where the run has begun, calls and cost are of what is
-    left. The page of --out holds all of it in one file.
+    No model is called, and the run's folder is unchanged. Prompts are shown with
+    the attributes of a planned item; text that a model will write is marked. If
+    the run has started, calls and cost are those that remain. --out writes all of
+    it as one page.
 
     \b
     Examples:

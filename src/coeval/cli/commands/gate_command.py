@@ -41,7 +41,11 @@ def gate(
     ],
     policy: Annotated[
         Path,
-        typer.Option("--policy", metavar="FILE", help="What may be lost. Example: --policy gate.yaml"),
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="The policy: how much each task may lose. Example: --policy gate.yaml",
+        ),
     ],
     students: Annotated[
         str | None,
@@ -53,7 +57,7 @@ def gate(
     ] = None,
     junit: Annotated[
         Path | None,
-        typer.Option("--junit", metavar="FILE", help="Write the verdicts as JUnit XML too."),
+        typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML."),
     ] = None,
     as_markdown: Annotated[
         Path | None,
@@ -66,11 +70,12 @@ def gate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Decide whether candidates may take the place of a base: GO, NO-GO or INCONCLUSIVE.
+    """Decide whether a candidate may replace a base: GO or NO-GO.
 
-    GO: each critical task is shown to lose no more than the policy allows. Where too few items decide, the
-    number that would is named. Other items, judges or recipes on one side, a missing task and a side without
-    scores are never GO. No model is called. docs/gate.md shows a policy and explains the rule.
+    GO: each critical task is shown to lose no more than the policy allows.
+    INCONCLUSIVE says how many items would decide. Different items, judges or
+    recipes, a missing task or a side without scores are never GO. No model is
+    called. docs/gate.md shows a policy and explains the rule.
 
     Exit codes: 0 GO, 1 wrong request, 3 INCONCLUSIVE, 4 NO-GO.
 

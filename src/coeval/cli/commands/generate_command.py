@@ -28,22 +28,25 @@ def generate(
     out: Annotated[Path, typer.Option("--out", help="The file to write. Example: --out designed.yaml")],
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Also write a page of what comes of it. Example: --report my.html"),
+        typer.Option(
+            "--report", help="Also write a page that describes the result. Example: --report my.html"
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
     ask_again: Annotated[
-        bool, typer.Option("--ask-again", help="Ask for what teachers have proposed already, too.")
+        bool, typer.Option("--ask-again", help="Request existing proposals again, too.")
     ] = False,
     keys: KeyFile = None,
     probe: Probe = None,
     probe_on_fail: ProbeOnFail = None,
 ) -> None:
-    """Let teachers propose attributes and rubrics, and write them into a file to edit.
+    """Let teachers propose attributes and rubrics, as a file to edit.
 
-    Phases 1 and 2 alone: what the experiment file leaves to its teachers (auto, complete, extend) becomes
-    what they propose, under a comment that names them; its other lines and comments stay. Keys of models are
-    left out. What is asked counts against the quotas and budgets of the run; proposals are kept in its
-    folder, so that nothing is asked for twice.
+    It runs phases 1 and 2: wherever the experiment file leaves attributes or
+    rubrics to its teachers (auto, complete, extend), their proposals are filled
+    in, under a comment that names the author. Other lines and comments stay; keys
+    of models are left out. Requests count against the quotas and budgets of the
+    run, and the same command never repeats a finished one.
 
     \b
     Examples:
@@ -54,7 +57,7 @@ def generate(
 
     \b
     Exit codes: 0 written, 1 wrong request, 2 a model is unavailable,
-    3 not every teacher was heard, 130 interrupted (what was proposed is kept).
+    3 not every teacher answered, 130 interrupted (proposals so far are kept).
     """
     from coeval.api import find_keys
     from coeval.cli import streams

@@ -50,7 +50,7 @@ def ingest(
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="What judges hold answers against."),
+        typer.Option(metavar="COLUMN", help="Reference answer, shown to judges."),
     ] = None,
     label: Annotated[
         list[str] | None,
@@ -128,11 +128,11 @@ def ingest(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check all, write nothing.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the benchmarks, and end.")] = False,
 ) -> None:
-    """Take items of your own out of a table, a data set or a benchmark.
+    """Import items from a table, a data set or a benchmark.
 
-    The first three items are shown before anything is written; a terminal is asked. Rows that make no item
-    are told by line, and nothing is written then. Where --prompt is left out, the columns of prompt and
-    reference are found by their usual names.
+    It shows the first three items and, in a terminal, asks before it writes. Bad
+    rows are reported by line, and nothing is written. Without --prompt, the
+    columns of prompt and reference are found by their usual names.
 
     \b
     Examples:

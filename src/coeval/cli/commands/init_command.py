@@ -75,7 +75,9 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     answers_prompt: Annotated[
         _Text, Setting("Column of their prompts, if --items is another table.", _TABLE, metavar="COLUMN")
     ] = None
-    student: Annotated[_Text, Setting("Name for whoever gave the answers.", _TABLE, metavar="NAME")] = None
+    student: Annotated[_Text, Setting("Name of the student with these answers.", _TABLE, metavar="NAME")] = (
+        None
+    )
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
     tasks: Annotated[_Text, Setting("ifeval, coeval:RUN and others.", _SWEEP, metavar="NAME,…")] = None
     judge: Annotated[_Text, Setting("Such as gpt-4.1@https://api.openai.com/v1.", _SWEEP)] = None
@@ -93,9 +95,10 @@ def init(
 ) -> None:
     """Write an experiment file for your data, and price it.
 
-    In a terminal it asks; Return accepts the answer in brackets. With one of --description, --items,
-    --answers and --checkpoints it asks nothing: flags give the answers, and what they leave open takes its
-    default. No model is called, and the file is checked and priced before it is written. `coeval wizard` is
+    In a terminal it asks questions; Return accepts the answer in brackets. With
+    --description, --items, --answers or --checkpoints it asks nothing: flags and
+    defaults answer. No model is called; the file is checked and priced before it
+    is written. `coeval wizard` is
     another name of this command.
 
     \b

@@ -19,22 +19,28 @@ def label(
     run: RunFolder = None,
     n: Annotated[
         int | None,
-        typer.Option("--n", min=1, help="Answers to draw.", show_default="those drawn before, else 200"),
+        typer.Option(
+            "--n", min=1, help="Number of answers to draw.", show_default="those drawn before, else 200"
+        ),
     ] = None,
     factor: Annotated[
         list[str] | None, typer.Option("--factor", help="Only this factor; may be repeated.")
     ] = None,
     by: Annotated[str, typer.Option("--by", help="Who labels.")] = "me",
     among: Annotated[
-        str, typer.Option("--among", help="All who share the draw. Example: --among anna,ben --by ben")
+        str, typer.Option("--among", help="Everybody who shares the draw. Example: --among anna,ben --by ben")
     ] = "",
     overlap: Annotated[
         float, typer.Option("--overlap", min=0, max=1, help="Share of the draw that all of them label.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option("--seed", help="Another one draws other answers.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draw.")] = 0,
     item: Annotated[
         list[str] | None,
-        typer.Option("--item", metavar="ID", help="In place of a draw: all answers to this item, by hand."),
+        typer.Option(
+            "--item",
+            metavar="ID",
+            help="Label all answers to this item instead of a draw; they enter no estimate.",
+        ),
     ] = None,
     sheet: Annotated[
         Path | None, typer.Option("--sheet", help="Write a sheet to fill in. Example: --sheet labels.xlsx")
@@ -48,11 +54,12 @@ def label(
         bool, typer.Option("--no-token", help="Let every user of this machine label, without a token.")
     ] = False,
 ) -> None:
-    """Draw answers at random and label them, blind to student and judges; labels go to labels.jsonl.
+    """Label a random sample of answers, blind to student and judges.
 
-    Without --sheet and --read it serves a page to this machine: keys 1 to 9 give a level, u takes the last
-    one back, Ctrl-C ends it. The same command continues where you stopped. coeval analyze calibration then
-    shows how far the judges can be trusted, and scores on your scale.
+    Without --sheet and --read it serves a page to this machine: keys 1 to 9 enter
+    a level, u undoes the last one, Ctrl-C ends it. The same command continues
+    where you stopped. Labels go to labels.jsonl in the run's folder; coeval
+    analyze calibration then measures the judges against them.
 
     \b
     Examples:

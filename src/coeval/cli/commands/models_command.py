@@ -28,21 +28,21 @@ def models(
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option("--base-url", help="Where that is served. Example: --base-url http://localhost:8000/v1"),
+        typer.Option("--base-url", help="Its address. Example: --base-url http://localhost:8000/v1"),
     ] = None,
     providers: Annotated[
-        bool, typer.Option("--providers", help="Which credentials were found, and where; no model is called.")
+        bool, typer.Option("--providers", help="List the credentials found, and where; no model is called.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also prices of cached input, and whose the prices are.")
+        bool, typer.Option("--verbose", help="Also show prices of cached input, and the source of prices.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     keys: KeyFile = None,
 ) -> None:
-    """List the models that your credentials reach, with context window and price where known.
+    """List the models that your keys reach, with their prices.
 
-    Each host is asked for its list; no model is asked, and nothing is spent. Without --config and
-    --interface these are all hosts that a credential was found for.
+    It requests each host's list, with context windows, and costs nothing. Without
+    --config and --interface it lists all hosts that you have a credential for.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def models(
       coeval models --json > models.json
 
     \b
-    Exit codes: 0 done (hosts that fail are told), 1 wrong request, 2 no host could be reached.
+    Exit codes: 0 done (hosts that fail are reported), 1 wrong request, 2 no host could be reached.
     """
     from coeval.api import find_keys
     from coeval.core.errors import ModelUnavailable, UsageError

@@ -17,36 +17,37 @@ def plan(
             "--estimate-samples",
             min=0,
             metavar="N",
-            help="Really ask each model N times, its roles by turns; 0 calls none.",
+            help="Send N sample requests to each model, over its roles; 0 sends none.",
             show_default="the file's estimate_samples, else 2",
         ),
     ] = None,
     continue_run: Annotated[
-        bool, typer.Option("--continue", help="What is left of the run of this id.")
+        bool, typer.Option("--continue", help="Estimate what remains of this run.")
     ] = False,
     only_models: OnlyModels = None,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON on standard output.")] = False,
     keys: KeyFile = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="As if begun anew.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="As if started over.")] = False,
     resume: Annotated[
         str | None,
         typer.Option(metavar="ID", help="As if artifacts of another run were taken over."),
     ] = None,
     redo_changed: Annotated[
-        bool, typer.Option("--redo-changed", help="With records of another configuration made again.")
+        bool, typer.Option("--redo-changed", help="With records of another configuration regenerated.")
     ] = False,
     keep_changed: Annotated[
-        bool, typer.Option("--keep-changed", help="With records of another configuration left as they are.")
+        bool, typer.Option("--keep-changed", help="With records of another configuration kept.")
     ] = False,
     phase_barriers: Annotated[
         bool, typer.Option("--phase-barriers", help="With each phase finished before the next begins.")
     ] = False,
 ) -> None:
-    """Tell what an experiment will cost and take.
+    """Estimate calls, tokens, cost and time of an experiment.
 
-    Calls, tokens, money and hours, by phase, model and provider: each with what is expected, and the range
-    that holds it in 95 of 100 cases. How long texts will be is taken from records that are there already,
-    from samples, and else from rules of thumb. cost_estimate.json of the run's folder holds all figures.
+    Every figure comes by phase, model and provider, with a 95% range. Text
+    lengths come from existing records, from samples (--estimate-samples), or
+    else from rules of thumb. All figures are in cost_estimate.json of the run's
+    folder.
 
     \b
     Examples:

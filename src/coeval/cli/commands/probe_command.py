@@ -27,11 +27,12 @@ def probe(
         Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
     ] = None,
 ) -> None:
-    """Find out whether each model of an experiment can be asked.
+    """Check that each model of an experiment answers.
 
-    A model that its host lists is good, and costs nothing; any other is asked for one token. All are tried
-    at once. What is found stands in probe_results.json of the run's folder. Without --probe and --on-fail
-    the file decides (probe_mode, probe_on_fail), else: full, abort.
+    A model in its host's list passes at no cost; any other gets a request for one
+    token. The results are in probe_results.json of the run's folder. Without
+    --probe and --on-fail the file decides (probe_mode, probe_on_fail), else:
+    full, abort.
 
     \b
     Examples:
@@ -40,7 +41,7 @@ def probe(
       coeval probe --config my.yaml --on-fail warn
 
     \b
-    Exit codes: 0 all can be asked, 1 wrong request, 2 a model is unavailable, 130 interrupted.
+    Exit codes: 0 all models answer, 1 wrong request, 2 a model is unavailable, 130 interrupted.
     """
     from coeval.api import find_keys
     from coeval.cli import streams

@@ -26,7 +26,7 @@ def repair(
     run: RunFolder = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report; change nothing.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Lines and gaps of every file.")] = False,
-    breakdown: Annotated[bool, typer.Option("--breakdown", help="Invalid lines by what is wrong.")] = False,
+    breakdown: Annotated[bool, typer.Option("--breakdown", help="Invalid lines by kind of error.")] = False,
     examples: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show N invalid lines of each kind and file.")
     ] = 0,
@@ -35,13 +35,13 @@ def repair(
     ] = None,
     show_valid: Annotated[int, typer.Option(min=0, metavar="N", help="Show N valid lines of each file.")] = 0,
 ) -> None:
-    """Set invalid records aside, to be made again.
+    """Set invalid records aside; --continue regenerates them.
 
-    The next --continue makes them. A line is invalid if it is torn or no JSON, lacks fields, has an id
-    that does not fit what it is about, is good without a value, holds a score other than High, Medium,
-    Low or for a factor that the rubric does not have, or was made from a record that is not there. It is
-    moved, byte for byte, to repaired/TIME/ in the run folder. All other lines stay as they are. Failed
-    records are valid, and are still missing.
+    A line is invalid if it is truncated or not JSON, lacks fields or its value, has
+    an id that does not match its content, has a level that its scale lacks or a
+    factor that the rubric lacks, or refers to a record that does not exist. It is
+    moved, byte for byte, to repaired/TIME/ in the run folder. All other lines stay.
+    Failed records are valid, and still missing.
 
     \b
     Examples:

@@ -14,16 +14,15 @@ ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 def results(
     word: RunWord = None,
     run: RunFolder = None,
-    by: Annotated[
-        ResultsPart | None, typer.Option("--by", help="What scores are made of, in place of the scores.")
-    ] = None,
+    by: Annotated[ResultsPart | None, typer.Option("--by", help="Break the scores down.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
 ) -> None:
-    """Show the scores of a run again, finished or not; or those that `eval-framework` left in a folder.
+    """Show the scores of a run or of an `eval-framework` folder.
 
-    No model is called. Every score has its number of items (n) and its 95% interval. Of a run that is not
-    finished, the look itself is recorded (docs/intervals.md), and nothing else is written.
+    No model is called. Every score has its number of items (n) and its 95%
+    interval. If the run is unfinished, the look is recorded
+    (docs/intervals.md); nothing else is written.
 
     \b
     Examples:

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 def run(
     config: ExperimentFile,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file and count the calls; ask and write nothing.")
+        bool, typer.Option("--dry-run", help="Check the file and count the calls; send and write nothing.")
     ] = False,
     continue_run: Annotated[
-        bool, typer.Option("--continue", help="Continue the run of this id: make what is missing.")
+        bool, typer.Option("--continue", help="Continue the run: request only what is missing.")
     ] = False,
     only_models: OnlyModels = None,
     keys: KeyFile = None,
     log_level: Annotated[
-        LogLevel | None, typer.Option(help="Of run.log; DEBUG also shows tracebacks. Overrides the file.")
+        LogLevel | None,
+        typer.Option(help="Level of run.log; DEBUG also shows tracebacks. Overrides the file."),
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Start over; what phases in mode New hold moves to replaced/."),
+        typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/."),
     ] = False,
     resume: Annotated[
         str | None,
@@ -41,10 +42,13 @@ def run(
     probe_on_fail: ProbeOnFail = None,
     redo_changed: Annotated[
         bool,
-        typer.Option("--redo-changed", help="Make records of another configuration again, and what follows."),
+        typer.Option(
+            "--redo-changed",
+            help="Regenerate records of another configuration, and those that depend on them.",
+        ),
     ] = False,
     keep_changed: Annotated[
-        bool, typer.Option("--keep-changed", help="Leave records of another configuration as they are.")
+        bool, typer.Option("--keep-changed", help="Keep records of another configuration.")
     ] = False,
     phase_barriers: Annotated[
         bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
@@ -63,7 +67,7 @@ def run(
         ),
     ] = False,
     estimate_only: Annotated[
-        bool, typer.Option("--estimate-only", help="Tell what it would cost, as coeval plan does, and end.")
+        bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and end.")
     ] = False,
     estimate_samples: Annotated[
         int | None,

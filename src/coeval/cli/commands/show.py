@@ -32,14 +32,14 @@ def show(
         int | None, typer.Option(min=1, metavar="N", help="The N answers with the lowest scores.")
     ] = None,
     disagreement: Annotated[
-        bool, typer.Option("--disagreement", help="Only answers that judges differ about, most first.")
+        bool, typer.Option("--disagreement", help="Only answers that judges disagree on, most first.")
     ] = False,
     identity: Annotated[
         str | None,
         typer.Option(
             "--id",
             metavar="ID",
-            help="An item with all its answers, or one answer; items of your own also by the id in their "
+            help="An item with all its answers, or one answer; your own items also by the id in their "
             "file. Example: --id t__a__00001",
         ),
     ] = None,
@@ -49,18 +49,18 @@ def show(
             min=1, metavar="N", help="At most N answers.", show_default=f"{_FEW}; all with --json or --id"
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Long texts to their end.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show long texts in full.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON line per answer, with all it has.")
+        bool, typer.Option("--json", help="One JSON line per answer, with all its fields.")
     ] = False,
 ) -> None:
     """Show items with their answers and judgments.
 
-    That is prompt, reference, answers, every judge's scores, and what else judges said; where answers
-    are compared, the comparisons in which an answer was shown first stand below it. What models wrote is
-    shown as text: control characters are escaped, and nothing is obeyed. The score of an answer is the mean
-    over its judges and factors; the disagreement is how far the highest score lies above the lowest, in the
-    mean over its factors.
+    Each item has its prompt, reference, answers, and every judge's scores and
+    reasons. In pairwise runs, comparisons are below the answer that was shown
+    first. Model output is shown as text, with control characters escaped. An
+    answer's score is the mean over judges and factors; its disagreement is the
+    highest minus the lowest score, averaged over factors.
 
     \b
     Examples:

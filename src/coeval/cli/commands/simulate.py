@@ -70,8 +70,8 @@ def simulate(
 ) -> None:
     """Serve simulated models on this machine.
 
-    They stand behind an OpenAI-compatible server, for any client, until it is interrupted: chats,
-    completions, files and batch jobs.
+    It is an OpenAI-compatible server for any client: chats, completions, files and
+    batch jobs. Ctrl-C ends it.
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """

@@ -33,22 +33,20 @@ def status(
         list[str] | None,
         typer.Option(
             metavar="MODEL=USD",
-            help="First settle what MODEL perhaps spent: USD is what the provider's bill says of this "
-            "folder. Example: --settle judge-1=2.15",
+            help="First settle what MODEL perhaps spent: USD is its cost for this folder by the provider's "
+            "bill. Example: --settle judge-1=2.15",
         ),
     ] = None,
     keys: Annotated[
         Path | None,
         typer.Option(help="Key file, for batch jobs. Example: --keys ~/work.keys.yaml"),
     ] = None,
-    watching: Annotated[
-        bool, typer.Option("--watch", help="Show it again and again, until the work there has ended.")
-    ] = False,
+    watching: Annotated[bool, typer.Option("--watch", help="Refresh until the run has ended.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document; with --watch, one line for each change.")
     ] = False,
 ) -> None:
-    """Show a run's phases, artifact counts, costs, batch jobs and recent errors.
+    """Show a run's progress, costs, batch jobs and recent errors.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ def view(
         list[Path] | None,
         typer.Argument(
             metavar="[PATH]...",
-            help="Runs, outputs of eval-framework, or folders that hold such.",
+            help="Runs, outputs of eval-framework, or folders that contain them.",
             show_default="./runs, else the current folder",
         ),
     ] = None,
@@ -40,12 +40,12 @@ def view(
         typer.Option("--no-token", help="Let every user of this machine read and mark, without a token."),
     ] = False,
 ) -> None:
-    """Show runs and outputs as pages: how far they are, what came of them, every item with its answers.
+    """Browse runs: progress, results, every item and answer.
 
-    Pages follow a run that goes on. Items can be searched, filtered, ordered, and read whole with what each
-    judge said; marks and notes on them are kept in labels.jsonl in the folder. Nothing else is written and no
-    lock is taken. It answers this machine alone, and of its users whoever has the printed address, which
-    holds a token. Ctrl-C ends it.
+    It serves pages to this machine until Ctrl-C; they follow a run in progress.
+    Items can be searched, filtered, sorted and read with every judgment; marks and
+    notes on them go to labels.jsonl in the folder. The printed address contains a
+    token, so that other users of the machine cannot read along.
 
     \b
     Examples:

@@ -39,7 +39,7 @@ def _version(needed: bool) -> None:
 def evaluate(
     context: typer.Context,
     estimate_only: Annotated[
-        bool, typer.Option("--estimate-only", help="Estimate cost and time, ask nothing, and end.")
+        bool, typer.Option("--estimate-only", help="Estimate cost and time, and end.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
@@ -50,7 +50,7 @@ def evaluate(
     ] = False,
     **settings: Any,  # noqa: ARG001  the context has them, and which of them were given
 ) -> None:
-    """Score a model on published benchmarks: ask it, judge its answers, report with intervals.
+    """Score a model on published benchmarks, with intervals.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def evaluate(
         --judge-base-url https://api.openai.com/v1 --estimate-only
 
     \b
-    The same command again goes on where it was stopped: what is there is never asked twice.
+    The same command again continues where it stopped: finished work is never repeated.
     Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
     3 finished with gaps or a failed task, 130 interrupted (finished work is on disk).
     """

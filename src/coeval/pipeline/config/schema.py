@@ -454,7 +454,7 @@ class Experiment(Section):
     ] = "abort"
     estimate_cost: Annotated[
         bool,
-        Field(description="Tell what the run will cost before it begins."),
+        Field(description="Estimate the cost before the run starts."),
     ] = False
     estimate_samples: Annotated[
         int,

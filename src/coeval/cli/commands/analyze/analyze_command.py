@@ -61,53 +61,64 @@ def analyze(
         ReportFormat | None,
         typer.Option(
             "--format",
-            help="In place of the table of the terminal; html is a page for a browser, excel a workbook.",
+            help="Output format instead of the terminal's tables; html is a page, excel a workbook.",
             show_default="with --out, excel of complete-report, html of another …-report, else json",
         ),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", help="Write every picture of the report into this folder: PNG and SVG."),
+        typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG."),
     ] = None,
     appendix: Annotated[
         bool,
-        typer.Option(
-            "--appendix", help="With --format pdf: all of the report behind its brief of two pages."
-        ),
+        typer.Option("--appendix", help="With --format pdf: add the whole report after the two-page brief."),
     ] = False,
     partial_ok: Annotated[
-        bool, typer.Option("--partial-ok", help="End with 0 where records are missing, instead of with 3.")
+        bool, typer.Option("--partial-ok", help="Exit with 0, not 3, if records are missing.")
     ] = False,
     judge_selection: Annotated[
-        JudgeChoice, typer.Option("--judge-selection", help="Robust filter: which of the ranked judges.")
+        JudgeChoice,
+        typer.Option("--judge-selection", help="Robust filter: which of the ranked judges to use."),
     ] = JudgeChoice.TOP_HALF,
     agreement_metric: Annotated[
-        AgreementChoice, typer.Option("--agreement-metric", help="Robust filter: what judges are ranked by.")
+        AgreementChoice,
+        typer.Option("--agreement-metric", help="Robust filter: the measure that ranks judges."),
     ] = AgreementChoice.WPA,
     agreement_threshold: Annotated[
         float,
-        typer.Option("--agreement-threshold", min=0, max=1, help="Share of its judges that must agree."),
+        typer.Option(
+            "--agreement-threshold", min=0, max=1, help="Robust filter: share of judges that must agree."
+        ),
     ] = 0.5,
     teacher_score_formula: Annotated[
-        FormulaChoice, typer.Option("--teacher-score-formula", help="What teachers are ranked by.")
+        FormulaChoice, typer.Option("--teacher-score-formula", help="The formula that ranks teachers.")
     ] = FormulaChoice.V1,
     score_tolerance: Annotated[
-        float, typer.Option("--score-tolerance", min=0, max=1, help="How far from their mean they may be.")
+        float,
+        typer.Option(
+            "--score-tolerance",
+            min=0,
+            max=1,
+            help="Robust filter: largest distance of judges from their mean.",
+        ),
     ] = 0.25,
     budget: Annotated[
         float | None,
         typer.Option(
             "--budget",
             min=0,
-            help="US dollars: which items and judges more would detect the smallest gap.",
+            help="US dollars to spend on more items and judges; shows which detect the smallest gap.",
             show_default="as much as the run has cost",
         ),
     ] = None,
 ) -> None:
-    """Say what a run's scores mean: who leads, whether that is sure, whether the judges are to be trusted.
+    """Explain a run's scores: who leads, and how sure that is.
 
-    No model is called. Every measure has its 95% interval, the number of items behind it (n), and the scores
-    that it lacks (missing); docs/measures.md has the formulas. Without --out the run is only read.
+    It says who leads, whether that is significant, where students differ, whether
+    to trust the judges and what to buy next. No model is called. Every measure has
+    its 95% interval, its number of items (n)
+    and of missing scores (missing); docs/measures.md has the formulas. Without
+    --out it writes nothing, except the look at an unfinished run.
 
     \b
     Examples:

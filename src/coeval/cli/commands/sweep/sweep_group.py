@@ -19,23 +19,25 @@ def sweep(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="A YAML file with these flags as keys, _ for -; flags go over it."),
+        typer.Option("--config", help="A YAML file with these flags as keys, _ for -; flags override it."),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Count jobs and calls, price the judging; ask and write nothing."),
+        typer.Option("--dry-run", help="Count jobs and calls, price the judging; send and write nothing."),
     ] = False,
     status: Annotated[
         bool,
-        typer.Option("--status", help="Show how far OUT is, also while a sweep runs; needs --out alone."),
+        typer.Option("--status", help="Show the progress of OUT, also during a sweep; needs only --out."),
     ] = False,
     log_level: Annotated[LogLevel, typer.Option(help="DEBUG also shows tracebacks.")] = "INFO",
     **settings: Any,  # noqa: ARG001  the context has them, and which of them were given
 ) -> None:
-    """Evaluate the checkpoints of a training run: serve each, ask it every task N times, judge, aggregate.
+    """Evaluate the checkpoints of a training run, with curves.
 
-    Slots (GPUs) take checkpoint after checkpoint; judging goes on meanwhile. The same command again goes on
-    where it was stopped: what is there is never asked twice.
+    It serves each checkpoint, samples every task's prompts N times, has the answers
+    judged and draws the curves. Each slot (GPU) takes the next checkpoint when it is
+    free; judging runs in parallel. The same command continues where it stopped: finished work is never
+    repeated.
 
     \b
     Examples:
@@ -69,12 +71,10 @@ app = typer.Typer(
 app.callback()(sweep)
 
 
-_Steps: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="120,240", help="Of these steps only; without it, of all there are.")
-]
+_Steps: TypeAlias = Annotated[str | None, typer.Option(metavar="120,240", help="Only these steps.")]
 _Tasks: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="ifeval,…", help="Of these tasks only; without it, of all there are."),
+    typer.Option(metavar="ifeval,…", help="Only these tasks."),
 ]
 _Pattern: TypeAlias = Annotated[
     str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
@@ -89,7 +89,7 @@ def aggregate(
             "--out",
             "--out-dir",
             metavar="DIR",
-            help="The folder that holds the checkpoints' folders. Example: --out outputs/run_a",
+            help="The folder with the checkpoints' folders. Example: --out outputs/run_a",
         ),
     ],
     steps: _Steps = None,
@@ -104,15 +104,18 @@ def aggregate(
     name_pattern: _Pattern = "step_{step}",
     base: Annotated[
         int | None,
-        typer.Option(metavar="STEP", help="Hold checkpoints against this step; without it, the first one."),
+        typer.Option(
+            metavar="STEP", help="Compare checkpoints with this step; without it, with the first one."
+        ),
     ] = None,
 ) -> None:
-    """Write each checkpoint's summary_agg.json, and say what follows from all of them.
+    """Aggregate the samples of each checkpoint, and draw conclusions.
 
-    No model is called. For each task, it shows the first step that is better than the base, what the
-    best one is worth with its luck taken off, and whether the last ones still gained. Samples count together
-    where they were made with the same sampling and judged alike; those that were not, or are unfinished, are
-    left out and told. docs/training-runs.md explains the figures.
+    Writes each checkpoint's summary_agg.json. For each task, it shows the first
+    step that is significantly better than the base, the best step corrected for
+    selection, and whether the last steps still gained. Samples are combined if
+    sampling and judging are equal; others, and unfinished ones, are left out and
+    reported. No model is called. docs/training-runs.md explains the figures.
 
     Exit codes: 0 all there, 1 wrong request, 3 something is missing.
 
@@ -158,10 +161,10 @@ def judges(
     name_pattern: _Pattern = "step_{step}",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE.json", help="Write all of it as one JSON document too."),
+        typer.Option("--out", metavar="FILE.json", help="Also write everything as one JSON document."),
     ] = None,
 ) -> None:
-    """Compare judges: who is milder, whether they order checkpoints alike, which items they dispute.
+    """Compare judges: severity, order of checkpoints, disputed items.
 
     No model is called. Items are paired, samples that only one of them judged are left out, and answers that
     differ between the folders are reported. docs/training-runs.md explains the figures.
@@ -220,7 +223,7 @@ def plot(
         typer.Option(help="The band: 95% interval, standard error or deviation over samples, or none."),
     ] = "ci95",
 ) -> None:
-    """Draw a figure for each task over training steps, and a page with the items behind each point.
+    """Draw the curves of training runs, with the items behind each point.
 
     Writes TASK.png and TASK.svg for print, all_tasks.png and all_tasks.svg, and curves.html, which opens
     without a network. sem and std need a summary_agg.json of each step (coeval sweep aggregate writes it).
