@@ -126,6 +126,25 @@
     if (bare.length) report("a figure without a link", bare.join(" "), clean(said.innerText));
   }
 
+  // --- Every mark of a chart is reached by keys
+  const placeOf = (one) => one.__data__?.datum?.["place read"];
+  const SYMBOLS = "svg .mark-symbol.role-mark > *";
+  for (const place of all("figure[data-picture] .drawing")) {
+    const figure = place.closest("figure");
+    if (!place.querySelector("svg")) continue; // above 1,500 marks a canvas; test_keys_in_browser presses keys
+    const drawn = all(place.querySelector(SYMBOLS) ? SYMBOLS : "svg .role-mark > *", place).map(placeOf);
+    const wanted = new Set(drawn.filter((at) => at !== undefined));
+    const press = (key) => place.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
+    const reached = new Set();
+    press("Home");
+    for (let step = 0; place.tabIndex === 0 && step <= wanted.size; step += 1, press("ArrowRight")) {
+      for (const one of all(".at", place)) reached.add(placeOf(one));
+    }
+    press("Escape");
+    const lost = [...wanted].filter((at) => !reached.has(at));
+    if (lost.length || !wanted.size) report("a mark that no key reaches", figure.id, `${lost.length} of ${wanted.size}`);
+  }
+
   // --- Three sentences at most before the first picture
   const picture = document.querySelector("main figure[data-picture], main .drawing, main svg");
   if (picture !== null) {
