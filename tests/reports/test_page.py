@@ -327,7 +327,7 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     seen = opened(browser, tmp_path / "page" / "report.html")
     draw_all(seen.page)
     lead = seen.page.locator(".lead").inner_text()
-    assert "m in ifeval: prompt_level_strict_accuracy 100.0 [20.0, 100.0]" in lead
+    assert "m scores 100.0 [20.0, 100.0] in ifeval." in lead
     seen.page.goto(f"{(tmp_path / 'page' / 'report.html').as_uri()}#items?item=q1")
     seen.page.locator("#items-body").get_by_text("window.hacked").locator("visible=true").first.wait_for()
     assert (seen.page.evaluate("window.hacked"), seen.complaints, seen.requests) == (None, [], [])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from itertools import islice
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -18,6 +19,7 @@ from coeval.core.figures import FigureKind, metric_text
 from coeval.core.plain import plain, short_names
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
+    Alert,
     Cell,
     Picture,
     Report,
@@ -26,6 +28,7 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
 )
+from coeval.reports.experiment.front import FRONT, SCORE_TITLE
 from coeval.reports.experiment.judges_section import (
     agreement_map,
     agreement_table,
@@ -78,14 +81,17 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     found = results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in found.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
-    lead = tuple(Sentence(text, "scores") for text in _headlines(found.metrics, measures))
+    first = list(_first_metrics(found.metrics, measures))
+    lead = tuple(islice(_lead(first, measures), _MOST_SAID))
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
         title=plain(listed(models) or reader.folder.resolve().name),
         facts=tuple(_facts(found, tasks, reader)),
         lead=lead or (Sentence("Nothing is scored yet."),),
-        sections=(_scores(found.metrics, lead, measures), *judges, _spent(found)),
+        sections=(_scores(found.metrics, measures), *judges, _spent(found)),
+        alerts=tuple(Alert(f"{plain(note)}.") for note in found.notes[:_MOST_ALERTS]),
+        front=_front(first, several=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
@@ -102,20 +108,79 @@ def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterat
     yield plain(reader.folder.resolve().name)
 
 
-def _headlines(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[str]:
-    """The first metric of each task; of several samples of each prompt, over all of them."""
+class _First(NamedTuple):
+    """The first metric of a model's task, and what it is over all samples, on its own scale."""
+
+    metric: MetricScore
+    found: Measured
+
+    @property
+    def text(self) -> str:
+        """``48.0 [40.2, 55.9]``; ``7.31 of 10``"""
+        unit = self.metric.unit
+        value, low, high = (None if each is None else metric_text(each, unit) for each in self.found[:3])
+        return f"{value}{'' if low is None else f' [{low}, {high}]'}{' of 10' if unit == 'points' else ''}"
+
+
+def _first_metrics(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[_First]:
     seen = set()
     for metric in metrics:
         shown = _found(measures.metrics, metric)
-        if (metric.model, metric.task) in seen or shown is None or shown.value is None:
-            continue
-        seen.add((metric.model, metric.task))
-        value, low, high = (None if each is None else metric_text(each, metric.unit) for each in shown[:3])
-        bounds = "" if low is None else f" [{low}, {high}]"
-        spread = _found(measures.samples, metric)
-        each = "" if spread is None else f", {spread.n_runs} samples of each"
-        over = f"over {numbered(shown.n or 0, 'prompt')}{each}"
-        yield f"{metric.model} in {metric.task}: {metric.metric} {value}{bounds} {over}."
+        if (metric.model, metric.task) not in seen and shown is not None and shown.value is not None:
+            seen.add((metric.model, metric.task))
+            yield _First(metric, shown)
+
+
+# Sentences of the first screen, and lines above it; the last section has all of these if there are more.
+_MOST_SAID, _MOST_ALERTS = 3, 2
+_MOST_TASKS = 3
+
+
+def _lead(first: Sequence[_First], measures: OutputMeasures) -> Iterator[Sentence]:
+    """What it scores; of several models, who is best in each task. Then the judges."""
+    if not first:
+        return
+    tasks = dict.fromkeys(one.metric.task for one in first)
+    if len({one.metric.model for one in first}) == 1:
+        shown = listed((f"{one.text} in {one.metric.task}" for one in first), _MOST_TASKS)
+        yield Sentence(f"{first[0].metric.model} scores {shown}.", "scores")
+    else:
+        for task in list(tasks)[: _MOST_SAID - 1]:
+            those = [one for one in first if one.metric.task == task]
+            best = max(those, key=lambda one: one.found.value or 0.0)
+            yield Sentence(f"{best.metric.model} has the highest score in {task}: {best.text}.", "scores")
+    if measures.judges:
+        yield Sentence(plain(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
+
+
+def _front(first: Sequence[_First], *, several: bool) -> ReportTable | None:
+    """The benchmarks whose first metric is a share of a whole; None: there is none."""
+    rows: list[tuple[Cell, ...]] = []
+    links = {}
+    for metric, found in first:
+        if (whole := _SCALES.get(metric.unit)) is not None:
+            links[len(rows)] = urlencode({"task": metric.task})
+            name = f"{metric.task}, {metric.metric.replace('_', ' ')}"
+            name += f" · {metric.model}" if several else ""
+            value, low, high = (None if each is None else each / whole for each in found[:3])
+            score = Measured(value, low, high, found.n, None)
+            rows.append((name, score, found.n, metric.failed))
+    return (
+        ReportTable(
+            FRONT,
+            "Benchmarks",
+            (
+                ReportColumn("benchmark", "Benchmark, first metric"),
+                ReportColumn("score", SCORE_TITLE, "points", "0 to 100, with its 95% interval over prompts"),
+                ReportColumn("n", "Prompts", "count"),
+                ReportColumn("failed", "Failed", "count", "Records without a value"),
+            ),
+            tuple(rows),
+            links=links,
+        )
+        if rows
+        else None
+    )
 
 
 def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
@@ -123,9 +188,7 @@ def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
     return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
 
 
-def _scores(
-    metrics: Sequence[MetricScore], lead: tuple[Sentence, ...], measures: OutputMeasures
-) -> ReportSection:
+def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportSection:
     several = len({metric.model for metric in metrics}) > 1
     rows: list[tuple[Cell, ...]] = []
     for metric in metrics:
@@ -164,7 +227,7 @@ def _scores(
         interval_plot(table.name, shares, "points"),
     )
     tables = (table, _samples(measures)) if measures.samples else (table,)
-    return ReportSection("scores", "What did it score?", lead, (picture,) if shares else (), tables)
+    return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
 
 def _found(figures: Mapping[str, ModelTasks[_Figure]], metric: MetricScore) -> _Figure | None:
@@ -227,7 +290,10 @@ def _spent(found: Results) -> ReportSection:
         ),
         tuple(rows),
     )
-    said = [*found.notes] or ["Nothing is missing, and nothing stands in the way of comparing it."]
+    above = found.notes[:_MOST_ALERTS] == tuple(found.notes)
+    said = [] if above else [f"{note}." for note in found.notes]
+    if not found.notes:
+        said = ["Nothing is missing, and nothing rules out comparing it."]
     sentences = tuple(Sentence(plain(text)) for text in said)
-    question = "What is to be known of it, and what did it cost?"
+    question = "What is missing, and what did it cost?"
     return ReportSection("cost", question, sentences, (), (table,) if rows else ())

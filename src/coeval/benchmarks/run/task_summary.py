@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, assert_never
 
 import msgspec
@@ -46,11 +47,12 @@ def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str
     if len(task_run.items) < task_run.n_prompts:
         yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
+        file = Path(used.path).name
         match used.origin:
             case AssetOrigin.GIVEN:
-                yield f"{name} is a copy of your own: {used.path}"
+                yield f"{name} is a copy of your own: {file}"
             case AssetOrigin.UNVERIFIED:
-                yield f"{name} is not the file that is published, or changed while it was read: {used.path}"
+                yield f"{name} is not the file that is published, or changed while it was read: {file}"
             case AssetOrigin.OFFICIAL:
                 pass
             case _:

@@ -106,7 +106,9 @@ def run_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
         what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"
         begun = "The run has not ended" if status in _AT_WORK else "The run is incomplete"
-        yield Alert(f"{begun}: {what}.", continue_command(run))
+        command, apart, meaning = continue_command(run).partition(" (")
+        go_on = f" Continue with {command}; {meaning.rstrip(')')}." if apart else ""
+        yield Alert(f"{begun}: {what}.{go_on}", "" if apart else command)
     elif missing.sentences:
         yield Alert(plain(as_sentence(missing.sentences[0])))
     for note in missing.notes:
