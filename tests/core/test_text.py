@@ -230,8 +230,8 @@ def test_numbers_have_their_nouns(number: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("usd", "text"),
     [
-        (0, "$0.00"), (1234.5, "$1,234.50"), (0.1, "$0.10"), (0.09999, "$0.1000"), (0.0123, "$0.0123"),
-        (0.0001, "$0.0001"), (0.00009, "<$0.0001"),
+        (0, "$0.00"), (1234.5, "$1,234.50"), (0.1, "$0.10"), (0.09999, "$0.10"), (0.0123, "$0.012"),
+        (0.0001, "$0.00010"), (0.00009, "<$0.0001"),
     ],
 )  # fmt: skip
 def test_money_is_told_to_the_cent_or_finer(usd: float, text: str) -> None:

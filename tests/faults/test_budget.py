@@ -255,16 +255,16 @@ async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_s
             priced, host.url, total=300, parameters={"max_tokens": 300}, settings={"budget_usd": 0.06}
         )
         shown = await called(priced, "status", "--run", folder.path)
-        assert f"{dollars(known)} of $1.00 spent, and $0.0401 perhaps (billing" in " ".join(shown.out.split())
+        assert f"{dollars(known)} of $1.00 spent, and $0.040 perhaps (billing" in " ".join(shown.out.split())
         assert "set aside" not in shown.out.replace("was set aside for requests that may", "")
         first = await run(file, continue_run=True)
         assert first.exit_code == 3
-        assert "$0.0401 of that perhaps" in folder.log.read_text()
+        assert "$0.040 of that perhaps" in folder.log.read_text()
         assert "or settle what is perhaps spent (coeval status RUN --settle)" in folder.log.read_text()
         before = len(host.requested)
         assert before > 28
         settled = await called(priced, "status", "--run", folder.path, "--settle", "student-1=0.001")
-        assert "where $0.0401 was perhaps spent" in " ".join(settled.err.split())
+        assert "where $0.040 was perhaps spent" in " ".join(settled.err.split())
         account = read_accounts(folder.usage)["student-1"]
         assert account.uncertain_usd == 0
         assert account.spent_usd == pytest.approx(max(0.001, account.cost_usd or 0.0))

@@ -277,11 +277,12 @@ def listed(texts: Iterable[str], most: int = 8) -> str:
 
 
 def dollars(usd: float) -> str:
-    """Format dollars, ``$1,234.50``; amounts below ten cents to a hundredth of one."""
+    """Format dollars with two decimals, or as many as two digits take: ``$0.19``, ``$0.054``."""
     usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits
-    if usd >= 0.1 or not usd:
-        return f"${usd:,.2f}"
-    return f"${usd:.4f}" if usd >= 0.0001 else "<$0.0001"
+    if 0 < usd < 0.0001:
+        return "<$0.0001"
+    exponent = int(f"{usd:.1e}".partition("e")[2])
+    return f"${usd:,.{max(2, 1 - exponent) if usd else 2}f}"
 
 
 def limit_in_dollars(usd: float) -> str:

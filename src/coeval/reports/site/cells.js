@@ -86,10 +86,10 @@ function cellText(row, column) {
 }
 
 function dollars(usd) {
-  if (usd >= 0.1 || usd === 0) {
-    return `$${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
-  }
-  return usd >= 0.0001 ? `$${usd.toFixed(4)}` : "<$0.0001";
+  if (usd > 0 && usd < 0.0001) return "<$0.0001";
+  const digits = usd ? Math.max(2, 1 - Number(usd.toExponential(1).split("e")[1])) : 2;
+  if (digits > 2) return `$${fixed(usd, digits)}`;
+  return `$${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
 // A table as a spreadsheet reads it; text that it would take for a formula is marked as text.
