@@ -1,7 +1,7 @@
 """What `coeval analyze` costs: 80,000 to ten million judgments of five factors each; and `coeval compare`.
 
-``python -m perf.analysis FOLDER ITEMS`` writes such a run, in a process of its own: the memory of one that
-starts another counts for that one too.
+``python -m perf.analysis FOLDER ITEMS STUDENTS JUDGES`` writes such a run, in a process of its own: the
+memory of one that starts another counts for that one too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def _analyzed(folder: Path, judgments: int) -> Cost:
 
 def judged_run(folder: Path, judgments: int) -> None:
     """Write a run of so many judgments, in a process of its own."""
-    run([sys.executable, "-m", "perf.analysis", str(folder), str(judgments // _EACH)], folder.parent)
+    how = (judgments // _EACH, STUDENTS, JUDGES) if judgments >= _EACH else (judgments // 2, 2, 1)
+    run([sys.executable, "-m", "perf.analysis", str(folder), *map(str, how)], folder.parent)
 
 
 def _reported(cost: Cost, judgments: int) -> str:
@@ -69,7 +70,7 @@ def _reported(cost: Cost, judgments: int) -> str:
     )
 
 
-def write_judged_run(folder: Path, items: int) -> None:
+def write_judged_run(folder: Path, items: int, students: int = STUDENTS, judges: int = JUDGES) -> None:
     """A run of two tasks and two teachers, without a configuration, so that all that is on record counts."""
     drawn = random.Random(0)
     for name in ("phase3_datapoints", "phase4_responses", "phase5_evaluations"):
@@ -77,16 +78,23 @@ def write_judged_run(folder: Path, items: int) -> None:
     (folder / "meta.json").write_text(json.dumps(_META))
     for place in range(4):
         task, teacher = f"task-{place % 2}", f"teacher-{place // 2}"
-        _write_part(folder, task, teacher, range(1, items // 4 + 1), drawn)
+        answers = [folder / f"phase4_responses/{task}.student-{n}.responses.jsonl" for n in range(students)]
+        judged = [
+            folder / f"phase5_evaluations/{task}.{teacher}.judge-{n}.evaluations.jsonl" for n in range(judges)
+        ]
+        _write_part(folder, (task, teacher), range(1, (items + 3 - place) // 4 + 1), (answers, judged), drawn)
 
 
-def _write_part(folder: Path, task: str, teacher: str, numbers: range, drawn: random.Random) -> None:
+def _write_part(
+    folder: Path,
+    named: tuple[str, str],
+    numbers: range,
+    places: tuple[list[Path], list[Path]],
+    drawn: random.Random,
+) -> None:
+    task, teacher = named
     factors = [f"factor-{number}" for number in range(FACTORS)]
-    students = [folder / "phase4_responses" / f"{task}.student-{n}.responses.jsonl" for n in range(STUDENTS)]
-    judges = [
-        folder / "phase5_evaluations" / f"{task}.{teacher}.judge-{n}.evaluations.jsonl" for n in range(JUDGES)
-    ]
-    answers, judged = [path.open("a") for path in students], [path.open("a") for path in judges]
+    answers, judged = ([path.open("a") for path in paths] for paths in places)
     with (folder / "phase3_datapoints" / f"{task}.{teacher}.datapoints.jsonl").open("w") as datapoints:
         for number in numbers:
             item = f"{task}__{teacher}__{number:05d}"
@@ -127,4 +135,4 @@ _META = {
 }
 
 if __name__ == "__main__":
-    write_judged_run(Path(sys.argv[1]), int(sys.argv[2]))
+    write_judged_run(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -17,15 +17,14 @@ class ShownNames:
     """Short names by full ones, and how they take their places in texts.
 
     ``short`` may hold names that are as short as they can be; ``key`` has those alone that differ. ``alone``
-    are shown short where a text is nothing else, as ids of items in tables. ``replaced``: both, by names as
-    texts have them.
+    are shown short where a text is nothing else, as ids of items in tables; by names as texts have them.
     """
 
     def __init__(self, short: Mapping[str, str], alone: Mapping[str, str] | None = None) -> None:
-        self.alone = dict(alone or {})
+        self.alone = {plain(name): label for name, label in (alone or {}).items()}
         self.key = {name: label for name, label in short.items() if plain(name) != label}
-        self.replaced = {plain(name): label for name, label in {**self.alone, **self.key}.items()}
-        self._whole = {name: (label, name) for name, label in self.replaced.items()}
+        replaced = {**self.alone, **{plain(name): label for name, label in self.key.items()}}
+        self._whole = {name: (label, name) for name, label in replaced.items()}
         # Those that stay are looked for too: of a name within another the longer one is meant.
         known = sorted({*map(plain, short)}, key=lambda name: (-len(name), name))
         words = "|".join(re.escape(name) for name in known if _DISTINCTIVE.search(name))

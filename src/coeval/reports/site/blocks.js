@@ -21,7 +21,13 @@ function once(name, read) {
   return blocks.get(name);
 }
 
-const jsonBlock = (name) => once(name, (wanted) => unpacked(wanted).json());
+const jsonBlock = (name) => once(name, async (wanted) => withLabels(await unpacked(wanted).json()));
+
+// Items' labels come with the tables that they stand in; there may be thousands.
+function withLabels(found) {
+  for (const [name, short] of Object.entries(found.alone ?? {})) shortNames.set(name, short);
+  return found;
+}
 
 const byteBlock = (name) =>
   once(name, async (wanted) => new Uint8Array(await unpacked(wanted).arrayBuffer()));

@@ -159,7 +159,7 @@ def write_page(
         report=report,
         preview=_preview(report),
         shown=report.shown,
-        names=_data(report.shown.replaced),
+        names=_data({plain(name): label for name, label in report.shown.key.items()}),
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
@@ -206,6 +206,7 @@ def _report_block(report: Report) -> DataBlock:
         "report",
         {
             "title": report.title,
+            "alone": report.shown.alone,
             "students": [row[0] for table in tables for row in table.rows if table.name == "students"],
             "tables": {
                 table.name: {

@@ -20,9 +20,9 @@ from coeval.store.jsonl import store_error, write_bytes_atomic
 PAGE = "report.html"
 # Bytes: what goes by mail without a thought, and opens at once on a telephone.
 LARGEST = 1_200_000
-# Compressed: items have what is left of it, as base64; where that is room for less than a hundred or so,
-# filters give way to them.
-ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 120_000
+# Compressed: items have what is left of it, as base64; where that is room for some dozens alone, filters give
+# way to them. 80,000 judgments of five factors leave room for both (`python -m perf.run report-80-thousand`).
+ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 80_000
 # Their facets and counts, which stand beside them.
 _BESIDE_ITEMS = 20_000
 _NO_FILTERS = (
