@@ -28,7 +28,7 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_answer import decode
-from coeval.models.dialects.anthropic_messages import ANTHROPIC_MODELS, encode, family_of
+from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
@@ -62,7 +62,7 @@ def spec(model: str = "claude-haiku-4-5", **fields: Any) -> ModelSpec:
 
 
 def sent(request: Request, model: str = "claude-haiku-4-5", **fields: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(encode(request, spec(model, **fields), HOSTS["anthropic"]))
+    body: dict[str, Any] = json.loads(ANTHROPIC.encode(request, spec(model, **fields), HOSTS["anthropic"]))
     return body
 
 

@@ -24,7 +24,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Usage
 from coeval.engine.model_work import recipe
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic_messages import encode
+from coeval.models.dialects.anthropic_messages import ANTHROPIC
 from coeval.models.hosts.address import dialect_of
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.ledger import Ledger
@@ -47,7 +47,9 @@ def spec(url: str | None = None, **fields: Any) -> ModelSpec:
 
 
 def sent(request: Request, **fields: Any) -> Any:
-    return json.loads(encode(request, spec(**fields), HOSTS["anthropic"]))["messages"][-1]["content"]
+    return json.loads(ANTHROPIC.encode(request, spec(**fields), HOSTS["anthropic"]))["messages"][-1][
+        "content"
+    ]
 
 
 async def ask_all(server: AnthropicServer, requests: list[Request], **fields: Any) -> list[Completion]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -27,7 +27,7 @@ _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0
 
 def evaluation(ask: SimulatedAsk) -> Reply:
     """Judge each factor that the schema, or else the prompt's rubric, names."""
-    seen, properties = seen_quality(ask), ask.properties()
+    seen, properties = _seen(ask, ask.text, "eye", _any_quality), ask.properties()
     if properties:
         return {factor: _verdict(ask, seen, factor, body) for factor, body in properties.items()}
     levels = _named_levels(ask.text)
@@ -36,7 +36,7 @@ def evaluation(ask: SimulatedAsk) -> Reply:
 
 def factor_score(ask: SimulatedAsk) -> Reply:
     """Judge one factor: as ``{"score": …}`` where a schema requires it, else as the bare word."""
-    seen = seen_quality(ask)
+    seen = _seen(ask, ask.text, "eye", _any_quality)
     if ask.schema is not None:
         verdict = _verdict(ask, seen, "score", ask.schema.body)
         return verdict if isinstance(verdict, dict) else str(verdict)
@@ -59,27 +59,24 @@ def rubric_factors(text: str) -> list[str]:
     return list(dict.fromkeys(reversed(names)))
 
 
-def seen_quality(ask: SimulatedAsk) -> float:
-    """Return the quality that this judge perceives: less its severity, plus its error and bias."""
-    stated = read_answer(ask.text)
-    quality = stated.quality if stated else _unstated_quality(ask.text)
-    return as_seen(ask, quality, stated.family if stated else None, "eye")
-
-
-def as_seen(ask: SimulatedAsk, quality: float, family: str | None, eye: str) -> float:
-    """Distort a true quality as the judge does; ``eye`` names the draw of its error."""
-    traits = ask.traits
-    related = family is not None and family.casefold() == traits.family.casefold()
+def _seen(ask: SimulatedAsk, text: str, eye: str, unstated: Callable[[str], float]) -> float:
+    """The quality that a text states, or else ``unstated`` gives it, as this judge perceives it: less its
+    severity, plus its error, which the draw ``eye`` names, and its bias."""
+    stated, traits = read_answer(text), ask.traits
+    quality = stated.quality if stated else unstated(text)
+    related = stated is not None and stated.family.casefold() == traits.family.casefold()
     return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
 
 
-def _unstated_quality(text: str) -> float:
+def _any_quality(text: str) -> float:
     """A quality for an answer that states none, the same for every judge asked the same."""
-    if REFUSAL in text:
-        return 0.0
-    return (
-        int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") / 2**64
-    )
+    return 0.0 if REFUSAL in text else _share_of(text)
+
+
+def _share_of(text: str) -> float:
+    """From 0 to 1, by the text alone."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 def _verdict(ask: SimulatedAsk, seen: float, factor: str, body: Any) -> Any:
@@ -174,7 +171,7 @@ def prefers_output(text: str) -> bool:
 def criterion_grade(ask: SimulatedAsk) -> Reply:
     """Grade a criterion from 1 to 10."""
     answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
-    worth = _seen(ask, answer, "answer") + CRITERION_SPREAD * ask.draws.normal("criterion")
+    worth = _seen(ask, answer, "answer", _middling_quality) + CRITERION_SPREAD * ask.draws.normal("criterion")
     return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _reason(ask)})
 
 
@@ -182,7 +179,7 @@ def rubric_item_grade(ask: SimulatedAsk) -> Reply:
     """Grade a rubric item: a better answer meets more of the good ones and fewer of the bad."""
     conversation = _between(ask.text, "# Conversation", "# Rubric item", last_end=True)
     points = _POINTS.search(_between(ask.text, "# Rubric item", "# Instructions"))
-    seen = _seen(ask, conversation, "answer")
+    seen = _seen(ask, conversation, "answer", _middling_quality)
     is_bad = points is not None and float(points[1]) < 0
     met = ask.draws.uniform("met") < (BAD_SHARE * (1 - seen) if is_bad else seen)
     return Fenced({"explanation": _reason(ask), "criteria_met": met})
@@ -235,14 +232,11 @@ def output_preference(ask: SimulatedAsk) -> Reply:
 
 def _gap(ask: SimulatedAsk, first: str, second: str) -> float:
     """How much better the first answer looks than the second; the bias for a place included."""
-    return _seen(ask, first, "first") - _seen(ask, second, "second") + ask.traits.position_bias
-
-
-def _seen(ask: SimulatedAsk, part: str, eye: str) -> float:
-    """The quality that stands in a part of the prompt, through this judge's eyes."""
-    stated = read_answer(part)
-    quality = stated.quality if stated else _middling_quality(part)
-    return as_seen(ask, quality, stated.family if stated else None, eye)
+    return (
+        _seen(ask, first, "first", _middling_quality)
+        - _seen(ask, second, "second", _middling_quality)
+        + ask.traits.position_bias
+    )
 
 
 def _middling_quality(part: str) -> float:
@@ -250,8 +244,7 @@ def _middling_quality(part: str) -> float:
     answer = part.strip(" \n\t`")
     if REFUSAL in part or not answer:
         return 0.0
-    digest = blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return 0.4 + 0.2 * int.from_bytes(digest, "big") / 2**64
+    return 0.4 + 0.2 * _share_of(answer)
 
 
 def _between(text: str, start: str, end: str, *, last_end: bool = False) -> str:

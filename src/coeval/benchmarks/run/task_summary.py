@@ -16,7 +16,7 @@ from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.eval_spec import AssetUsed, EvalSpec
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.records import Kept, is_good
+from coeval.core.records import Kept, Usage, is_good
 from coeval.engine.model_work import Recipe
 from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import now
@@ -266,15 +266,12 @@ def _judge(task_run: TaskRun) -> Requested | None:
 
 
 def _requested(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequence[Kept]) -> Requested:
-    calls = used = made = 0
-    cost: float | None = 0.0
-    for record in records:
-        calls += record.attempts
-        if record.usage is not None:
-            used += record.usage.input_tokens
-            made += record.usage.output_tokens
-            known = cost is not None and record.usage.cost_usd is not None
-            cost = (cost or 0.0) + (record.usage.cost_usd or 0.0) if known else None
+    calls = sum(record.attempts for record in records)
+    usages = (record.usage for record in records if record.usage is not None)
+    used = sum(usages, start=Usage(cost_usd=0.0))
     dropped = count_dropped(records)
     sent = {name: value for name, value in sampling.items() if name not in dropped}
-    return Requested(model, sent, *recipe, calls, used, made, cost if calls else None, dict(dropped))
+    cost_usd = used.cost_usd if calls else None
+    return Requested(
+        model, sent, *recipe, calls, used.input_tokens, used.output_tokens, cost_usd, dict(dropped)
+    )

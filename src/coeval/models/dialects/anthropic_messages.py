@@ -175,7 +175,38 @@ class Anthropic(Dialect):
         return "/v1/messages"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        return encode(request, spec, host, structured=structured)
+        """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+        What the provider has besides, and then ``extra_body``, are laid over what is ours.
+
+        Raises BadRequest: it asks for what the API or the model's family does not take; `FieldRejected` where
+        a parameter that nobody asked for may be left out.
+        """
+        if request.top_logprobs is not None:
+            raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+        family = family_of(spec.model)
+        body: dict[str, Any] = {"model": spec.model}
+        thinking = thinking_of(request.sampling, spec.model, family)
+        body["max_tokens"] = _limit(request.sampling, family, thinking)
+        body["messages"] = turns = _turns(request.messages, host.name)
+        if keeps_prefix(request, spec):
+            turns[-1] = _marked(request.messages[-1], request.shared)
+        system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
+        if system:
+            body["system"] = system
+        body |= drawing_of(
+            request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS
+        )
+        _set_rest(body, request, host.name)
+        if thinking is not None:
+            body["thinking"] = thinking
+        if request.sampling.reasoning_effort is not None:
+            body["output_config"] = {"effort": request.sampling.reasoning_effort}
+        if structured and spec.structured_output and request.schema is not None:
+            _follow(body, request.schema, family)
+        body.update(request.sampling.rest)
+        body.update(spec.extra_body)
+        return msgspec.json.encode(body)
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return keeps_prefix(request, spec)
@@ -188,41 +219,6 @@ class Anthropic(Dialect):
 
 
 ANTHROPIC = Anthropic()
-
-
-def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-    """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-    What the provider has besides, and then ``extra_body``, are laid over what is ours.
-
-    Raises BadRequest: it asks for what the API or the model's family does not take; `FieldRejected` where a
-    parameter that nobody asked for may be left out.
-    """
-    if request.top_logprobs is not None:
-        raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-    family = family_of(spec.model)
-    body: dict[str, Any] = {"model": spec.model}
-    thinking = thinking_of(request.sampling, spec.model, family)
-    body["max_tokens"] = _limit(request.sampling, family, thinking)
-    body["messages"] = turns = _turns(request.messages, host.name)
-    if keeps_prefix(request, spec):
-        turns[-1] = _marked(request.messages[-1], request.shared)
-    system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
-    if system:
-        body["system"] = system
-    body |= drawing_of(
-        request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS
-    )
-    _set_rest(body, request, host.name)
-    if thinking is not None:
-        body["thinking"] = thinking
-    if request.sampling.reasoning_effort is not None:
-        body["output_config"] = {"effort": request.sampling.reasoning_effort}
-    if structured and spec.structured_output and request.schema is not None:
-        _follow(body, request.schema, family)
-    body.update(request.sampling.rest)
-    body.update(spec.extra_body)
-    return msgspec.json.encode(body)
 
 
 def keeps_prefix(request: Request, spec: ModelSpec) -> bool:

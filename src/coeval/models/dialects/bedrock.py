@@ -158,7 +158,35 @@ class Bedrock(Dialect):
         return f"/model/{quote(spec.model, safe='')}/converse"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        return encode(request, spec, host, structured=structured)
+        """The JSON body of a request; ``structured=False`` leaves its schema out.
+
+        Raises BadRequest: it asks for what Converse or the model's family has nothing for; `FieldRejected`
+        where a parameter that nobody asked for may be left out.
+        """
+        if request.top_logprobs is not None:
+            raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+        if (request.sampling.seed if request.seed is None else request.seed) is not None:
+            raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
+        family = bedrock_family(spec.model)
+        body = _said(request, spec, family)
+        claude = _is_claude(spec.model)
+        drawn = _of_claude(request, spec.model) if claude else _of_others(request, spec.model, family)
+        sampling = request.sampling
+        body["inferenceConfig"] = _set(
+            maxTokens=sampling.max_tokens,
+            temperature=drawn.pop("temperature", None),
+            topP=drawn.pop("top_p", None),
+            stopSequences=sampling.stop,
+        )
+        body["outputConfig"] = _set(effort=drawn.pop("effort", None))
+        body[_OF_THE_MODEL] = drawn
+        if structured and spec.structured_output and request.schema is not None:
+            follows = _claude_follows(spec.model, drawn) if claude else family.follows
+            _follow(body, request.schema, follows)
+        for name, value in sampling.rest.items():
+            lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
+        lay_over(body, spec.extra_body, _GROUPS)
+        return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return _is_claude(spec.model) and keeps_prefix(request, spec)
@@ -171,38 +199,6 @@ class Bedrock(Dialect):
 
 
 BEDROCK = Bedrock()
-
-
-def encode(request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-    """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-    Raises BadRequest: it asks for what Converse or the model's family has nothing for; `FieldRejected` where
-    a parameter that nobody asked for may be left out.
-    """
-    if request.top_logprobs is not None:
-        raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-    if (request.sampling.seed if request.seed is None else request.seed) is not None:
-        raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
-    family = bedrock_family(spec.model)
-    body = _said(request, spec, family)
-    claude = _is_claude(spec.model)
-    drawn = _of_claude(request, spec.model) if claude else _of_others(request, spec.model, family)
-    sampling = request.sampling
-    body["inferenceConfig"] = _set(
-        maxTokens=sampling.max_tokens,
-        temperature=drawn.pop("temperature", None),
-        topP=drawn.pop("top_p", None),
-        stopSequences=sampling.stop,
-    )
-    body["outputConfig"] = _set(effort=drawn.pop("effort", None))
-    body[_OF_THE_MODEL] = drawn
-    if structured and spec.structured_output and request.schema is not None:
-        follows = _claude_follows(spec.model, drawn) if claude else family.follows
-        _follow(body, request.schema, follows)
-    for name, value in sampling.rest.items():
-        lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
-    lay_over(body, spec.extra_body, _GROUPS)
-    return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
 
 def _is_claude(model: str) -> bool:

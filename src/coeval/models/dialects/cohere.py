@@ -136,7 +136,26 @@ class Cohere(Dialect):
         return msgspec.json.encode(body)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return _decoded(body, redactor)
+        """The answer in a 200, without credentials; tokens are those that are billed, where that is told."""
+        answer = _read_answer(body)
+        usage = _booked(bytes(answer.usage))
+        reason = answer.finish_reason
+        finish = _FINISH.get(reason, (reason or "stop").lower())
+        if reason in _BROKEN_OFF:
+            raise ServerFault(f"the host broke off its answer (finish reason {reason})", usage=usage)
+        if finish == "content_filter":
+            raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
+        content = answer.message.content
+        parts = [_CoherePart(text=content)] if isinstance(content, str) else content or []
+        completion = Completion(
+            text="".join(part.text or "" for part in parts),
+            usage=usage,
+            finish_reason=finish,
+            reasoning="".join(part.thinking or "" for part in parts) or None,
+            logprobs=tuple(_likelihood(chunk) for chunk in answer.logprobs or ()),
+            truncated=finish == "length",
+        )
+        return finished(completion, redactor)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         if reply.status == _DENIED:
@@ -182,29 +201,6 @@ def _thinking(effort: str | None, budget: int | None, host: str) -> dict[str, An
         return {"type": "enabled", "token_budget": budget}
     kind = "disabled" if budget == 0 else switch[effort]
     return None if kind is None else {"type": kind}
-
-
-def _decoded(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; tokens are those that are billed, where that is told."""
-    answer = _read_answer(body)
-    usage = _booked(bytes(answer.usage))
-    reason = answer.finish_reason
-    finish = _FINISH.get(reason, (reason or "stop").lower())
-    if reason in _BROKEN_OFF:
-        raise ServerFault(f"the host broke off its answer (finish reason {reason})", usage=usage)
-    if finish == "content_filter":
-        raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
-    content = answer.message.content
-    parts = [_CoherePart(text=content)] if isinstance(content, str) else content or []
-    completion = Completion(
-        text="".join(part.text or "" for part in parts),
-        usage=usage,
-        finish_reason=finish,
-        reasoning="".join(part.thinking or "" for part in parts) or None,
-        logprobs=tuple(_likelihood(chunk) for chunk in answer.logprobs or ()),
-        truncated=finish == "length",
-    )
-    return finished(completion, redactor)
 
 
 def _booked(reported: bytes) -> Usage:
