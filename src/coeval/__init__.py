@@ -1,8 +1,9 @@
 """CoEval: your own benchmark, with error bars.
 
 ``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare``, ``compare_sweeps``,
-``gate`` and ``import_results``, with what they take and return, are the Python interface (see
-``coeval.api``); they are imported when first used, so that importing the package costs nothing.
+``gate``, ``import_results`` and ``export_results``, with what they take and return, are the Python
+interface (see ``coeval.api``); they are imported when first used, so that importing the package costs
+nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from coeval.api.sweeping import SweepRun as SweepRun
     from coeval.api.sweeping import compare_sweeps as compare_sweeps
     from coeval.api.sweeping import sweep as sweep
+    from coeval.exchange.exporting import export_results as export_results
     from coeval.exchange.importing import import_results as import_results
 
 __version__ = "0.1.0"
@@ -52,6 +54,7 @@ __all__ = [
     "compare",
     "compare_sweeps",
     "evaluate",
+    "export_results",
     "gate",
     "import_results",
     "load_config",
@@ -69,9 +72,11 @@ def __getattr__(name: str) -> object:
     if hasattr(api, name):
         return getattr(api, name)
     from coeval.api import evaluation, sweeping  # a run needs none of these
-    from coeval.exchange import importing
+    from coeval.exchange import exporting, importing
 
-    return next(getattr(part, name) for part in (evaluation, sweeping, importing) if hasattr(part, name))
+    return next(
+        getattr(part, name) for part in (evaluation, sweeping, importing, exporting) if hasattr(part, name)
+    )
 
 
 def __dir__() -> list[str]:

@@ -12,9 +12,9 @@ from coeval.cli.commands import datasets
 from coeval.cli.commands.analyze.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
+from coeval.cli.commands.exchange_commands import export, import_files
 from coeval.cli.commands.gate_command import GateCommand, gate
 from coeval.cli.commands.generate_command import generate
-from coeval.cli.commands.import_command import import_files
 from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.init_command import init
 from coeval.cli.commands.label_command import label
@@ -60,6 +60,7 @@ app.command()(show)
 app.command()(view)
 app.command()(label)
 app.command("import")(import_files)
+app.command()(export)
 app.command()(compare)
 app.command(cls=GateCommand)(gate)
 app.command()(repair)

@@ -1,7 +1,8 @@
-"""`coeval import`: results that other tools made, as output folders."""
+"""`coeval import` and `coeval export`: results of other tools, and for them."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -82,3 +83,43 @@ def _ends(scale: str | None) -> list[float] | None:
         return None if scale is None else [float(part) for part in scale.split(",")]
     except ValueError:
         raise UsageError(f"--scale {scale}: write the worst and the best score, such as 1,5") from None
+
+
+class ExportFormat(StrEnum):
+    """What ``--to`` takes."""
+
+    INSPECT = "inspect"
+    LM_EVAL = "lm-eval"
+    EVERY_EVAL_EVER = "every-eval-ever"
+    HF_RESULTS = "hf-results"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
+    ],
+    to: Annotated[ExportFormat, typer.Option("--to", help="The format of the files.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="A folder that is new or empty. Example: --out ./exported")
+    ],
+) -> None:
+    """Write results in the format of another tool; nothing is sent anywhere.
+
+    inspect: logs for its viewer. lm-eval: samples and results. every-eval-ever: records of that collection.
+    hf-results: the model-index of a model card. csv, parquet: one table of scores with their answers, one of
+    means with their intervals. docs/exchange.md says what each can hold.
+
+    \b
+    Examples:
+      coeval export ./runs/my --to csv --out ./exported
+      coeval export ./runs/my --to inspect --out ./logs
+      coeval export ./outputs/base --to hf-results --out ./card
+    """
+    from coeval.cli import streams
+    from coeval.core.text import numbered
+    from coeval.exchange.exporting import export_results
+
+    paths = export_results(folder, to.value, out)
+    streams.say(streams.results(), f"{numbered(len(paths), 'file')} written to {out}")

@@ -1,0 +1,186 @@
+"""What an export holds, read once for all formats: each answer with its scores, and the figures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.run_results import Results
+from coeval.analysis.scores import results
+from coeval.core.errors import UsageError
+from coeval.pipeline.existing_run import existing_results
+from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.items.item_rows import make_item_tables
+from coeval.store.output_folder import is_sweep, sweep_steps
+
+
+class GivenScore(NamedTuple):
+    """A score from 0 to 1, or in the metric's unit; ``judge`` None where rules gave it, ``value`` None where
+    it failed."""
+
+    judge: str | None
+    metric: str
+    value: float | None
+
+    @property
+    def name(self) -> str:
+        return self.metric if self.judge is None else f"{self.judge}/{self.metric}"
+
+
+class AnswerOut(NamedTuple):
+    """An answer with all its scores. ``text`` None where it failed, and ``error`` why."""
+
+    task: str
+    model: str
+    item: str
+    sample: int
+    prompt: str
+    reference: str
+    text: str | None
+    error: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_s: float | None
+    scores: tuple[GivenScore, ...]
+
+
+class FigureOut(NamedTuple):
+    """A mean with its 95% interval over n items. ``judges`` gave the scores, ``failed`` counts those that
+    are missing; ``unit`` is ``share`` (0 to 1), ``percent`` or ``points`` (1 to 10)."""
+
+    task: str
+    model: str
+    sample: int
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    standard_error: float | None
+    n: int
+    failed: int
+    unit: str
+    judges: tuple[str, ...]
+
+
+class Export:
+    """A run, or an output folder of ``eval-framework``, opened for export."""
+
+    def __init__(self, reader: Reader, notes: tuple[str, ...]) -> None:
+        self._reader = reader
+        self.notes = notes
+        make_item_tables(reader)
+
+    def figures(self) -> list[FigureOut]:
+        """Each student's mean in each task, or each metric of a benchmark."""
+        return list(_figures(results(self._reader, self.notes), self._judges()))
+
+    def answers(self) -> Iterator[AnswerOut]:
+        """All answers, by task and item.
+
+        Raises UsageError: answers were compared in pairs, so that none has a score of its own.
+        """
+        scores: defaultdict[tuple[str, str, int, str], list[GivenScore]] = defaultdict(list)
+        for task, item, sample, model, *score in self._reader.rows(
+            "SELECT task, item, sample, model, judge, metric, CASE WHEN NOT failed THEN value END "
+            "FROM scores ORDER BY ALL"
+        ):
+            scores[task, item, sample, model].append(GivenScore(*score))
+        if not scores:
+            raise UsageError(
+                f"{self._reader.folder} has no scores of single answers; answers compared in pairs have none"
+            )
+        items = self._reader.items()
+        for task, item in self._reader.rows("SELECT DISTINCT task, item FROM items ORDER BY ALL"):
+            detail = items.detail(item, task)
+            for answer in detail.answers if detail is not None else ():
+                yield AnswerOut(
+                    task=task,
+                    model=answer.student,
+                    item=item,
+                    sample=answer.sample,
+                    prompt=(detail.prompt if detail is not None else None) or "",
+                    reference=(detail.reference if detail is not None else None) or "",
+                    text=None if answer.failed else answer.text,
+                    error=answer.error.message if answer.error is not None else "",
+                    input_tokens=answer.input_tokens,
+                    output_tokens=answer.output_tokens,
+                    cost_usd=answer.cost_usd,
+                    latency_s=answer.latency_s,
+                    scores=tuple(scores.get((task, item, answer.sample, answer.student), ())),
+                )
+
+    def _judges(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for task, model, judge in self._reader.rows(
+            "SELECT DISTINCT task, model, judge FROM scores WHERE judge IS NOT NULL ORDER BY ALL"
+        ):
+            found[task, model].append(judge)
+        return {place: tuple(judges) for place, judges in found.items()}
+
+
+@contextmanager
+def export_of(folder: Path) -> Iterator[Export]:
+    """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
+    with opened(existing_results(folder), shown=True) as (reader, notes):
+        yield Export(reader, tuple(notes))
+
+
+def folders_to_export(folder: Path) -> dict[str, Path]:
+    """The folder itself under the name "", or each checkpoint of a sweep under its own."""
+    if is_sweep(folder):
+        return {step.name: step for step in sweep_steps(folder) or sorted(folder.glob("step_*/"))}
+    return {"": folder}
+
+
+def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
+    for score in found.students:
+        if score.task is not None and not score.removed:
+            yield FigureOut(
+                task=score.task,
+                model=score.student,
+                sample=0,
+                metric="mean",
+                value=score.mean,
+                low=score.low,
+                high=score.high,
+                standard_error=None,
+                n=score.n,
+                failed=score.failed,
+                unit="share",
+                judges=judges.get((score.task, score.student), ()),
+            )
+    for label in (label for label in found.labels if not label.removed):
+        yield FigureOut(
+            task=label.task,
+            model=label.student,
+            sample=0,
+            metric=f"accuracy of {label.attribute}",
+            value=label.accuracy,
+            low=label.low,
+            high=label.high,
+            standard_error=None,
+            n=label.n,
+            failed=label.failed,
+            unit="share",
+            judges=(),
+        )
+    for metric in found.metrics:
+        yield FigureOut(
+            task=metric.task,
+            model=metric.model,
+            sample=metric.sample,
+            metric=metric.metric,
+            value=metric.value,
+            low=metric.low,
+            high=metric.high,
+            standard_error=metric.standard_error,
+            n=metric.n,
+            failed=metric.failed,
+            unit=metric.unit,
+            judges=judges.get((metric.task, metric.model), ()),
+        )

@@ -1,0 +1,189 @@
+"""What is exported holds every score, mean and interval; what other tools' readers need is there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from cli.invoked import Command
+from huggingface_hub.repocard_data import model_index_to_eval_results
+from written_run import Run
+
+from coeval import export_results, import_results, open_run
+from coeval.analysis.load import load
+from coeval.core.errors import UsageError
+from coeval.exchange.exporting import FORMATS
+
+HOSTILE = 'a | b\n=cmd() \u202e <script>"x",\\textbf{y}'
+STUDENTS = ("Qwen/Qwen2.5-72B-Instruct-Turbo", "gpt-4o-mini-2024-07-18")
+LEVELS = ("Low", "Medium", "High")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two students, two judges, 9 items; a failed answer, a failed judgment, a factor without a score."""
+    made = Run(tmp_path / "runs" / "own")
+    for n in range(1, 10):
+        made.datapoint(n, prompt=f"{HOSTILE} {n}", reference_response="a good one")
+        for s, student in enumerate(STUDENTS):
+            if (n, s) == (4, 1):
+                made.response(
+                    n, student, status="failed", response=None, error={"kind": "Timeout", "message": "late"}
+                )
+                continue
+            made.response(n, student, response=f"{HOSTILE} answer {n}")
+            for j, judge in enumerate(("gpt-4o", "claude")):
+                level = LEVELS[(n * (s + 2) + j) % 3]
+                scores = {"style": level, "form": LEVELS[(n + j + s) % 3]}
+                if (n, s, j) == (5, 0, 1):
+                    scores = {"style": level}
+                made.evaluation(n, student, judge, scores=scores)
+    return made.folder
+
+
+def values(
+    folder: Path, name: str = "concat_ws('/', judge, metric)"
+) -> dict[tuple[str, str, str, int], float | None]:
+    """Scores by model, item, metric with its judge, and sample."""
+    with load(folder) as reader:
+        rows = reader.rows(
+            f"SELECT model, item, {name}, sample, CASE WHEN NOT failed THEN value END FROM scores"  # noqa: S608
+        )
+    return {tuple(key): value for *key, value in rows}
+
+
+def test_logs_of_inspect_come_back_as_they_went(run: Path, tmp_path: Path) -> None:
+    paths = export_results(run, "inspect", tmp_path / "logs")
+    assert len(paths) == 2
+    log: dict[str, Any] = json.loads(paths[0].read_bytes())
+    assert (log["version"], log["eval"]["model"], len(log["samples"])) == (2, STUDENTS[0], 9)
+    shown = {figure["model"]: figure for figure in log["eval"]["metadata"]["figures"]}
+    score = next(one for one in open_run(run).results().students if one.task and one.student == STUDENTS[0])
+    figure = shown[STUDENTS[0]]
+    assert [figure[name] for name in ("value", "low", "high", "n")] == [
+        score.mean,
+        score.low,
+        score.high,
+        score.n,
+    ]
+    assert figure["judges"] == ["claude", "gpt-4o"]
+    back = import_results(*paths, out=tmp_path / "back")
+    found = {
+        key: value for folder in back.folders.values() for key, value in values(folder, "metric").items()
+    }
+    whole = {key: value for key, value in values(run).items() if value is not None}
+    assert {key: value for key, value in found.items() if value is not None} == whole
+    assert len(whole) == (9 + 8) * 2 * 2 - 1
+
+
+def test_samples_of_lm_eval_hold_every_good_answer(run: Path, tmp_path: Path) -> None:
+    paths = export_results(run, "lm-eval", tmp_path / "out")
+    samples = [path for path in paths if path.suffix == ".jsonl"]
+    lines = [json.loads(line) for path in samples for line in path.read_bytes().splitlines()]
+    assert len(lines) == 17
+    assert {line["doc"]["id"] for line in lines} == {f"haiku__t.1__{n:05d}" for n in range(1, 10)}
+    assert all(line[name] is not None for line in lines for name in line["metrics"])
+    back = import_results(*samples, out=tmp_path / "back")
+    assert back.remarks == ()
+    counted = sum(value is not None for folder in back.folders.values() for value in values(folder).values())
+    assert counted == sum(value is not None for value in values(run).values())
+
+
+def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path) -> None:
+    export_results(run, "csv", tmp_path / "csv")
+    export_results(run, "parquet", tmp_path / "parquet")
+    with (tmp_path / "csv/scores.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(values(run)) + 1
+    given = {
+        (row["model"], row["item"], f"{row['judge']}/{row['metric']}", int(row["sample"])): float(
+            row["value"]
+        )
+        for row in rows
+        if row["value"]
+    }
+    assert given == {key: value for key, value in values(run).items() if value is not None}
+    assert {row["prompt"] for row in rows} == {f"{HOSTILE} {n}" for n in range(1, 10)}
+    (lost,) = [row for row in rows if row["error"]]
+    assert (lost["error"], lost["text"], lost["value"]) == ("late", "", "")
+    with duckdb.connect() as database:
+        path = str(tmp_path / "parquet/scores.parquet")
+        ((count, total),) = database.execute(
+            "SELECT count(*), sum(value) FROM read_parquet(?)", [path]
+        ).fetchall()
+    assert (count, total) == (len(rows), sum(given.values()))
+    with (tmp_path / "csv/figures.csv").open(encoding="utf-8", newline="") as file:
+        figures = {row["model"]: row for row in csv.DictReader(file)}
+    for score in open_run(run).results().students:
+        if score.task is not None:
+            row = figures[score.student]
+            assert [float(row[name]) for name in ("value", "low", "high")] == [
+                score.mean,
+                score.low,
+                score.high,
+            ]
+            assert (int(row["n"]), int(row["failed"])) == (score.n, score.failed)
+
+
+def test_the_hub_reads_the_index_of_a_card(run: Path, tmp_path: Path) -> None:
+    for path in export_results(run, "hf-results", tmp_path / "out"):
+        name, read = model_index_to_eval_results(json.loads(path.read_bytes())["model-index"])
+        score = next(one for one in open_run(run).results().students if one.task and one.student == name)
+        (result,) = read
+        assert (result.dataset_name, result.metric_value) == ("haiku", score.mean)
+        assert (result.metric_args or {})["ci95"] == [score.low, score.high]
+
+
+def test_a_record_for_the_shared_collection(run: Path, tmp_path: Path) -> None:
+    paths = export_results(run, "every-eval-ever", tmp_path / "out")
+    record = json.loads(paths[0].read_bytes())
+    assert record["model_info"] == {"name": STUDENTS[0], "id": STUDENTS[0], "developer": "Qwen"}
+    (result,) = record["evaluation_results"]
+    score = next(one for one in open_run(run).results().students if one.task and one.student == STUDENTS[0])
+    assert result["score_details"]["score"] == score.mean
+    interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}
+    assert result["score_details"]["uncertainty"] == {"num_samples": score.n, "confidence_interval": interval}
+    judges = [judge["model_info"]["name"] for judge in result["metric_config"]["llm_scoring"]["judges"]]
+    assert judges == ["claude", "gpt-4o"]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_an_output_folder_of_samples_and_a_sweep_can_be_exported(tmp_path: Path, to: str) -> None:
+    lines = [
+        "item,model,sample,score,answer",
+        *(f"{n},m,{k},{(n + k) % 2},text {n}" for n in range(6) for k in (0, 1)),
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    import_results(tmp_path / "t.csv", out=tmp_path / "sweep/step_10")
+    import_results(tmp_path / "t.csv", out=tmp_path / "sweep/step_20")
+    alone = export_results(tmp_path / "sweep/step_10", to, tmp_path / "alone")
+    both = export_results(tmp_path / "sweep", to, tmp_path / "both")
+    assert len(both) == 2 * len(alone) > 0
+    assert {path.relative_to(tmp_path / "both").parts[0] for path in both} == {"step_10", "step_20"}
+    assert all(path.stat().st_size for path in both)
+    if to == "inspect":
+        back = import_results(*alone, out=tmp_path / "back")
+        assert {key[1:2] + key[3:]: value for key, value in values(tmp_path / "back").items()} == {
+            key[1:2] + key[3:]: value for key, value in values(tmp_path / "sweep/step_10").items()
+        }
+        assert back.answers == 12
+
+
+def test_what_cannot_be_exported_is_told(run: Path, tmp_path: Path, coeval: Command) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/there").touch()
+    ended = coeval("export", run, "--to", "csv", "--out", tmp_path / "full")
+    assert (ended.code, "is not empty; give --out another folder" in ended.err.replace("\n", " ")) == (
+        1,
+        True,
+    )
+    assert coeval("export", tmp_path / "none", "--to", "csv", "--out", tmp_path / "out").code == 1
+    assert coeval("export", run, "--to", "word", "--out", tmp_path / "out").code == 1
+    ended = coeval("export", run, "--to", "csv", "--out", tmp_path / "out")
+    assert (ended.code, ended.out.split()[:3]) == (0, ["2", "files", "written"])
+    with pytest.raises(UsageError, match="word is no format; there are csv"):
+        export_results(run, "word", tmp_path / "other")
