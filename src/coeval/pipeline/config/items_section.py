@@ -91,7 +91,7 @@ class Items(TableSection):
 
     prompt: Annotated[str, Field(min_length=1, description="Column of the prompt for students.")]
     reference: Annotated[
-        str | None, Field(min_length=1, description="Column of what judges hold answers against.")
+        str | None, Field(min_length=1, description="Column of the reference answer, shown to judges.")
     ] = None
     label: Annotated[
         str | None,
@@ -117,12 +117,12 @@ class Items(TableSection):
         Conditions,
         Field(description="Rows to keep: `column = value`, or with !=, <, <=, >, >=; several in a list."),
     ] = ()
-    limit: Annotated[int | None, Field(ge=1, description="The first so many items only.")] = None
+    limit: Annotated[int | None, Field(ge=1, description="Only the first N items.")] = None
     sample: Annotated[
         int | None,
         Field(
             ge=1,
-            description="So many items, drawn at random among all rows; with `limit`, no more than that.",
+            description="Number of items, drawn at random from all rows; with `limit`, at most that many.",
         ),
     ] = None
     seed: Annotated[int, Field(description="Seed of `sample`.")] = 0
@@ -132,9 +132,9 @@ class Items(TableSection):
         Field(description="Student → column of its existing answers; no model is called for them."),
     ] = {}
     skip_bad: Annotated[
-        bool, Field(description="Skip rows that make no item; else they are reported, and nothing starts.")
+        bool, Field(description="Skip bad rows; otherwise they are reported, and nothing starts.")
     ] = False
-    license: Annotated[str | None, Field(description="Licence of the table, kept with where it is from.")] = (
+    license: Annotated[str | None, Field(description="Licence of the table, recorded with its source.")] = (
         None
     )
 
@@ -168,5 +168,5 @@ class AnsweredStudent(Section):
     ] = None
     label: Annotated[
         str | None,
-        Field(min_length=1, max_length=30, description="What pictures of a report call it, as of a model."),
+        Field(min_length=1, max_length=30, description="What reports call it, as for a model."),
     ] = None

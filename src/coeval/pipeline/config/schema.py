@@ -72,7 +72,7 @@ OPTIONS = {
 
 
 class Variant(Section):
-    """A way of asking a student: its words and its sampling, laid over those of the model."""
+    """A prompt and sampling parameters that override the model's."""
 
     system_prompt: Annotated[str | None, Field(description="System message that replaces the model's.")] = (
         None
@@ -96,7 +96,7 @@ class ModelConfig(Section):
         ModelName,
         Field(
             description="Unique; used in file names and reports. Slashes are allowed, as in "
-            "`Qwen/Qwen2.5-72B-Instruct`; reports show it as short as is unique."
+            "`Qwen/Qwen2.5-72B-Instruct`; reports show its shortest unique form."
         ),
     ]
     interface: Annotated[
@@ -140,8 +140,8 @@ class ModelConfig(Section):
     account: Annotated[
         str | None,
         Field(
-            description="Entry of a key file to ask with in place of the interface's own: a second account "
-            "of a provider is one like `team-b: {interface: openai, api_key: ...}`."
+            description="Entry of a key file to use instead of the interface's own, for a second account "
+            "of a provider, such as `team-b: {interface: openai, api_key: ...}`."
         ),
     ] = None
     batch_enabled: Annotated[
@@ -155,9 +155,8 @@ class ModelConfig(Section):
         Field(
             min_length=1,
             max_length=30,
-            description="What reports and tables call the model. Unique; no part of a recipe, so you may "
-            "change it at any time. Default: the name, without vendor, `-Instruct` and date while that is "
-            "unique.",
+            description="What reports and tables call the model. Unique; you may change it at any time. "
+            "Default: the name without vendor, `-Instruct` and date, if that is unique.",
         ),
     ] = None
 
@@ -232,12 +231,12 @@ class TaskConfig(Section):
     """What is evaluated: the task's words, its attributes, its rubric."""
 
     name: Annotated[Name, Field(description="Unique; used in file names and reports.")]
-    description: Annotated[FilledText, Field(description="What the answering model has to do.")]
+    description: Annotated[FilledText, Field(description="What the student has to do.")]
     output_description: Annotated[
         str,
         Field(
-            description="What a good answer looks like. Of a task that has labels and no rubric: by default "
-            "the values that are declared of them."
+            description="What a good answer looks like. Default for a task with labels and no rubric: the "
+            "declared values."
         ),
     ] = ""
     category: Annotated[
@@ -261,10 +260,12 @@ class TaskConfig(Section):
         NuancedAttributes, Field(description="What keeps items varied; `auto`: teachers propose.")
     ] = {}
     target_attributes_seed: Annotated[
-        Attributes | None, Field(description="Attributes always kept, besides those that teachers propose.")
+        Attributes | None,
+        Field(description="Attributes that are always used, in addition to the teachers' proposals."),
     ] = None
     nuanced_attributes_seed: Annotated[
-        Attributes | None, Field(description="Nuances always kept, besides those that teachers propose.")
+        Attributes | None,
+        Field(description="Nuances that are always used, in addition to the teachers' proposals."),
     ] = None
     sampling: Annotated[Sampling, Field(description="How many items, and what each samples.")]
     store_nuanced: Annotated[bool, Field(description="Keep each item's nuance in its record.")] = False
@@ -313,8 +314,8 @@ class TaskConfig(Section):
     stop: Annotated[
         Stop | None,
         Field(
-            description="Ask in looks of 20 items, at most `sampling.total`, and end when enough is known of "
-            "every two students: `half_width` (points) or `decided`. Who is settled stops first."
+            description="Run in looks of 20 items, at most `sampling.total`, until every pair of students "
+            "is settled: `half_width` (points) or `decided`. Settled students stop first."
         ),
     ] = None
     pairs: Annotated[
@@ -420,9 +421,7 @@ class Experiment(Section):
         PathText | None,
         Field(description="A run to start from: its id in storage_folder, or a path."),
     ] = None
-    quota: Annotated[
-        dict[str, Quota], Field(description="Ceilings by model name; one of no model limits nothing.")
-    ] = {}
+    quota: Annotated[dict[str, Quota], Field(description="Ceilings by model name.")] = {}
     batch: Annotated[
         dict[str, dict[str, bool]],
         Field(
@@ -442,15 +441,15 @@ class Experiment(Section):
         Field(
             min_length=2,
             max_length=2,
-            description="Seconds between two looks at a batch job: at first, and at most as it goes on.",
+            description="Seconds between two checks of a batch job: at first, and at most.",
         ),
     ] = [5.0, 60.0]
     probe_mode: Annotated[
         Literal["full", "resume", "disable"],
-        Field(description="Which models are tried before a run: all if any has work, those with work, none."),
+        Field(description="Which models to probe before a run: all if any has work, those with work, none."),
     ] = "full"
     probe_on_fail: Annotated[
-        Literal["abort", "warn"], Field(description="What a model that does not answer the probe does.")
+        Literal["abort", "warn"], Field(description="What to do if a model does not answer the probe.")
     ] = "abort"
     estimate_cost: Annotated[
         bool,
@@ -464,18 +463,16 @@ class Experiment(Section):
         ),
     ] = 2
     log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(description="How much run.log holds.")
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(description="Level of run.log.")
     ] = "INFO"
     generation_retries: Annotated[
-        int, Field(ge=0, description="How often an item without a usable reply is asked again.")
+        int, Field(ge=0, description="Retries of an item without a usable reply.")
     ] = 2
     budget_usd: Annotated[
         float | None, Field(ge=0, description="Most money for the whole run, in US dollars.")
     ] = None
     seed: Annotated[int, Field(description="Seed of requests to models that take one.")] = 0
-    report: Annotated[
-        bool, Field(description="Whether a run ends with its report.html, beside its records.")
-    ] = False
+    report: Annotated[bool, Field(description="Whether to write report.html at the end of a run.")] = False
 
     def mode(self, phase: Phase) -> Mode:
         return self.phases.get(phase, "New")

@@ -329,8 +329,8 @@ class Parameters(UsualParameters, total=False):
         str,
         Field(
             min_length=1,
-            description="Which model it is, where `model` is a free name, as of an Azure deployment: its "
-            "price and what it takes are that model's.",
+            description="The actual model, if `model` is a free name, as of an Azure deployment; sets its "
+            "price and accepted parameters.",
         ),
     ]
     base_url: Annotated[
@@ -342,7 +342,7 @@ class Parameters(UsualParameters, total=False):
         AfterValidator(_as_address),
     ]
     system_prompt: Annotated[str, Field(description="Sent as the system message of every request.")]
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds until a request is given up. Default: 600.")]
+    timeout_s: Annotated[float, Field(gt=0, description="Seconds until a request times out. Default: 600.")]
     max_concurrency: Annotated[
         int, Field(ge=1, description="Most requests in flight at this endpoint. Default: 256.")
     ]
@@ -353,7 +353,8 @@ class Parameters(UsualParameters, total=False):
         Field(
             ge=1,
             le=1 << 24,
-            description="Longer answers are cut to so many bytes and marked truncated. Default: 1048576.",
+            description="Longer answers are cut at this number of bytes and marked truncated. Default: "
+            "1048576.",
         ),
     ]
     extra_body: Annotated[dict[str, Any], Field(description="Merged into the body of every request.")]
@@ -363,7 +364,7 @@ class Parameters(UsualParameters, total=False):
     prompt_caching: Annotated[
         bool,
         Field(
-            description="Whether to let `anthropic` keep what prompts share, which makes them cheaper. "
+            description="Whether `anthropic` may cache shared prefixes of prompts, which lowers the price. "
             "Default: true."
         ),
     ]
