@@ -22,7 +22,7 @@ UV := uv==0.13.8
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser sandbox screenshots recording
+.PHONY: help demo test test-fast test-system check fix docs perf lock local assets browser sandbox screenshots recording image
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -63,6 +63,10 @@ screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md (needs chromiu
 
 recording: $(MADE)/dev  ## Record README's terminal anew (needs tmux)
 	$(BIN)/python docs/make_recording.py
+
+image:  ## Build the container image `coeval` (needs docker or podman)
+	@builder=$$(type -P docker || type -P podman) || { echo "neither docker nor podman is here"; exit 1; }; \
+		"$$builder" build --tag coeval .
 
 perf: $(MADE)/dev  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run

@@ -166,3 +166,53 @@ def test_continuous_integration_runs_what_developers_run() -> None:
     commands = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make")]
     assert commands[-3:] == ["make check", "make test", "make test-system"]
     assert script.stat().st_mode & 0o111
+
+
+def dockerfile() -> list[tuple[str, list[str]]]:
+    """Its instructions with their words."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    words = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+    return [(first, rest) for first, *rest in words]
+
+
+def test_the_image_is_of_the_lock_file_and_its_user_is_not_root() -> None:
+    instructions = dockerfile()
+    installed = [" ".join(rest) for first, rest in instructions if first == "RUN" and "install" in rest]
+    assert all("--require-hashes --requirement requirements.lock" in line for line in installed[:1])
+    assert all("--no-index --no-deps" in line for line in installed[1:])
+    assert len(installed) == 2
+    assert [rest[0] for first, rest in instructions if first == "FROM"] == ["python:3.13-slim"] * 2
+    names = [first for first, _ in instructions]
+    assert names.index("USER") > names.index("RUN", names.index("FROM", 1))
+    assert not {"ARG", "ADD"} & set(names)
+    (user,) = [rest[0] for first, rest in instructions if first == "USER"]
+    assert any(first == "RUN" and rest[0] == "useradd" and rest[-1] == user for first, rest in instructions)
+    (variables,) = [rest for first, rest in instructions if first == "ENV"]
+    assert [name.partition("=")[0] for name in variables] == ["PATH"]
+
+
+def test_what_goes_to_the_builder_is_what_the_image_needs(tmp_path: Path) -> None:
+    """The files that are copied are those that .dockerignore lets through, and CoEval is built from them."""
+    copied = [
+        name
+        for first, rest in dockerfile()
+        if first == "COPY" and not rest[0].startswith("--")
+        for name in rest[:-1]
+    ]
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in ignored
+    assert sorted(line[1:] for line in ignored if line.startswith("!")) == sorted(copied)
+    read = {PROJECT["project"]["readme"], *PROJECT["project"].get("license-files", ["LICENSE"])}
+    assert read <= set(copied)
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_workflow_of_the_gate_runs_commands_that_exist() -> None:
+    """Their options are looked up by `test_named_commands`."""
+    from ruamel.yaml import YAML
+
+    workflow = YAML(typ="safe").load((ROOT / "examples" / "gate_pull_request.yml").read_bytes())
+    steps = workflow["jobs"]["gate"]["steps"]
+    commands = [step["run"].split()[:2] for step in steps if "run" in step]
+    assert commands == [["pip", "install"], ["coeval", "run"], ["coeval", "gate"]]
+    assert workflow["permissions"] == {"contents": "read"}
