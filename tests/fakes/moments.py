@@ -127,14 +127,14 @@ def _carry_out(needed: dict[str, Any], report: int) -> None:
 
 def _serve() -> None:
     """Load what commands load, then fork for each line that asks for one."""
-    import coeval.benchmarks.assets.index
+    import coeval.benchmarks.assets.fetch
     import coeval.benchmarks.assets.library
     from fakes.asset_shelf import MANIFEST
 
     load()
     if "COEVAL_TEST_SHELF" in os.environ:  # its small assets in place of the published ones, and no pip
         vars(coeval.benchmarks.assets.library)["read_manifest"] = lambda: MANIFEST
-        vars(coeval.benchmarks.assets.index)["pip_command"] = lambda: None
+        vars(coeval.benchmarks.assets.fetch)["pip_command"] = lambda: None
     for line in sys.stdin:
         needed = json.loads(line)
         report = os.memfd_create("moments")

@@ -22,7 +22,7 @@ from secret_encodings import ENCODINGS, left_of
 
 from coeval.api import arun
 from coeval.benchmarks.assets.cache import Parcel
-from coeval.benchmarks.assets.index import download_wheel
+from coeval.benchmarks.assets.fetch import download_wheel
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.transport.network import SourceFailed
@@ -217,7 +217,7 @@ def test_an_index_that_repeats_its_password_in_links_is_not_quoted(
             return "application/vnd.pypi.simple.v1+json", json.dumps({"files": files}).encode()
 
     parcel = Parcel(requirement="some==1.0", file="some-1.0-py3-none-any.whl", sha256="0" * 64)
-    monkeypatch.setattr("coeval.benchmarks.assets.index.pip_command", lambda: None)
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: None)
     with running(Index()) as index:
         address = index.url.removeprefix("http://")
         monkeypatch.setenv("PIP_INDEX_URL", f"http://me:{password}@{address}/simple")

@@ -33,8 +33,7 @@ from coeval.benchmarks.benchmark import (
 )
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_of
 from coeval.benchmarks.task_registry import PREFIX
-from coeval.benchmarks.tasks.coeval_run_checks import CheckedItem, check_item, task_checks, unchecked
-from coeval.core.errors import Undecodable, Unparsable, UsageError
+from coeval.core.errors import CheckFailed, Undecodable, Unparsable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.records import (
     LEVEL_VALUE,
@@ -52,6 +51,8 @@ from coeval.core.records import (
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import canonical, fill, listed
+from coeval.judging.checks.check_options import read_check
+from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import Levels
 from coeval.pipeline.config.load_file import load_config
@@ -66,6 +67,64 @@ from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, whole_lines
 from coeval.store.rundir import RunDir
+
+# --- Checks of a run, computed where its answers are scored
+
+
+class TaskChecks(NamedTuple):
+    """A task's checks by factor. ``elsewhere`` names those that need a process of their own: no answer has a
+    score of them here. ``weights`` are those of all factors, empty where factors count alike."""
+
+    computed: Mapping[str, RubricCheck]
+    elsewhere: tuple[str, ...]
+    weights: Mapping[str, float]
+
+    def mean(self, scores: Mapping[str, float]) -> float:
+        """Return the score of an answer that has these scores, by factor; at least one."""
+        weights = [self.weights.get(factor, 1.0) for factor in scores]
+        weighed = zip(scores.values(), weights, strict=True)
+        return sum(score * weight for score, weight in weighed) / sum(weights)
+
+
+def task_checks(task: TaskConfig) -> TaskChecks:
+    """Read the checks of a task; factors named like a label are compared, not checked."""
+    checks = {
+        factor: read_check(options)
+        for factor, options in task.checks.items()
+        if factor not in task.label_attributes
+    }
+    computed = {factor: check for factor, check in checks.items() if check.runs == "here"}
+    return TaskChecks(computed, tuple(checks.keys() - computed.keys()), task.weights)
+
+
+class CheckedItem(NamedTuple):
+    """An answer's scores by factor, and why the others are missing."""
+
+    scores: dict[str, float]
+    failed: Counter[str]
+
+
+def check_item(checks: TaskChecks, item: Datapoint, answer: Answer | None) -> CheckedItem:
+    """Compute all checks of one answer; without an answer all are missing."""
+    reason = why_missing(answer)
+    if answer is None or reason is not None:
+        return CheckedItem({}, Counter({reason or "missing": len(checks.computed)}))
+    found, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
+    for factor, check in checks.computed.items():
+        try:
+            found.scores[factor] = check.score(checked).value
+        except CheckFailed as failure:
+            found.failed[failure.kind] += 1
+    return found
+
+
+def unchecked(checks: Mapping[str, TaskChecks]) -> Iterator[str]:
+    """Say which factors of the run, by task, are no part of the scores here."""
+    for task, of_task in checks.items():
+        if of_task.elsewhere:
+            names = ", ".join(sorted(of_task.elsewhere))
+            yield f"{task}: {names} not scored; only `coeval run` starts the processes of such checks"
+
 
 # --- Labels of a teacher-made benchmark
 

@@ -32,7 +32,7 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.run.judgment_outcomes import metric_of
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
-from coeval.benchmarks.tasks import ifbench_custom, ifbench_formats, ifbench_words, ifeval_checks
+from coeval.benchmarks.tasks import ifbench_formats, ifbench_words, ifeval_checks
 from coeval.benchmarks.tasks.instruction import Instruction, InstructionType
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
@@ -47,7 +47,7 @@ def _defined_in(*modules: ModuleType) -> tuple[InstructionType, ...]:
 
 
 IFEVAL_INSTRUCTIONS = _defined_in(ifeval_checks)
-IFBENCH_INSTRUCTIONS = _defined_in(ifbench_words, ifbench_formats, ifbench_custom)
+IFBENCH_INSTRUCTIONS = _defined_in(ifbench_words, ifbench_formats)
 INSTRUCTIONS = {kind.id: kind for kind in (*IFEVAL_INSTRUCTIONS, *IFBENCH_INSTRUCTIONS)}
 
 
