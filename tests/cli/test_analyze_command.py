@@ -21,6 +21,7 @@ from rich.cells import cell_len
 
 import coeval as api
 from coeval.cli.commands.analyze.analysis_names import AnalysisName
+from coeval.core.figures import points
 
 
 @pytest.fixture
@@ -362,3 +363,31 @@ def test_a_narrow_terminal_is_not_overrun(words: tuple[str, ...], hostile: Path)
     assert seen.code == 0
     assert [line for line in seen.screen if cell_len(line) > 80] == []
     assert "\\x1b[31mred" in "\n".join(seen.screen)
+
+
+@pytest.mark.process
+def test_scores_come_first_one_line_each_under_short_names(here: Path, coeval: Command) -> None:
+    whole = "Qwen/Qwen2.5-72B-Instruct-Turbo"
+    lab = Lab(here, [model(whole), model("ann", skill=0.3)], [task(total=4)])
+    assert lab.run().exit_code == 0
+    lines = coeval("analyze", "--run", lab.path).out.splitlines()
+    start = lines.index("Scores")
+    assert lines[start + 1].split() == ["student", "rank", "score", "n"]
+    assert [line.split()[0] for line in lines[start + 2 : start + 4]] == ["Qwen2.5-72B", "ann"]
+    assert lines[start + 4] == ""
+    assert lines[start + 5].startswith("- ")
+    assert [line for line in lines if whole in line] == [f"Names in full: Qwen2.5-72B = {whole}."]
+    assert f"Names in full: Qwen2.5-72B = {whole}." in coeval("results", lab.path).out
+
+
+@pytest.mark.process
+def test_markdown_has_points_and_csv_keeps_scores(lab: Lab, coeval: Command) -> None:
+    document = coeval("analyze", "all", "--run", lab.path, "--format", "csv", "--partial-ok").out
+    shown = coeval("analyze", "all", "--run", lab.path, "--format", "markdown", "--partial-ok").out
+    rows = [row for row in csv.DictReader(io.StringIO(document)) if row["part"] == "students"]
+    headline = next(row for row in rows if (row["name"], row["measure"]) == ("ann", "headline"))
+    assert 0 <= float(headline["value"]) <= 1
+    value, low, high = (points(float(headline[key])) for key in ("value", "low", "high"))
+    assert f"| ann | headline | {value} | [{low}, {high}] |" in shown
+    kappa = next(row for row in csv.DictReader(io.StringIO(document)) if row["measure"] == "kappa_mean")
+    assert f"kappa\\_mean | {float(kappa['value']):.2f} |" in shown, "no points: it is no score"

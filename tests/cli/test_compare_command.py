@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from cli.eval_process import finish, start
 from cli.invoked import Command
 from cli.written_output import output, verdicts
+from cli.written_training import drawn, write_training
 from pipeline.experiments import Lab, listen, model, quiz, task
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -139,7 +140,11 @@ def test_what_is_not_comparable_with_published_numbers_is_told(here: Path, coeva
     b = output(here / "b", "tuned", verdicts([0, 1] * 5), **how)
     reported = found(coeval, a, b)["notes"]
     assert reported == ["ifeval is not comparable with published numbers: another judge"]
-    assert "warning: ifeval is not comparable" in coeval("compare", a, b).out
+    rows = coeval("compare", a, b).out.splitlines()
+    assert rows[rows.index("Not comparable with published numbers") + 2].split("  ") == [
+        "ifeval",
+        "another judge",
+    ]
 
 
 @pytest.mark.process
@@ -327,6 +332,57 @@ def test_three_checkpoints_are_compared_in_pairs(two: tuple[Path, Path], here: P
     third = output(here / "c", "third", verdicts([0, 1] * 100))
     pairs = [(one["a"], one["b"]) for one in found(coeval, *two, third)["comparisons"]]
     assert pairs == [("base", "tuned"), ("base", "third"), ("tuned", "third")]
+
+
+@pytest.mark.process
+def test_of_many_the_leader_is_shown_against_each_other(here: Path, coeval: Command) -> None:
+    """A table for each task and no more than a handful; names are short, and whole in the key."""
+    names = ["Qwen/Qwen2.5-72B-Instruct-Turbo", *(f"org/model-{n}b-Instruct-2501" for n in range(2, 9))]
+    folders = [
+        output(here / str(at), name, verdicts([1] * (190 - 20 * at) + [0] * (10 + 20 * at)))
+        for at, name in enumerate(names)
+    ]
+    shown = coeval("compare", *folders).out
+    titles = [line for line in shown.splitlines() if "the others less" in line]
+    assert titles == ["ifeval: the others less Qwen2.5-72B"]
+    rows = [line.split()[0] for line in shown.splitlines() if line.startswith("model-")]
+    assert rows == [f"model-{n}b" for n in range(2, 9)]
+    assert shown.count("org/model-2b-Instruct-2501") == 1, "in the key alone"
+    assert "28 differences were tested; all of them: --html FILE, --excel FILE or --json" in shown
+    first = next(line for line in shown.splitlines() if line.startswith("model-8b"))
+    assert re.match(r"model-8b +95\.0 +25\.0 +−70\.0 ± ", first)
+    assert len(found(coeval, *folders)["comparisons"]) == 28
+
+
+@pytest.mark.process
+def test_two_sweeps_are_compared_and_one_checkpoint_is_named(here: Path, coeval: Command) -> None:
+    for name, last in (("run_a", 0.4), ("run_b", 0.9)):
+        write_training(here / name, drawn({100: 0.1, 200: 0.3, 300: last}, 150, 1))
+    ended = coeval("compare", here / "run_a", here / "run_b")
+    assert ended.code == 0, ended.err
+    said = " ".join(ended.out.split())
+    assert said.startswith("Ship run_b step 300:")
+    assert "significantly more than each of the 5 others" in said
+    assert re.search(r"^300 .* 0?<?0\.\d+ +150 ", ended.out, re.MULTILINE), "run against run, step by step"
+    document = found(coeval, here / "run_a", here / "run_b")
+    assert [one["step"] for one in document["differences"]] == [100, 200, 300]
+    assert document["choices"][0]["best"] == {"run": "run_b", "step": 300}
+
+
+@pytest.mark.process
+def test_sweeps_are_compared_with_sweeps_and_without_options_of_runs(
+    two: tuple[Path, Path], here: Path, coeval: Command
+) -> None:
+    sweeps = [write_training(here / name, drawn({1: 0.3, 2: 0.5}, 30, 1)) for name in ("run_a", "run_b")]
+    for arguments, said in (
+        ((sweeps[0], two[0]), "is a sweep"),
+        ((sweeps[0],), "name two sweeps to compare"),
+        ((*sweeps, "--students", "a,b"), "are not for sweeps"),
+        ((*sweeps, "--markdown"), "are not for sweeps"),
+    ):
+        ended = coeval("compare", *arguments)
+        assert (ended.code, ended.out) == (1, ""), said
+        assert said in ended.err
 
 
 # `coeval compare` on outputs that `eval-framework` made of simulated models, whose skill is known.

@@ -230,7 +230,7 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     summary = json.loads((tmp_path / "outputs" / "coeval-exp" / "summary.json").read_text())
     assert (summary["judge"], summary["comparable"], summary["n_scored"]) == (None, True, 8)
     few_said = " ".join(few.out.split())
-    assert "coeval-exp is not comparable with the run's own scores: only the first 4 of 8" in few_said
+    assert "coeval-exp without --max-examples only the first 4 of 8 prompts" in few_said
 
 
 @pytest.mark.process

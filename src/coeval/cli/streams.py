@@ -108,8 +108,8 @@ _NAME_PART = re.compile(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+")
 def folded(text: str, width: int) -> list[str]:
     """The lines of ``text``, each of at most ``width`` cells where its pieces allow it.
 
-    What is folded goes on as far from the edge as its line begins; a piece that is wider than the line stands
-    alone, and runs over it: a terminal then shows it in two rows, and copies it as one.
+    What is folded goes on as far from the edge as its line begins, behind a first "- "; a piece that is wider
+    than the line stands alone, and runs over it: a terminal then shows it in two rows, and copies it as one.
     """
     return [part for line in text.split("\n") for part in _folded(line, width)]
 
@@ -124,7 +124,7 @@ def _folded(line: str, width: int) -> Iterator[str]:
         blanks = line[end : piece.start()] if current else indent
         if current and cell_len(current + blanks + piece[0]) > width:
             yield current
-            current, blanks = "", indent
+            current, blanks = "", indent + "  " * line.startswith("- ", len(indent))
         current += blanks + piece[0]
         end = piece.end()
     yield current

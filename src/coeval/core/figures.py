@@ -20,6 +20,7 @@ scores, with its interval as sentences have it; ``share`` is a part of a whole, 
 IN_POINTS: frozenset[FigureKind] = frozenset({"points", "gap"})
 
 MISSING = "–"
+NOT_KNOWN = "not known"
 
 # Decimals of a sum that do not depend on the order of its terms.
 _SUMMED = 9

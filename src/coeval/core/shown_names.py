@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from coeval.core.plain import plain, short_names
+
+_Found = TypeVar("_Found")
 
 # A word alone ("large") is also a word of sentences: as a model's name it is replaced where it stands alone.
 _DISTINCTIVE = re.compile(r"[^a-zA-Z]")
@@ -55,3 +61,25 @@ class ShownNames:
     def full(self, text: str) -> str:
         """The text itself where it holds a name that is shown short, for a tooltip; else nothing."""
         return text if any(name for _, name in self.pieces(text)) else ""
+
+    def renamed(self, found: _Found) -> _Found:
+        """Copy a record, or plain data, with short names in all its texts, keys included."""
+        return cast("_Found", self._renamed(found)) if self.key else found
+
+    def _renamed(self, found: Any) -> Any:
+        match found:
+            case str():
+                return self.text(found)
+            case msgspec.Struct():
+                fields = {name: self._renamed(getattr(found, name)) for name in found.__struct_fields__}
+                return msgspec.structs.replace(found, **fields)
+            case dict():
+                changed = copy.copy(found)  # with what a kind of dict knows beside its entries
+                changed.clear()
+                changed.update((self._renamed(key), self._renamed(value)) for key, value in found.items())
+                return changed
+            case list() | tuple() | frozenset():
+                parts = [self._renamed(part) for part in found]
+                return found._make(parts) if hasattr(found, "_make") else type(found)(parts)
+            case _:
+                return found

@@ -6,12 +6,13 @@ among the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport, point_of, sentence
+from coeval.analysis.comparison.comparison_leaders import best_first, leading_sentences
+from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport, point_of
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import FigureKind
@@ -37,10 +38,8 @@ _P = (
 )
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
-# Sentences about who leads, above the first picture.
-_MOST_LEADING, _MOST_TOLD = 2, 3
-# Characters of a sentence.
-_LONGEST_SENTENCE = 200
+# Sentences above the first picture.
+_MOST_TOLD = 3
 # Where all differences are smaller, none has the strongest colour.
 _NOTEWORTHY = 0.1
 _DIFFERENCES, _PAIRS = "differences", "pairs"
@@ -68,7 +67,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
         msgspec.structs.replace(one, a=shown.names[one.a], b=shown.names[one.b])
         for one in compared.comparisons
     ]
-    leading = list(_leading(named, shown))
+    leading = list(leading_sentences(named, len(shown.groups)))
     place = {label: at for at, label in enumerate(shown.names)}
     order = list(shown.names.values())
     sections = [_differences_section(compared, shown, place)]
@@ -90,7 +89,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
 
 
 def _shown(compared: ComparisonReport) -> _Shown:
-    order = _best_first(compared.comparisons, list(compared.sides))
+    order = best_first(compared.comparisons, list(compared.sides))
     short = short_names(order)
     fitted = fitted_names((short[label] for label in order), _LONGEST_SIDE)
     names = {label: fitted[short[label]] for label in order}
@@ -106,69 +105,6 @@ def _shown(compared: ComparisonReport) -> _Shown:
         return _Shown(names, groups, baselines, baselines[compared.bases[0]])
     usual = compared.bases[0] if len(set(folders)) > 1 else order[0]
     return _Shown(names, groups, names, names[usual])
-
-
-def _best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
-    """By how far they are ahead of the others, as a share of each scale, in what stands first."""
-    ahead = dict.fromkeys(labels, 0.0)
-    for one in comparisons:
-        if one.family == comparisons[0].family:
-            ahead[one.b] += one.difference / one.scale
-            ahead[one.a] -= one.difference / one.scale
-    return sorted(ahead, key=lambda label: -ahead[label])
-
-
-# --- Above the first picture
-
-
-def _leading(named: Sequence[Comparison], shown: _Shown) -> Iterator[str]:
-    """The leader and the next in what stands first, of few tasks in each; then how many pairs differ."""
-    first = [one for one in named if one.family == named[0].family]
-    places = list(dict.fromkeys((one.task, one.metric) for one in first))
-    if len(shown.groups) > 1:
-        for one in first[:_MOST_LEADING]:
-            yield _short_sentence(one)
-    elif len(places) > _MOST_LEADING:
-        yield _by_places(first, places)
-    else:
-        for place in places:
-            yield _short_sentence(_leader_and_next([one for one in first if (one.task, one.metric) == place]))
-    if len(first) > _MOST_LEADING:
-        sure = sum(one.significant for one in first)
-        where = f" over {len(places)} tasks" if len(places) > 1 else ""
-        yield f"{sure:,} of {len(first):,} pairwise differences{where} are significant."
-
-
-def _leader_and_next(found: Sequence[Comparison]) -> Comparison:
-    """The next is the best of those who share items with the leader."""
-    sides = dict.fromkeys(side for one in found for side in (one.a, one.b))
-    leader, *others = _best_first(found, list(sides))
-    held = [one for one in found if leader in (one.a, one.b)]
-    return min(held, key=lambda one: others.index(_other(one, leader)))
-
-
-def _by_places(first: Sequence[Comparison], places: Sequence[tuple[str | None, str]]) -> str:
-    """Who leads in how many of the tasks, and in how many of those significantly."""
-    leads: dict[str, list[bool]] = {}
-    for place in places:
-        one = _leader_and_next([each for each in first if (each.task, each.metric) == place])
-        leads.setdefault(one.b if one.difference > 0 else one.a, []).append(one.significant)
-    parts = [
-        f"{side} in {len(sure)} (significantly ahead of the next in {sum(sure)})"
-        for side, sure in sorted(leads.items(), key=lambda each: -len(each[1]))
-    ]
-    texts = (
-        f"Of {len(places)} tasks, the highest score is that of {listed(parts, most)}." for most in (3, 2, 1)
-    )
-    return next(
-        (text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {len(places)} tasks below."
-    )
-
-
-def _short_sentence(one: Comparison) -> str:
-    """Without what would have been detected, which the table has."""
-    said = sentence(one)
-    return f"{plain(said.rpartition('. With ')[0] or said)}."
 
 
 # --- Differences from a baseline

@@ -12,7 +12,7 @@ from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, 
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import difference_text, fixed
+from coeval.core.figures import NOT_KNOWN, difference_text, fixed
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.text import numbered, p_text, probability
 
@@ -304,9 +304,12 @@ def shown_comparison(one: Comparison) -> ShownComparison:
 
 
 def shown_over_judges(one: Comparison) -> str:
-    """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the interval over items and judges."""
+    """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the interval over items and judges. As wide as the
+    scale, it says nothing."""
     if one.ci95_over_judges is None:
         return _NONE
+    if one.ci95_over_judges[0] <= -one.scale and one.ci95_over_judges[1] >= one.scale:
+        return NOT_KNOWN
     return half_text(one.difference, *one.ci95_over_judges, point_of(one), _digits(one))
 
 

@@ -37,7 +37,9 @@ class TaskCoverage(Entity, frozen=True):
     pairwise_acr: Annotated[
         Measured, ShownAs("Values covered, of pairs of two attributes' values", "Pairs covered", kind="share")
     ]
-    pairwise_rar: Annotated[Measured, ShownAs("Rare values, of pairs likewise", elsewhere=FILES)]
+    pairwise_rar: Annotated[
+        Measured, ShownAs("Rare values, of pairs likewise", kind="share", elsewhere=FILES)
+    ]
     absent: Annotated[tuple[str, ...], ShownAs("Declared values that do not occur", elsewhere="strata")]
     surface_bias: Annotated[
         Measured,

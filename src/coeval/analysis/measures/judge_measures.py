@@ -62,9 +62,11 @@ class JudgeAgreement(Entity, frozen=True):
         Measured, ShownAs("Weighted agreement: half for adjacent levels", "Agreement", "wpa", "share")
     ]
     kappa_mean: Annotated[Measured, ShownAs("Mean over the other judges", "κ, mean", "kappa", "coefficient")]
-    spa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
-    wpa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
-    kappa_weighted: Annotated[Measured, ShownAs("The same by common units", elsewhere=FILES)]
+    spa_weighted: Annotated[Measured, ShownAs("The same by common units", kind="share", elsewhere=FILES)]
+    wpa_weighted: Annotated[Measured, ShownAs("The same by common units", kind="share", elsewhere=FILES)]
+    kappa_weighted: Annotated[
+        Measured, ShownAs("The same by common units", kind="coefficient", elsewhere=FILES)
+    ]
     degenerate: Annotated[bool, ShownAs("Too few common scores to be ranked", elsewhere="panel")]
     count: Annotated[int, ShownAs("Units in common with other judges", "Common scores", kind="count")]
 
@@ -82,9 +84,13 @@ class PanelMeasures(Entity, frozen=True):
     """Of all ``judges`` who scored anything, over the ``count`` of units that each of them scored; undefined
     below `FEWEST_COMMON` of these."""
 
-    krippendorff_alpha: Annotated[Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", elsewhere=FILES)]
-    icc_2_1: Annotated[Measured, ShownAs("Of one judge (Shrout and Fleiss 1979)", elsewhere=FILES)]
-    icc_2_k: Annotated[Measured, ShownAs("Of the mean of all judges", elsewhere=FILES)]
+    krippendorff_alpha: Annotated[
+        Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", kind="coefficient", elsewhere=FILES)
+    ]
+    icc_2_1: Annotated[
+        Measured, ShownAs("Of one judge (Shrout and Fleiss 1979)", kind="coefficient", elsewhere=FILES)
+    ]
+    icc_2_k: Annotated[Measured, ShownAs("Of the mean of all judges", kind="coefficient", elsewhere=FILES)]
     judges: Annotated[tuple[str, ...], ShownAs("Who scored anything", elsewhere=FILES)]
     count: Annotated[int, ShownAs("Units that all of them scored", elsewhere=FILES)]
     kappa_weights: Annotated[

@@ -133,13 +133,14 @@ _CONTAINERS = ("students", "ranking", "differences")
 
 class Leaf(NamedTuple):
     """A measure, and where it belongs: ``of`` which task, label or the like it is the ``measure`` of the
-    entity ``name``."""
+    entity ``name``. ``kind``: how people read it."""
 
     part: str
     name: str
     measure: str
     of: tuple[str, ...]
     measured: Measured
+    kind: FigureKind
 
 
 def entries(node: Any) -> Iterator[tuple[str, Any]]:
@@ -154,10 +155,15 @@ def entries(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def leaves(
-    part: str, node: Any, steps: tuple[str, ...] = (), entity: tuple[str, ...] | None = None
+    part: str,
+    node: Any,
+    steps: tuple[str, ...] = (),
+    entity: tuple[str, ...] | None = None,
+    kind: FigureKind = "points",
 ) -> Iterator[Leaf]:
     """All numbers of a part; those that are no measures have neither interval nor n. ``steps`` lead to the
-    node from the part, or from its ``entity``, which is what this one's numbers are of, and its name."""
+    node from the part, or from its ``entity``, which is what this one's numbers are of, and its name;
+    ``kind``: that of its numbers where they declare none."""
     if entity is None and _is_entity(node):
         entity = (*(step for step in steps[:-1] if step not in _CONTAINERS), "".join(steps[-1:]))
         steps = ()
@@ -166,10 +172,17 @@ def leaves(
             measured = node if isinstance(node, Measured) else Measured(node, None, None, None, None)
             *of, name = entity or ("",)
             where, measure = (part, steps[0]) if steps else ("run", part)
-            yield Leaf(where, name, measure, (*of, *steps[1:]), measured)
+            yield Leaf(where, name, measure, (*of, *steps[1:]), measured, kind)
+        case ModelTasks():
+            for task, metrics in node.items():
+                for metric, figures in metrics.items():
+                    unit = node.units.get((task, metric), "share")
+                    own: FigureKind = "points" if unit == "share" else "coefficient"
+                    yield from leaves(part, figures, (*steps, task, metric), entity, own)
         case msgspec.Struct() | Mapping():
+            kinds = _kinds(type(node)) if isinstance(node, Record) else {}
             for name, inner in entries(node):
-                yield from leaves(part, inner, (*steps, name), entity)
+                yield from leaves(part, inner, (*steps, name), entity, kinds.get(name, kind))
 
 
 def plain_part(node: Any, *, inside: bool = False) -> Any:
@@ -213,6 +226,14 @@ def _holds_measures(node: Any) -> bool:
 
 def _is_entity(node: Any) -> bool:
     return isinstance(node, Entity | ModelTasks)
+
+
+@cache
+def _kinds(record: type[Record]) -> dict[str, FigureKind]:
+    """By the name of a field in files, how its figures are read; points alone are what those around are."""
+    names = {field.name: field.encode_name for field in _fields(record)}
+    shown = ((name, one) for name, one in declared(record).items() if isinstance(one, ShownAs))
+    return {names[name]: one.kind for name, one in shown if one.kind != "points"}
 
 
 @cache

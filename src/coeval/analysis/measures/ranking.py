@@ -58,13 +58,15 @@ class StudentGap(Entity, frozen=True):
     over all pairs, None where a single datapoint is all there is."""
 
     difference: Annotated[Measured, ShownAs("Paired by item, tasks counting alike", "Difference", kind="gap")]
-    p: Annotated[float | None, ShownAs("Of this pair alone", elsewhere=FILES)]
+    p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
     p_adjusted: Annotated[
         float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
     ]
     minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
     over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", kind="gap")] = None
-    p_over_judges: Annotated[float | None, ShownAs("Of this pair alone", elsewhere=FILES)] = None
+    p_over_judges: Annotated[
+        float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
+    ] = None
     p_over_judges_adjusted: Annotated[
         float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", kind="probability")
     ] = None

@@ -51,7 +51,7 @@ class RobustMeasures(Record, frozen=True):
     or that it is not ``applicable``, and for what ``reason``: then ``judges`` and what follows are None."""
 
     applicable: Annotated[bool, ShownAs("Whether there are judges enough", elsewhere="students")]
-    options: Annotated[RobustOptions, ShownAs("Of the filter", elsewhere=FILES)]
+    options: Annotated[RobustOptions, ShownAs("Of the filter", kind="number", elsewhere=FILES)]
     reason: Annotated[str | None, ShownAs("Why there is none", elsewhere="students")] = None
     judges: Annotated[tuple[str, ...] | None, ShownAs("J*, best first", elsewhere="standings")] = None
     teachers: Annotated[tuple[str, ...] | None, ShownAs("T*, best first", elsewhere="standings")] = None

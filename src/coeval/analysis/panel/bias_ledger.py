@@ -58,7 +58,8 @@ class Leaning(Record, frozen=True):
     value: Annotated[float | None, ShownAs("In units of a score from 0 to 1", elsewhere="biases")]
     ci95: Annotated[tuple[float, float] | None, ShownAs("Its 95% interval", elsewhere="biases")]
     p_adjusted: Annotated[
-        float | None, ShownAs("Holm's p-value, over all of whom it can be told", elsewhere="biases")
+        float | None,
+        ShownAs("Holm's p-value, over all of whom it can be told", kind="probability", elsewhere="biases"),
     ]
 
     @property

@@ -34,7 +34,9 @@ _FEWEST = 2
 class Component(Entity, frozen=True):
     """Of single scores, from 0 to 1."""
 
-    variance: Annotated[Measured, ShownAs("Its variance; below 0: an estimate too", elsewhere=FILES)]
+    variance: Annotated[
+        Measured, ShownAs("Its variance; below 0: an estimate too", kind="number", elsewhere=FILES)
+    ]
     sd: Annotated[
         Measured, ShownAs("The root of its variance, with the sign of that", "Scatter, sd", "sd", "points")
     ]

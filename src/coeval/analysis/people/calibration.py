@@ -51,7 +51,11 @@ class CalibratedStudent(Entity, frozen=True):
     ]
     transport_p: Annotated[
         float | None,
-        ShownAs("p that other students' corrections are alike, where theirs are used", elsewhere=FILES),
+        ShownAs(
+            "p that other students' corrections are alike, where theirs are used",
+            kind="probability",
+            elsewhere=FILES,
+        ),
     ] = None
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
+from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
@@ -367,7 +368,7 @@ class OutputReader(Reader):
             notes += [f"{label}: {remark}" for remark in summary.remarks]
             if summary.metrics and not summary.comparable:
                 reasons = "; ".join(summary.reasons)
-                notes.append(f"{label} is not comparable with {summary.compared_with}: {reasons}")
+                notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)
 
     def _summary(self, task: Path) -> _Summary:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
@@ -17,12 +19,17 @@ def results(
     by: Annotated[ResultsPart | None, typer.Option("--by", help="Break the scores down.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="A paper's table, models by tasks, in Markdown.")
+    ] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="The same in LaTeX.")] = False,
 ) -> None:
     """Show the scores of a run or of an `eval-framework` folder.
 
     No model is called. Every score has its number of items (n) and its 95%
     interval. If the run is unfinished, the look is recorded
-    (docs/intervals.md); nothing else is written.
+    (docs/intervals.md); nothing else is written. --markdown and --latex take a
+    sweep too.
 
     \b
     Examples:
@@ -31,6 +38,7 @@ def results(
       coeval results --run ./runs/quickstart --json > scores.json
       coeval results --run ./runs/quickstart --by attribute --csv > attributes.csv
       coeval results --run ./outputs
+      coeval results --run ./runs/quickstart --latex > scores.tex
     """
     import msgspec
 
@@ -38,8 +46,13 @@ def results(
     from coeval.core.process_limits import need_address_space
     from coeval.pipeline.existing_run import existing_results
 
-    if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other; give one of them")
+    if as_json + as_csv + as_markdown + as_latex > 1:
+        raise UsageError("--json, --csv, --markdown and --latex exclude each other; give one of them")
+    if by is not None and (as_markdown or as_latex):
+        raise UsageError("--by takes --json or --csv, not --markdown or --latex")
+    if as_markdown or as_latex:
+        print_paper(the_folder(word, run, "results"), as_latex=as_latex)
+        return
     folder = existing_results(the_folder(word, run, "results"))
     need_address_space()
     # Here, because they load duckdb and numpy.
@@ -60,6 +73,7 @@ def results(
             parts = Parts(breakdown(of_run, by), label_breakdown(of_run, by))
     with opened(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
+        labels = None if reader.planned is None else reader.planned.labels
     missing = look_for_gaps(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
@@ -69,5 +83,41 @@ def results(
     elif as_csv:
         results_view.print_csv(found, parts)
     else:
-        results_view.print_tables(found, parts, streams.results())
+        results_view.print_tables(found, parts, streams.results(), labels)
     tell_missing(missing, RunDir(folder), streams.messages())
+
+
+def print_paper(folder: Path, *, as_latex: bool) -> None:
+    """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep.
+
+    Raises UsageError: the folder is none of these.
+    """
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import is_sweep
+
+    sweep = is_sweep(folder)
+    folder = folder if sweep else existing_results(folder)
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.comparison.comparisons import compare_sides, line_up
+    from coeval.analysis.scores import results as scores_of
+    from coeval.analysis.training.training_curves import training_curves
+    from coeval.cli import streams
+    from coeval.cli.streams import warn
+    from coeval.cli.views.paper_table import results_table, sweep_table
+    from coeval.pipeline.plan.run_reading import opened
+
+    if sweep:
+        [run] = training_curves({folder.name: folder})
+        table = sweep_table(run)
+    else:
+        with opened(folder, shown=True) as (reader, notes):
+            found = scores_of(reader, notes)
+            students = [one.student for one in found.students if one.task is None and one.mean is not None]
+            compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
+            labels = None if reader.planned is None else reader.planned.labels
+        table = results_table(found, compared, labels)
+        for note in found.notes:
+            warn(streams.messages(), note)
+    sys.stdout.write(table.latex() if as_latex else table.markdown())

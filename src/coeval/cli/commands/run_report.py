@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
@@ -133,7 +134,8 @@ def run_and_report(config: Config, options: RunOptions, key_file: Path | None, f
 
     with streams.kept_for_results(), Terminal(messages) as terminal:
         run = run_async(interruptible(work, terminal.note))
-    _report(run, streams.results(), messages, _way_on(file, options))
+    labels = {model.name: model.label for model in config.models if model.label is not None}
+    _report(run, labels, messages, _way_on(file, options))
     if config.experiment.report and run.summary is not None and run.summary.begun:
         say(messages, f"Report: {run.path / 'report.html'}")
     return run.exit_code
@@ -156,7 +158,7 @@ def _way_on(file: Path, options: RunOptions) -> str:
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
 
 
-def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
+def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str) -> None:
     """The table as ``results``; what is missing from it, why, and how to go on as ``messages``."""
     summary = run.summary
     if summary is None:
@@ -164,7 +166,7 @@ def _report(run: Run, results: Console, messages: Console, way_on: str) -> None:
     if messages.file.isatty():
         messages.print()
     if summary.begun:
-        render(run.results(), results)
+        render(run.results(), streams.results(), labels)
     for sentence in (*summary.notes, *summary.stopped.values()):
         warn(messages, sentence)
     if summary.batches:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.run_results import (
     CutOffAnswers,
     EmptyAnswers,
@@ -37,13 +38,16 @@ from coeval.cli.views.name_table import (
     Column,
     NameRow,
     print_costs,
+    print_incomparable,
     print_table,
+    say_names,
     shown_interval,
     shown_value,
 )
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import json_text
 from coeval.core.options import BUDGET
+from coeval.core.shown_names import ShownNames
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
@@ -68,8 +72,16 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
+    shown = ShownNames.of(cost.model for cost in outcome.costs)
+    incomparable = [
+        Incomparable(task.label, task.summary.compared_with, "; ".join(task.summary.reasons))
+        for task in outcome.tasks
+        if task.summary is not None and task.summary.metrics and not task.summary.comparable
+    ]
+    print_incomparable(shown.renamed(incomparable), results)
     _tell_bad_answers(outcome, results)
-    print_costs(outcome.costs, results)
+    print_costs(shown.renamed(outcome.costs), results)
+    say_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
@@ -136,9 +148,6 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
         say(results, f"{task.label}: {remark}", "yellow")
     if not task.summary.metrics:
         say(results, f"{task.label}: {OF_INFERENCE}")
-    elif not task.summary.comparable:
-        reasons = "; ".join(task.summary.reasons)
-        say(results, f"{task.label} is not comparable with {task.summary.compared_with}: {reasons}", "dim")
 
 
 def _tell_bad_answers(outcome: Outcome, results: Console) -> None:

@@ -6,18 +6,25 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.cells import cell_len
 from rich.console import Console
 
+from coeval.analysis.comparison.comparison_leaders import against, best_first, leading_sentences
 from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison, shown_over_judges
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
+from coeval.core.text import numbered
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
 
+# Of a few lines each: more are read on a page.
+_MOST_TABLES = 5
+_ALL = "all of them: --html FILE, --excel FILE or --json"
 # Above the table on a screen of 24 lines.
 _MOST_SENTENCES = 8
 # Cells: a longer heading would make its column wider than the figures below it.
@@ -26,23 +33,61 @@ _MARKUP = re.compile(r"([\\`*_|<>\[\]~#&])")
 
 
 def print_comparisons(compared: ComparisonReport, console: Console) -> None:
-    """Sentences and what speaks against them, a table for each pair, and what else is to be known of it."""
+    """Sentences and what speaks against them, tables, and what else is to be known: of two sides a table, of
+    three or more the leader against the others, overall and in tasks."""
+    names = ShownNames.of(compared.sides)
+    compared = names.renamed(compared)
     if compared.simulated:
         say(console, SIMULATED, "bold yellow")
-    for said in _sentences(compared):
+    pairs = list(by_pair(compared.comparisons))
+    order = best_first(compared.comparisons, list(compared.sides))
+    many = len(compared.bases) == 1 and len(compared.sides) > 2
+    for said in leading_sentences(compared.comparisons, 1) if many else _sentences(compared):
         say(console, said)
     for doubt in compared.doubts:
         warn(console, doubt)
-    whole = not console.file.isatty()
-    for (a, b), found in by_pair(compared.comparisons):
-        names = [one.place if whole else _name(one) for one in found]
-        headings = [_heading(a, "a"), _heading(b, "b"), "b − a", "p", "n", "least"]
-        table = _with_judges(names, [headings, *map(shown_comparison, found)], found, console.width)
-        rows = [NameRow(name, cells) for name, cells in zip(names, table[1:], strict=True)]
-        print_table(console, f"a: {a}  b: {b}", "task", [Column(each) for each in table[0]], rows)
-    say(console, LEGEND, "dim")
-    for said in (*compared.missing, *compared.notes):
+    for (a, b), found in [] if many else pairs[:_MOST_TABLES]:
+        whole = not console.file.isatty()
+        places = [one.place if whole else _name(one) for one in found]
+        short = max(len(a), len(b)) <= _LONGEST_HEADING
+        headings = [*((a, b) if short else "ab"), "b − a", "p", "n", "least"]
+        _print_rows(f"a: {a}  b: {b}", headings, places, found, console)
+    if many:
+        _print_leader(compared, order, console)
+        of_leader = [one for one in compared.comparisons if order[0] in (one.a, one.b)]
+        compared = msgspec.structs.replace(compared, comparisons=tuple(of_leader))
+    elif len(pairs) > _MOST_TABLES:
+        say(console, f"{_MOST_TABLES} of {len(pairs)} pairs; {_ALL}")
+    console.print()
+    say(console, LEGEND.replace("b − a", "difference") if many else LEGEND, "dim")
+    for said in (*compared.missing, *without_incomparable(compared.notes, console)):
         warn(console, said)
+    say_names(console, names)
+
+
+def _print_leader(compared: ComparisonReport, order: Sequence[str], console: Console) -> None:
+    """A table for each of the first places: the best of all against each of the others, the best first."""
+    places: dict[str, dict[str, Comparison]] = {}
+    for one in compared.comparisons:
+        if order[0] in (one.a, one.b) and one.family != "part":
+            turned = against(one, order[0])
+            places.setdefault(one.place, {})[turned.b] = turned
+    for place, others in list(places.items())[:_MOST_TABLES]:
+        names = [name for name in order if name in others]
+        headings = ["leader", "other", "difference", "p", "n", "least"]
+        title = f"{place[0].upper()}{place[1:]}" if place == "overall" else place
+        found = [others[name] for name in names]
+        _print_rows(f"{title}: the others less {order[0]}", headings, names, found, console)
+    say(console, f"{numbered(len(compared.comparisons), 'difference')} were tested; {_ALL}")
+
+
+def _print_rows(
+    title: str, headings: Sequence[str], names: Sequence[str], found: Sequence[Comparison], console: Console
+) -> None:
+    table = _with_judges(names, [headings, *map(shown_comparison, found)], found, console.width)
+    rows = [NameRow(name, cells) for name, cells in zip(names, table[1:], strict=True)]
+    console.print()
+    print_table(console, title, "other" if "other" in headings else "task", [*map(Column, table[0])], rows)
 
 
 def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
@@ -94,10 +139,6 @@ def _with_judges(
     columns = (["task", *names], *zip(*wider, strict=True))
     taken = sum(max(map(cell_len, column)) for column in columns) + 2 * (len(columns) - 1)
     return wider if taken <= width else table
-
-
-def _heading(label: str, short: str) -> str:
-    return label if len(label) <= _LONGEST_HEADING else short
 
 
 def escaped(text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up, tokens
 from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
@@ -21,6 +22,8 @@ _UNKNOWN = "unknown"
 def print_estimate(estimate: Estimate, console: Console) -> None:
     """Tables, the sum in a sentence, where the money goes, what would save some, and whose words these
     are."""
+    shown = ShownNames.of(estimate.by_model)
+    estimate = shown.renamed(estimate)
     parts = (("phase", estimate.by_phase), ("model", estimate.by_model), ("provider", estimate.by_provider))
     for heading, lines in parts:
         if heading == "provider" and len(lines) < 2:
@@ -44,6 +47,7 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
         )
     for sentence in _sources(estimate):
         say(console, sentence, "dim")
+    say_names(console, shown)
 
 
 def tell_budget(fit: BudgetFit, console: Console) -> None:

@@ -15,9 +15,10 @@ from rich.text import Text
 from coeval.analysis.readers.run_records import read_errors
 from coeval.analysis.run_results import model_costs
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table
+from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table, say_names
 from coeval.cli.views.progress_view import show_batches
 from coeval.core.errors import StoreError
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, limit_in_dollars
 from coeval.engine.session import ErrorLine
 from coeval.models.batch.waiting.job_list import PendingJob, read_jobs
@@ -216,7 +217,10 @@ _EXCERPT = 200
 
 def show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
-        print_costs(model_costs(usage, at_work=at_work), console)
+        costs = model_costs(usage, at_work=at_work)
+        shown = ShownNames.of(cost.model for cost in costs)
+        print_costs(shown.renamed(costs), console)
+        say_names(console, shown)
     except StoreError as error:
         warn(console, f"its cost is unknown: {error}")
 

@@ -11,9 +11,10 @@ from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask,
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.comparison_view import escaped
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
 from coeval.core.figures import points
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 
 _STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
 _HEADINGS = ("verdict", "tier", "difference", "at least", "allowed", "n", "other judges")
@@ -32,6 +33,8 @@ def legend(found: GateReport) -> str:
 
 def print_gate(found: GateReport, console: Console) -> None:
     """The verdict on each candidate, its tasks in a table, in sentences what is not GO, and doubts."""
+    names = ShownNames.of(side for one in found.candidates for side in (one.base, one.candidate))
+    found = names.renamed(found)
     if found.simulated:
         say(console, SIMULATED, "bold yellow")
     for one in found.candidates:
@@ -42,8 +45,9 @@ def print_gate(found: GateReport, console: Console) -> None:
         for said in _open(one):
             say(console, said)
     say(console, legend(found), "dim")
-    for said in (*found.doubts, *found.notes):
+    for said in (*found.doubts, *without_incomparable(found.notes, console)):
         warn(console, said)
+    say_names(console, names)
 
 
 def markdown(found: GateReport) -> str:

@@ -34,10 +34,11 @@ from coeval.analysis.panel.g_study import part_names
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
 from coeval.cli.views.results_view import json_text
 from coeval.core.figures import (
     MISSING,
+    NOT_KNOWN,
     FigureKind,
     bounds_text,
     figure,
@@ -47,6 +48,7 @@ from coeval.core.figures import (
     points_text,
 )
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, listed
 
 if TYPE_CHECKING:
@@ -67,8 +69,8 @@ _MOST_MISTAKES = 20
 # As many as `_MOST_MISTAKES`.
 _MOST_ITEMS = 20
 _OVER_JUDGES = (
-    "score: by these judges, over items, a sample of what these teachers write; over items, judges: judges "
-    "are a sample too."
+    "Scores are by these judges, over items, a sample of what these teachers write; over items, judges: "
+    "judges are a sample too."
 )
 _OF = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
@@ -147,8 +149,11 @@ def _markdown_table(found: Sequence[Leaf]) -> Iterator[str]:
     yield f"|{' --- |' * named} --- | ---: | --- | ---: | ---: |"
     for leaf in found:
         value, low, high, n, missing = leaf.measured
-        bounds = "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-        shown = MISSING if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+        bounds = (
+            "" if low is None or high is None else f"[{figure(low, leaf.kind)}, {figure(high, leaf.kind)}]"
+        )
+        whole = isinstance(value, int)
+        shown = MISSING if value is None else f"{value:,}" if whole else figure(value, leaf.kind)
         counts = ("" if count is None else f"{count:,}" for count in (n, missing))
         names = (_cell(leaf.name),) if named else ()
         measure = _cell(f"{leaf.measure} {_OF.join(leaf.of)}".strip())
@@ -171,21 +176,33 @@ Cells: TypeAlias = Mapping[str, str]
 """The cells of a row by their headings."""
 
 
-def print_measures(measures: Measures, analysis: Analysis, console: Console) -> None:
-    """A table for each part that there is anything of."""
+def print_measures(
+    measures: Measures, analysis: Analysis, console: Console, labels: Mapping[str, str] | None = None
+) -> None:
+    """The scores, a line for each student, then findings, then a table for each part that there is anything
+    of; ``labels`` as in `short_names`."""
+    models = measures.metrics if isinstance(measures, OutputMeasures) else measures.students
+    names = ShownNames.of((*models, *measures.judges, *measures.teachers), labels)
+    measures = names.renamed(measures)
     shown = dict(shown_parts(measures, analysis))
     if shown.get("simulated"):
         console.print(Text(SIMULATED, style="bold yellow"))
     findings: Sequence[str] = shown.get("findings", ())
+    if "students" in shown and isinstance(measures, RunMeasures):
+        _print_standing("Scores", measures.students, measures.ranking, console)
+    if findings:
+        console.print()
     for finding in findings:
-        say(console, finding)
+        say(console, f"- {finding}")
     match measures:
         case RunMeasures():
             printed = _print_run(measures, shown.keys(), console)
         case OutputMeasures():
             printed = _print_output(measures, shown.keys(), console)
     if printed:
+        console.print()
         say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")
+        say_names(console, names)
     elif not findings:
         bare = "students" not in shown
         nothing = "No task of this run has labels." if bare and "labels" in shown else _NOT_YET
@@ -360,6 +377,7 @@ def print_rows(title: str, heading: str, rows: Mapping[str, Cells], console: Con
     if not set(headings) - {"n", "rank", "items"}:
         return False
     columns = [Column(name) for name in headings]
+    console.print()
     cells = [NameRow(name, [row.get(each) or MISSING for each in headings]) for name, row in rows.items()]
     print_table(console, title, heading, columns, cells)
     return True
@@ -421,15 +439,12 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
         return False
     rows = {
         name: {
-            "rank": _rank(ranking.ranges.get(name)),
-            "score": _text(score),
-            "over items, judges": _text(ranking.scores.get(name, students[name]).over_judges),
+            "over items, judges": _over_judges(ranking.scores.get(name, students[name]).over_judges),
             "over units": _text(students[name].overall),
-            "n": _text(score.n),
             "missing": _text(students[name].overall.missing),
             "bounds": bounds_text(*(students[name].bounds.headline or (None, None))) or "",
         }
-        for name, score in _best_first(students, ranking).items()
+        for name in _best_first(students, ranking)
     }
     print_rows("Students", "student", rows, console)
     if any(row["over items, judges"] for row in rows.values()):
@@ -437,6 +452,12 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
     if any(row["bounds"] for row in rows.values()):
         say(console, "bounds: the score with all that is missing counted as 0, and as 100.", "dim")
     return True
+
+
+def _over_judges(found: Measured | None) -> str:
+    """An interval as wide as the scale says nothing."""
+    known = found is None or found.low is None or found.high is None or (found.low > 0 or found.high < 1)
+    return _text(found) if known else NOT_KNOWN
 
 
 def _print_standing(

@@ -10,10 +10,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
 from coeval.core.figures import MISSING, metric_text
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars
 from coeval.engine.progress import short
 from coeval.pricing.tariff import sources_reported
@@ -60,6 +62,33 @@ def print_table(
     for row in table:
         for line in _lines(row, columns, layout):
             console.print(Text(line.rstrip(), style=row.style), soft_wrap=True)
+
+
+def say_names(console: Console, shown: ShownNames) -> None:
+    """Say what short names stand for, where there are any."""
+    if shown.key:
+        full = "; ".join(f"{label} = {plain(name)}" for name, label in shown.key.items())
+        say(console, f"Names in full: {full}.", "dim")
+
+
+def without_incomparable(notes: Sequence[str], console: Console) -> list[str]:
+    """Print what is not comparable with published figures as a table; the other notes."""
+    found = {note: Incomparable.of(note) for note in notes}
+    print_incomparable([one for one in found.values() if one is not None], console)
+    return [note for note, one in found.items() if one is None]
+
+
+def print_incomparable(found: Sequence[Incomparable], console: Console) -> None:
+    """A table for each kind of figures that they are not comparable with: of what tasks, and why."""
+    for with_what, ones in groupby(sorted(found, key=lambda one: one.with_what), lambda one: one.with_what):
+        of_kind = list(ones)
+        columns, rows = [Column("why", words=True, free=True)], [[one.shown_why] for one in of_kind]
+        if any(one.remedy for one in of_kind):
+            columns.insert(0, Column("to change that", words=True))
+            rows = [[one.remedy or MISSING, *row] for one, row in zip(of_kind, rows, strict=True)]
+        names = [NameRow(one.task, row) for one, row in zip(of_kind, rows, strict=True)]
+        console.print()
+        print_table(console, f"Not comparable with {with_what}", "task", columns, names)
 
 
 class _Layout(NamedTuple):

@@ -6,7 +6,7 @@ control characters that could move the cursor or change colours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -32,9 +32,10 @@ from coeval.analysis.run_results import (
 )
 from coeval.analysis.student_scales import both_scales
 from coeval.cli.streams import folded_name, say, warn
-from coeval.cli.views.name_table import print_costs, print_metrics
+from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text
 from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
@@ -192,8 +193,18 @@ _LONGEST_HEADER = 17
 _SHORTEST_NAME = 8
 
 
-def render(results: Results, console: Console) -> None:
-    """Print scores, label accuracies and what they mean, within the console's width."""
+def names_of(results: Results, labels: Mapping[str, str] | None = None) -> ShownNames:
+    """Short names of all models that take part; ``labels`` as in `short_names`."""
+    names = [one.student for one in results.students] + [one.student for one in results.labels]
+    names += [one.student for one in results.pairs] + [one.model for one in results.metrics]
+    return ShownNames.of((*names, *(one.model for one in results.costs)), labels)
+
+
+def render(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
+    """Print scores, label accuracies and what they mean, within the console's width; ``labels`` as in
+    `short_names`."""
+    names = names_of(results, labels)
+    results = names.renamed(results)
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
     if results.pairs:
@@ -218,11 +229,12 @@ def render(results: Results, console: Console) -> None:
         print_metrics(results.metrics, console)
     if not (scored or results.labels or results.metrics or results.pairs):
         say(console, "no scores yet: no answer has been judged")
-    for note in notes(results, scored=scored):
+    for note in without_incomparable(notes(results, scored=scored), console):
         say(console, note, "dim")
     for warning in warnings(results):
         warn(console, warning)
     print_costs(results.costs, console)
+    say_names(console, names)
 
 
 def _print(table: Table, console: Console) -> None:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
-from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.result_table import LABEL_INTERVAL, NO_LABEL, bracketed, render
+from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
+from coeval.cli.views.result_table import LABEL_INTERVAL, NO_LABEL, bracketed, names_of, render
 from coeval.core.plain import is_shown, plain
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -44,10 +44,15 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def print_tables(results: Results, parts: Parts | None, console: Console) -> None:
+def print_tables(
+    results: Results, parts: Parts | None, console: Console, labels: Mapping[str, str] | None
+) -> None:
+    """``labels`` as in `short_names`."""
     if parts is None:
-        render(results, console)
+        render(results, console, labels)
         return
+    shown = names_of(results, labels)
+    results, parts = shown.renamed(results), shown.renamed(parts)
     if results.simulated and any(parts):
         console.print(Text(SIMULATED, style="bold yellow"))
     for task, of_task in groupby(parts.scores, key=lambda score: score.task):
@@ -65,6 +70,8 @@ def print_tables(results: Results, parts: Parts | None, console: Console) -> Non
         say(console, LABEL_INTERVAL, "dim")
     for note in results.notes if any(parts) else ():
         say(console, note, "dim")
+    if any(parts):
+        say_names(console, shown)
 
 
 def why_nothing(results: Results, by: By) -> str:

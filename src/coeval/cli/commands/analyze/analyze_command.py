@@ -199,6 +199,8 @@ def _show(
     from coeval.cli import streams
     from coeval.cli.commands.analyze.analyze_files import tell_files, tell_page
     from coeval.cli.streams import warn
+    from coeval.cli.views.measures_view import print_measures
+    from coeval.cli.views.name_table import without_incomparable
     from coeval.pipeline.plan.run_reading import opened
 
     needed = given or usual_format(name)
@@ -212,21 +214,15 @@ def _show(
     elif needed not in (ReportFormat.EXCEL, ReportFormat.PDF) and (needed or out or figures is None):
         with opened(folder, shown=True) as (reader, notes):
             measures = measure(reader, options)
-            for note in (*reader.notes(), *notes):
+            for note in without_incomparable((*reader.notes(), *notes), streams.messages()):
                 warn(streams.messages(), note)
-        _report(measures, name, given, out)
-
-
-def _report(measures: Measures, name: AnalysisName, needed: ReportFormat | None, out: Path | None) -> None:
-    from coeval.cli import streams
-    from coeval.cli.views.measures_view import print_measures
-
-    if out is not None:
-        _write(measures, out, name, needed or ReportFormat.JSON)
-    elif needed is None:
-        print_measures(measures, analysis_of(name), streams.results())
-    else:
-        typer.echo(_text_of(needed)(measures, analysis_of(name)), nl=False)
+            labels = None if reader.planned is None else reader.planned.labels
+        if given is None and out is None:
+            print_measures(measures, analysis_of(name), streams.results(), labels)
+        elif out is None:
+            typer.echo(_text_of(given or ReportFormat.JSON)(measures, analysis_of(name)), nl=False)
+        else:
+            _write(measures, out, name, given or ReportFormat.JSON)
 
 
 def _write(measures: Measures, out: Path, name: AnalysisName, needed: ReportFormat) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from coeval.core.errors import AskError, Gap, QuotaExhausted
 from coeval.core.foreign import convert
 from coeval.core.options import max_calls
+from coeval.core.plain import short_names
 from coeval.core.records import (
     Datapoint,
     Kept,
@@ -139,6 +140,7 @@ class _LiveSamples:
         self._lengths = lengths
         self._each = each
         self._left = dict.fromkeys(askable, each)
+        self._short = short_names(model.name for model in config.models)
         self._watcher: Watcher = Unwatched()
         self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
@@ -323,7 +325,7 @@ class _LiveSamples:
         usage = record.usage or Usage()
         cost = f", {dollars(usage.cost_usd)}" if usage.cost_usd else ""
         self._watcher.note(
-            f"sample of {who}: {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, "
-            f"{record.latency_s or 0.0:.1f} s{cost}"
+            f"sample of {self._short.get(work.model, work.model)} as {work.role_model.role}: "
+            f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens, {record.latency_s or 0.0:.1f} s{cost}"
         )
         return record
