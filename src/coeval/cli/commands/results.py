@@ -46,11 +46,10 @@ def results(
     from coeval.core.process_limits import need_address_space
     from coeval.pipeline.existing_run import existing_results
 
-    if as_json + as_csv + as_markdown + as_latex > 1:
-        raise UsageError("--json, --csv, --markdown and --latex exclude each other; give one of them")
-    if by is not None and (as_markdown or as_latex):
-        raise UsageError("--by takes --json or --csv, not --markdown or --latex")
-    if as_markdown or as_latex:
+    paper = as_markdown or as_latex
+    if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
+        raise UsageError("--json, --csv, --markdown and --latex exclude each other, the last two also --by")
+    if paper:
         print_paper(the_folder(word, run, "results"), as_latex=as_latex)
         return
     folder = existing_results(the_folder(word, run, "results"))
