@@ -42,6 +42,17 @@ def two(here: Path) -> tuple[Path, Path]:
     return output(here / "a", "base", verdicts(base)), output(here / "b", "tuned", verdicts(tuned))
 
 
+def test_a_student_may_be_named_as_tables_name_it(here: Path, coeval: Command) -> None:
+    names = ("Qwen/Qwen2.5-72B-Instruct", "gpt-4.1-2025-04-14")
+    cast = [model("judge", "teacher", "judge"), *(model(name, "student") for name in names)]
+    lab = Lab(here, cast, [task(total=3)])
+    assert lab.run().exit_code == 0
+    [one, *_] = found(coeval, lab.path, "--students", "gpt-4.1,Qwen2.5-72B")["comparisons"]
+    assert (one["b"], one["a"]) == names
+    refused = coeval("compare", lab.path, "--students", "gpt-4.1,Qwen2.5-7B")
+    assert "did you mean Qwen2.5-72B?" in refused.err
+
+
 @pytest.mark.process
 def test_two_outputs_are_compared_prompt_by_prompt(two: tuple[Path, Path], coeval: Command) -> None:
     [one] = found(coeval, *two)["comparisons"]

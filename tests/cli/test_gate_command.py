@@ -110,6 +110,9 @@ def test_a_policy_knows_tiers_and_own_margins(here: Path, coeval: Command) -> No
     for text, code in expected.items():
         ended = coeval("gate", here / "base", here / "new", "--policy", written(here, text))
         assert ended.code == code, (text, ended)
+    typed = written(here, "max_drop: 5\ntasks: {ifbanch: advisory}")
+    ended = coeval("gate", here / "base", here / "new", "--policy", typed)
+    assert "did you mean ifbench?" in " ".join(ended.out.split())
     only = written(here, "max_drop: 5\ntasks: {ifbench: advisory, ifeval: advisory}")
     refused = coeval("gate", here / "base", here / "new", "--policy", only)
     assert (refused.code, "calls no task critical" in refused.err) == (1, True)

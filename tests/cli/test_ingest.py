@@ -160,7 +160,7 @@ def test_a_row_that_makes_no_item_is_told_by_line_and_nothing_is_written(
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question")
     assert ended.code == 1
     assert reported in ended.err
-    assert "leave them out by --skip-bad. Nothing was written." in ended.err
+    assert "leave such rows out with --skip-bad. Nothing was written." in ended.err
     assert not lab.path.exists()
 
 
@@ -175,7 +175,7 @@ def test_such_rows_can_be_left_out(
         return
     assert ended.code == 0, ended.err
     assert reported in ended.err
-    assert "1 row left out that make no item" in ended.err
+    assert "1 row without an item left out" in ended.err
     assert 1 <= len(items(lab)) <= 2
 
 

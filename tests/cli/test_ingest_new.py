@@ -40,7 +40,7 @@ def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval
     assert load_config(here / "moods.yaml").tasks[0].name == "sentiment"
     ran = coeval("run", "--config", "moods.yaml")
     assert ran.code == 0, ran.err
-    assert "moods.csv: 1 row left out that make no item" in ran.err
+    assert "moods.csv: 1 row without an item left out" in ran.err
     assert "moods.csv:5: it has 2 cells, and the header 3" in ran.err
     [origin] = json.loads((here / "runs" / "moods" / "sources.json").read_text())["sentiment"]["items"]
     assert (origin["license"], origin["rows"], origin["items"]) == ("CC0-1.0", 4, 3)

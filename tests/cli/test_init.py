@@ -182,6 +182,17 @@ def test_flags_stand_for_every_answer(here: Path, coeval: Command) -> None:
     assert config.experiment.budget_usd == 2.5
 
 
+def test_rows_without_an_item_are_left_out_where_the_message_says_so(here: Path, coeval: Command) -> None:
+    (here / "tickets.csv").write_text("text,team\nWhere is it?,shipping\n,billing\nPay me.,billing\n")
+    flags = ("init", "--items", "tickets.csv", "--prompt", "text", "--label", "team")
+    refused = coeval(*flags)
+    assert refused.code == 1
+    assert "1 row makes no item, of 3 rows." in refused.err
+    assert "with --skip-bad" in refused.err
+    assert coeval(*flags, "--skip-bad").code == 0
+    assert coeval("run", "--config", "tickets.yaml").code == 0
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
 def test_a_table_with_quotes_and_any_encoding_becomes_items(

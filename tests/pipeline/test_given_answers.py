@@ -211,6 +211,11 @@ def test_by_id(lab: Lab) -> None:
         "sentiment__items__2__prod-v7",
         "sentiment__items__4__prod-v7",
     }
+    del lab.tasks[0]["items"]["id"]
+    found = "\n".join(warnings(lab))
+    assert (
+        "no item has this id; rows of sentiment are numbered: name their column of ids in items.id" in found
+    )
 
 
 def test_tables_list_who_is_to_do_some_tasks_last_and_without_ranks(lab: Lab, coeval: Command) -> None:

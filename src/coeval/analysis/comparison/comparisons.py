@@ -45,7 +45,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.run_results import ANSWER_LIMIT, CutOffAnswers
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
-from coeval.core.plain import short_paths
+from coeval.core.plain import short_names, short_paths
 from coeval.core.text import listed
 
 # --- Caveats: answers cut off or empty, missing scores, judges of one family
@@ -234,9 +234,10 @@ def _across(
 
 
 def _known(name: str, reader: Reader, there: Sequence[str]) -> str:
-    if name in there:
-        return name
-    close = get_close_matches(name, there, n=1)
+    shown = {short: full for full, short in short_names(there).items()}  # as tables and pages call it
+    if name in there or name in shown:
+        return name if name in there else shown[name]
+    close = get_close_matches(name, [*there, *shown], n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {listed(there) or 'none yet'}"
     raise UsageError(f"{STUDENTS}: {name}: {reader.folder} holds no answers of it; {hint}")
 

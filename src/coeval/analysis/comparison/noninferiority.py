@@ -9,6 +9,7 @@ an intersection–union test, whose error is that of its weakest part, so tasks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -340,7 +341,9 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
         if not chosen:
             lacks = f"{task}: no item has a score of both {held.base.label} and {held.candidate.label}"
             if task not in on_either:
-                lacks = f"{task}: neither side has this task, which the policy names"
+                near = get_close_matches(task, on_either, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                lacks = f"{task}: neither side has this task, which the policy names{hint}"
             elif metric is not None and of_task:
                 there = listed(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {there}"

@@ -301,7 +301,7 @@ def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: b
     for remark in found.remarks:
         warn(streams.messages(), remark)
     if found.skipped:
-        warn(streams.messages(), f"{numbered(found.skipped, 'row')} left out that make no item")
+        warn(streams.messages(), f"{numbered(found.skipped, 'row')} without an item left out")
     rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
     counted = f"{numbered(found.items, 'item')} of {rows}"
     if place is None or dry_run:

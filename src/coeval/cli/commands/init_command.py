@@ -79,6 +79,7 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
+    skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _TABLE)] = False
     tasks: Annotated[_Text, Setting("ifeval, coeval:RUN and others.", _SWEEP, metavar="NAME,…")] = None
     judge: Annotated[_Text, Setting("Such as gpt-4.1@https://api.openai.com/v1.", _SWEEP)] = None
     results: Annotated[_Text, Setting("Folder of the results.", _SWEEP, metavar="DIR")] = None
@@ -118,7 +119,7 @@ def init(
     from coeval.pipeline.upkeep.new_experiment import usable_name
 
     given = {
-        f"--{flag.replace('_', '-')}": [value] if isinstance(value, str) else [*value]
+        f"--{flag.replace('_', '-')}": [str(value)] if isinstance(value, str | bool) else [*value]
         for flag, value in set_flags(context, InitFlags).items()
     }
     if out is not None and "--name" not in given:

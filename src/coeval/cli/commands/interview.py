@@ -451,18 +451,24 @@ def write_for(questions: Questions, out: Path | None, keys: Keys) -> None:
     else:
         said = ask_of_table(questions, keys, kind)
         place = place_of(questions, out, said.name)
-        new = _of_items(said, place, asks=questions.asks)
+        new = _of_items(said, place, asks=questions.asks, skip_bad="--skip-bad" in questions.given)
     text = experiment_text(new)
     _tell_price(read_config(parse_document(text, place)).config, keys)
     _write(place, text)
     _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
 
 
-def _of_items(said: TableAnswers, place: Path, *, asks: bool) -> NewExperiment:
+def _of_items(said: TableAnswers, place: Path, *, asks: bool, skip_bad: bool) -> NewExperiment:
     """Read the whole table, show its first items, and make the experiment of it."""
-    how: dict[str, Any] = dict.fromkeys(("skip_bad", "dry_run", "append", "replace"), False)
+    how: dict[str, Any] = dict.fromkeys(("dry_run", "append", "replace"), False)
     into = Into(None, None, place, None, None)
-    table = take_in(said.choice, said.columns, into, Selection(), {**how, "yes": not asks, "license": None})
+    table = take_in(
+        said.choice,
+        said.columns,
+        into,
+        Selection(),
+        {**how, "skip_bad": skip_bad, "yes": not asks, "license": None},
+    )
     if table is None:
         raise typer.Exit(1)
     new = of_table("coeval init", said.name, table, said.models)

@@ -215,6 +215,7 @@ class _Given:
         self._twice: dict[Path, Reported] = {}
         self._used: set[str] = set()
         self._problems: list[str] = []
+        self._numbered = ""  # a task whose items have no ids of their own
 
     @classmethod
     def read(cls, source: TableSource, needed: ItemMap) -> _Given:
@@ -234,6 +235,8 @@ class _Given:
         return given
 
     def answers(self, of: ItemsOfTask) -> Iterator[tuple[AskedItem, str]]:
+        if of.task.items is not None and of.task.items.id is None:
+            self._numbered = of.task.name
         for item in of.items.values():
             key = self._key(item)
             if (row := self._rows.get(key)) is not None:
@@ -268,6 +271,8 @@ class _Given:
         for key, row in self._rows.items():
             if key not in self._used:
                 what = "id" if self._by_id else "prompt"
+                if self._by_id and self._numbered and self._used.isdisjoint(self._rows):
+                    what += f"; rows of {self._numbered} are numbered: name their column of ids in items.id"
                 unmatched.setdefault(row.path, Reported()).note(f"no item has this {what}", row.line)
         for path, reported in (*self._twice.items(), *unmatched.items()):
             yield from reported.of(path)

@@ -87,7 +87,7 @@ def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selectio
     file.rewritten = True
     (file.said if skip_bad else file.flaws).extend(harvest.problem_lines())
     if skip_bad and harvest.flawed:
-        file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} left out that make no item")
+        file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} without an item left out")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")

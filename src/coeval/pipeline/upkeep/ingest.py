@@ -341,11 +341,12 @@ def _copy(path: Path, file: BufferedWriter) -> None:
 
 def _refuse_flawed(harvest: Harvest, needed: Ingestion, items: int) -> None:
     if harvest.flawed and not needed.skip_bad:
-        rows = f"{numbered(harvest.flawed, 'row')} of {harvest.rows:,}"
+        flawed = "1 row makes" if harvest.flawed == 1 else f"{harvest.flawed:,} rows make"
         raise ConfigError(
             [
                 *harvest.problem_lines(),
-                f"{rows} make no item. Mend them, or leave them out by --skip-bad. Nothing was written.",
+                f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such rows "
+                "out with --skip-bad. Nothing was written.",
             ]
         )
     if not items:
