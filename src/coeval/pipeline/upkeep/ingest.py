@@ -345,8 +345,8 @@ def _refuse_flawed(harvest: Harvest, needed: Ingestion, items: int) -> None:
         raise ConfigError(
             [
                 *harvest.problem_lines(),
-                f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such rows "
-                "out with --skip-bad. Nothing was written.",
+                f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such "
+                "rows out with --skip-bad. Nothing was written.",
             ]
         )
     if not items:
