@@ -1,4 +1,4 @@
-"""What did it cost, what is missing, what to buy next?"""
+"""What did it cost, and what is missing?"""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     tables = (spending, _models(evidence), missing, failures, variance, steps)
     return section_of(
         "cost",
-        "What did it cost, what is missing, what to buy next?",
+        "What did it cost, and what is missing?",
         [Sentence(text, "phases") for text in said],
         pictures,
         tables,
