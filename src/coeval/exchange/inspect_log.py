@@ -147,7 +147,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> byt
     start = info.header_offset + 30 + name + extra
     packed = data[start : start + info.compress_size]
     try:
-        found = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+        found: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
     except zstandard.ZstdError as error:
         raise zipfile.BadZipFile(f"{info.filename}: {error}") from error
     if zlib.crc32(found) != info.CRC:
