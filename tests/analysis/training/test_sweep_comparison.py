@@ -157,6 +157,22 @@ def test_other_sampling_is_told(tmp_path: Path) -> None:
     assert "ifeval: a and b were sampled differently (temperature)" in note
 
 
+def test_what_is_shipped_says_which_checkpoints_it_was_not_compared_with(tmp_path: Path) -> None:
+    scores = drawn({100: 0.4, 200: 0.5, 300: 0.6}, 200, 1)
+    scores[300][:60] = np.nan
+    write_training(tmp_path / "grpo", scores)
+    first, second, *_ = compare_runs(only(tmp_path / "grpo")).sentences
+    assert first.startswith("Ship step 200")
+    assert second == ("Not compared, since items or tasks are missing or were made otherwise: step 300.")
+
+
+def test_a_single_equal_step_is_named(tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 1)):
+        write_training(tmp_path / name, drawn({100: 0.5}, 100, 1, seed))
+    said = compared(tmp_path / "a", tmp_path / "b").sentences
+    assert any(one.startswith("a and b are statistically tied at step 100 on ifeval") for one in said)
+
+
 def test_a_checkpoint_that_lacks_a_task_is_in_no_mean_over_tasks(tmp_path: Path) -> None:
     root = judged(write_training(tmp_path / "a", drawn({**RISING, 400: 0.9}, 60, 1)), RISING)
     found = compare_runs(only(root))

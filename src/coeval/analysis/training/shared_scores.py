@@ -103,10 +103,11 @@ class CheckpointMatrix(NamedTuple):
 
 class RunsTogether(NamedTuple):
     """``shared``: over the tasks first, where there are several; ``notes`` say what could not be put side by
-    side, and why."""
+    side, and why; ``left_out``: checkpoints that lack a task or too many items, or were made otherwise."""
 
     shared: tuple[CheckpointMatrix, ...]
     notes: tuple[str, ...]
+    left_out: tuple[TrainedCheckpoint, ...] = ()
 
 
 def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
@@ -129,7 +130,11 @@ def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
         for one in dict.fromkeys(one for each in found for one in each.checkpoints):
             if one not in over.checkpoints:
                 notes.append(f"step {one.step} of {one.run} lacks a task: it is in no mean over tasks")
-    return RunsTogether((over, *found) if over is not None else tuple(found), tuple(dict.fromkeys(notes)))
+    together = (over, *found) if over is not None else tuple(found)
+    every = [TrainedCheckpoint(run.label, step) for run in runs for step in run.steps] if found else []
+    main = found if over is None else [over]
+    out = [one for one in every if not any(one in each.checkpoints for each in main)]
+    return RunsTogether(together, tuple(dict.fromkeys(notes)), tuple(out))
 
 
 def _apart(curves: dict[str, TaskCurve]) -> str:

@@ -116,11 +116,12 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
     )
-    return msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
+    left_out = [one for found in each for one in found.left_out]
+    return msgspec.structs.replace(found, sentences=tuple(_sentences(found, left_out)))
 
 
 def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
-    steps = {run.label: {step for curve in run.curves.values() for step in curve.steps} for run in runs}
+    steps = {run.label: set(run.steps) for run in runs}
     found = {}
     for label, own in steps.items() if len(runs) > 1 else ():
         others = set[int]().union(*(theirs for other, theirs in steps.items() if other != label))
@@ -132,12 +133,17 @@ def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
 
 
-def _sentences(found: SweepComparison) -> Iterator[str]:
+def _sentences(found: SweepComparison, left_out: Sequence[TrainedCheckpoint]) -> Iterator[str]:
     """Over the tasks where there are several; of few tasks that are no mean, of each."""
     several = len(found.folders) > 1
     main = [one for one in found.choices if one.task is None] or found.choices
     for chosen in main:
         yield ship_sentence(chosen, several=several)
+    if main and left_out:
+        names = [checkpoint_text(one, several=several) for one in left_out]
+        why = "Not compared, since items or tasks are missing or were made otherwise"
+        texts = (f"{why}: {listed(names, most)}." for most in range(_MOST_NAMED, 0, -1))
+        yield _fitting(texts) or f"{why}: {numbered(len(names), 'checkpoint')}."
     tasks = {one.task for one in main}
     for task in dict.fromkeys(one.task for one in main):
         if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
@@ -232,16 +238,16 @@ def runs_sentence(rows: Sequence[RunDifference]) -> str:
     }
     where = "" if one.task is None else f" {where_text(one.task)}"
     steps = numbered(len(rows), "equal step")
+    every = f"all {steps}" if len(rows) > 1 else f"step {one.step}"
     largest = max(rows, key=lambda row: abs(row.difference))
     gap = f"{one.b} − {one.a} is {_points(largest)} points at step {largest.step}, the largest gap"
     if not any(ahead.values()):
-        return f"{one.a} and {one.b} are statistically tied at all {steps}{where}: {gap}."
+        return f"{one.a} and {one.b} are statistically tied at {every}{where}: {gap}."
     better, worse = sorted(ahead, key=lambda run: -ahead[run])
     also = f", worse at {ahead[worse]}" if ahead[worse] else ""
-    head = f"{better} is significantly better than {worse} at {ahead[better]} of {steps}{where}{also}"
-    return (
-        _fitting([f"{head}: {gap}.", f"{head}."]) or f"{better} leads at {ahead[better]} of {steps}{where}."
-    )
+    at = f"{ahead[better]} of {steps}" if len(rows) > 1 else every
+    head = f"{better} is significantly better than {worse} at {at}{where}{also}"
+    return _fitting([f"{head}: {gap}.", f"{head}."]) or f"{better} leads at {at}{where}."
 
 
 def _steps(steps: Iterable[int]) -> str:

@@ -119,6 +119,11 @@ class TrainingRun:
     notes: tuple[str, ...]
 
     @property
+    def steps(self) -> list[int]:
+        """All that some task has."""
+        return sorted({step for curve in self.curves.values() for step in curve.steps})
+
+    @property
     def alarms(self) -> tuple[str, ...]:
         return tuple(one.sentence for one in self.drift)
 
