@@ -153,6 +153,27 @@ def test_items_are_read_walked_and_left_by_keyboard_alone(browser: Browser, writ
 
 
 @pytest.mark.system
+def test_items_are_sorted_by_the_column_of_a_student(browser: Browser, written: Path) -> None:
+    seen = opened(browser, written, "#items")
+    page = seen.page
+    head = page.locator(".items table.rows thead th", has_text="ben")
+    head.wait_for()
+    found = []
+    for order in ("descending", "ascending", "none"):
+        head.get_by_role("button").press("Enter")
+        until(page, f"document.activeElement.closest('th')?.ariaSort === '{order}'")
+        place = int(head.evaluate("head => head.cellIndex"))
+        found.append(page.locator(f".items table.rows tbody tr td:nth-child({place + 1})").all_inner_texts())
+    figures = [[float(text) for text in texts] for texts in found]
+    assert figures[0] == sorted(figures[0], reverse=True)
+    assert figures[1] == sorted(figures[1])
+    assert figures[0][0] > figures[1][0]
+    assert figures[2] not in figures[:2]
+    nothing_serious(page)
+    page.close()
+
+
+@pytest.mark.system
 def test_the_headline_leads_to_the_items_that_part_the_first_two(browser: Browser, written: Path) -> None:
     seen = opened(browser, written)
     page = seen.page

@@ -92,6 +92,11 @@ def test_it_answers_choices_of_items_beside_those_of_other_folders(server: ViewS
     page = server.ask("/f/0/api/items?student=ann&order=worst&first=0&most=2&beside=2").value
     assert page["total"] == 3
     assert [row["scores"]["ann"] for row in page["rows"]] == [0.0, 0.5]
+    for order in ("lowest", "highest"):
+        rows = server.ask(f"/f/0/api/items?order={order}&by=bob&most=2").value["rows"]
+        every = [row["scores"].get("bob") for row in server.ask("/f/0/api/items?most=9").value["rows"]]
+        known = sorted((one for one in every if one is not None), reverse=order == "highest")
+        assert [row["scores"]["bob"] for row in rows] == known[:2]
     assert page["beside"]["2"][f"haiku {page['rows'][0]['item']}"] == {"ann": 0.0, "cem": 1.0}
     again = server.ask(
         f"/f/0/api/items?student=ann&order=worst&first=0&most=2&beside={'2,0,02,' * 1_000}"

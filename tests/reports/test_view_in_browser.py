@@ -93,3 +93,20 @@ def test_the_list_and_a_folder_fit_and_can_be_used_by_all(
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
         assert seen.complaints == []
         seen.page.close()
+
+
+@pytest.mark.system
+def test_a_folder_shows_the_forest_of_its_students(browser: Browser, server: ViewServer) -> None:
+    number = next(one["number"] for one in server.ask("/api/folders").value if one["name"] == "alpha")
+    seen = opened(browser, f"{server.address}f/{number}/", f"?token={server.token}")
+    forest = seen.page.locator("#results-body table.forest")
+    forest.wait_for()
+    name = forest.locator("tbody th")
+    assert name.inner_text() == "Llama-3.1-8B"
+    assert name.get_attribute("title") == "meta-llama/Llama-3.1-8B-Instruct"
+    figures = forest.locator("tbody td.num").all_inner_texts()
+    assert figures[0].startswith("100.0")
+    assert figures[1:] == ["3", "0"]
+    assert forest.locator("circle").get_attribute("cx") == "100%"
+    assert seen.complaints == []
+    seen.page.close()

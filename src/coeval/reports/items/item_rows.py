@@ -25,12 +25,13 @@ from coeval.core.text import listed
 # ``student``, ``judge`` and ``factor`` also say which scores the means are made of. ``q`` are words that all
 # have to occur; ``order`` is one of `ORDERS`; ``lost=A,B`` are the items on which A scored less than B;
 # ``failed=1`` those of which something failed, ``marked=1`` those that somebody marked; ``flag`` is one of
-# `FLAGS`.
+# `FLAGS`; ``by`` is the student of an order by one student's scores.
 
-ItemOrder: TypeAlias = Literal["id", "worst", "disagreement", "difficulty"]
+ItemOrder: TypeAlias = Literal["id", "worst", "disagreement", "difficulty", "highest", "lowest"]
 ORDERS: tuple[ItemOrder, ...] = get_args(ItemOrder)
 """``worst``: by the lowest score of an answer, ``difficulty``: by the mean of all, both least first;
-``disagreement``: by how far judges are apart. What has none of it stands last."""
+``disagreement``: by how far judges are apart; ``highest``, ``lowest``: by the score of one student. What has
+none of it stands last."""
 
 WON = "comparisons won"
 """A factor: 1 for each comparison that an answer won, ½ for a tie."""
@@ -50,6 +51,7 @@ _NAMES = {
     "item": "items",
     "flag": "flags",
 }
+_SINGLE = ("q", "order", "by", "lost", "failed", "marked")
 
 
 class LostTo(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
     attributes: dict[str, tuple[str, ...]] = {}
     words: tuple[str, ...] = ()
     order: ItemOrder = "id"
+    by: str = ""
     lost: LostTo | None = None
     failed: bool = False
     marked: bool = False
@@ -97,16 +100,17 @@ def item_choice(query: str) -> ItemChoice:
             if not reported:
                 raise UsageError(f"attribute={value}: write attribute=NAME=VALUE")
             attributes[name] = (*attributes.get(name, ()), needed)
-        elif key in ("q", "order", "lost", "failed", "marked"):
+        elif key in _SINGLE:
             given[key] = value
         else:
-            known = ", ".join([*_NAMES, "attribute", "q", "order", "lost", "failed", "marked"])
+            known = ", ".join([*_NAMES, "attribute", *_SINGLE])
             raise UsageError(f"{key}: items are not chosen by this; there are {known}")
     return ItemChoice(
         **{field: tuple(dict.fromkeys(names[key])) for key, field in _NAMES.items()},
         attributes=attributes,
         words=tuple(given.get("q", "").lower().split()[:_MOST_WORDS]),
         order=_order(given.get("order", "id")),
+        by=given.get("by", ""),
         lost=_lost(given["lost"]) if "lost" in given else None,
         failed=given.get("failed", "0") == "1",
         marked=given.get("marked", "0") == "1",
@@ -332,6 +336,8 @@ _ORDER: dict[ItemOrder, str] = {
     "worst": "worst NULLS LAST, no",
     "disagreement": "disagreement DESC NULLS LAST, no",
     "difficulty": "mean NULLS LAST, no",
+    "highest": "own DESC NULLS LAST, no",
+    "lowest": "own NULLS LAST, no",
 }
 
 
@@ -415,9 +421,13 @@ def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
     if choice.lost is not None:
         margin = "max(score) FILTER (student::VARCHAR = ?) - max(score) FILTER (student::VARCHAR = ?)"
         values = [choice.lost.winner, choice.lost.loser, *values]
+    own = "NULL::DOUBLE"
+    if choice.by:
+        own, values = "max(score) FILTER (student::VARCHAR = ?)", [choice.by, *values]
     sql = (
-        f"SELECT no, min(score) AS worst, avg(score) AS mean, avg(disagreement) AS disagreement, "  # noqa: S608
-        f"sum(failed) AS failed, {margin} AS margin FROM ({answers}) GROUP BY no"
+        f"SELECT no, {own} AS own, min(score) AS worst, avg(score) AS mean, "  # noqa: S608
+        f"avg(disagreement) AS disagreement, sum(failed) AS failed, {margin} AS margin "
+        f"FROM ({answers}) GROUP BY no"
     )
     return sql, values
 

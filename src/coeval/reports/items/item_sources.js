@@ -126,6 +126,8 @@
       const least = (row) => Math.min(...Object.values(row.scores).filter((value) => value !== null), Infinity);
       const keys = {
         worst: least,
+        highest: (row) => -(row.scores[choice.get("by")] ?? -Infinity),
+        lowest: (row) => row.scores[choice.get("by")] ?? Infinity,
         difficulty: (row) => mean(Object.values(row.scores).filter((value) => value !== null)) ?? Infinity,
         disagreement: (row) => (row.disagreement === null ? Infinity : -row.disagreement),
         id: lost ? (row) => -margin(row) : (row) => row.row,

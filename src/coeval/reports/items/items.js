@@ -11,6 +11,7 @@
   const KEYS = ["task", "teacher", "student", "judge", "factor"];
   const LISTS = { task: "tasks", teacher: "teachers", student: "students", judge: "judges", factor: "factors" };
   const ORDERS = { id: "by id", worst: "worst answer first", disagreement: "judges disagree most", difficulty: "hardest first" };
+  const BY_STUDENT = { highest: "highest of a student first", lowest: "lowest of a student first" };
   const SHORTCUTS = [
     ["arrows, j k", "from cell to cell; past the last row to the next page"], ["Enter", "open a cell"], ["PageUp PageDown", "page of items"], ["/", "search"],
     ["← → or j k", "in an item: the one before, the next"], ["n p", "in an item: next answer, the one before"], ["Esc", "back to all items"], ["?", "this list"],
@@ -113,8 +114,8 @@
         if (pairs.length <= 60) menus.push(this.menu("lost", "lost", pairs, true));
       }
       menus.push(this.menu("flag", "flag", Object.entries(FLAGS)));
-      this.order = make("select", { "aria-label": "order" }, Object.entries(ORDERS).map(([value, name]) => make("option", { value }, name)));
-      this.order.addEventListener("change", () => this.set("order", this.order.value === "id" ? "" : this.order.value));
+      this.order = make("select", { "aria-label": "order" }, Object.entries({ ...ORDERS, ...BY_STUDENT }).map(([value, name]) => make("option", { value, hidden: value in BY_STUDENT }, name)));
+      this.order.addEventListener("change", () => this.orderBy(this.order.value === "id" ? "" : this.order.value));
       this.failed = this.box("failed", "something failed");
       this.marked = this.source.mark ? this.box("marked", "marked") : null;
       this.chips = make("ul", { class: "chips", "aria-label": "chosen" });
@@ -165,11 +166,30 @@
       this.go(choice);
     }
 
+    orderBy(order, student = "") {
+      const choice = this.choice();
+      choice.delete("order");
+      choice.delete("by");
+      this.go(choice, { order, by: student });
+    }
+
+    // A student's column: highest first, then lowest, then as it was.
+    sortBy(student) {
+      const next = this.sortedBy(student) === "none" ? "highest" : this.sortedBy(student) === "descending" ? "lowest" : "";
+      this.orderBy(next, next && student);
+    }
+
+    sortedBy(student) {
+      const choice = this.choice();
+      if (choice.get("by") !== student) return "none";
+      return choice.get("order") === "highest" ? "descending" : choice.get("order") === "lowest" ? "ascending" : "none";
+    }
+
     drawChips(choice) {
       this.search.value = choice.get("q") ?? "";
       this.order.value = choice.get("order") ?? "id";
       for (const box of this.list.querySelectorAll("input[type=checkbox]")) box.checked = choice.get(box.dataset.key) === "1";
-      const chips = [...choice].filter(([key]) => !["q", "order", "failed", "marked"].includes(key));
+      const chips = [...choice].filter(([key]) => !["q", "order", "by", "failed", "marked"].includes(key));
       this.chips.replaceChildren(
         ...chips.map(([key, value]) => {
           const rest = new URLSearchParams([...choice].filter(([k, v]) => k !== key || v !== value));
@@ -199,6 +219,8 @@
         binary: (factors.length ? factors : (facets?.shown ?? [])).every((factor) => facets?.binary?.includes(factor)) && (factors.length > 0 || facets?.shown?.length > 0),
         marks: this.marks,
         called: (name) => this.called(name),
+        sortedBy: (student) => (facets?.students.includes(student) ? this.sortedBy(student) : null),
+        sortBy: (student) => this.sortBy(student),
         address: (row, student) => this.address(row, student),
       });
       this.drawPages(total);

@@ -33,21 +33,31 @@
       });
     }
 
-    // `columns`: {name, label, student, of(row), has(row)}; `facts`: {tasks, teachers, spread, noted, binary, marks, called, address}.
+    // `columns`: {name, label, student, of(row), has(row)}; `facts`: {tasks, teachers, spread, noted, binary, marks, called, address, sortBy, sortedBy}.
     draw(rows, columns, facts) {
       const held = this.element.contains(document.activeElement);
-      const names = [["Item", "k-text", ""], ...columns.map(({ name, label }) => [label, "k-score", name]), ...(facts.spread ? [["Apart", "k-score", "how far judges are apart, in points"]] : []), ...(facts.noted ? [["Notes", "k-text", ""]] : [])];
+      const sorting = document.activeElement?.closest("th")?.cellIndex;
+      const names = [["Item", "k-text", ""], ...columns.map(({ name, label, student }) => [label, "k-score", name, student]), ...(facts.spread ? [["Apart", "k-score", "how far judges are apart, in points"]] : []), ...(facts.noted ? [["Notes", "k-text", ""]] : [])];
       this.cells = [];
       const table = make(
         "table",
         { class: "rows", role: "grid", "aria-label": "items and what students scored on them" },
-        make("thead", {}, make("tr", {}, names.map(([name, kind, title]) => make("th", { scope: "col", class: kind, title: title && title !== name ? title : null }, make("bdi", {}, name))))),
+        make("thead", {}, make("tr", {}, names.map((one) => this.head(one, facts)))),
         make("tbody", {}, rows.map((row) => this.row(row, columns, facts))),
       );
       this.element.replaceChildren(...(rows.length ? [table] : []));
       watchEdges(this.element);
       this.reach(Math.min(this.at[0], rows.length - 1), Math.min(this.at[1], columns.length));
-      if (held) this.focus();
+      const head = sorting === undefined ? null : table.tHead.rows[0].cells[sorting]?.querySelector("button");
+      if (held && head) head.focus();
+      else if (held) this.focus();
+    }
+
+    // A student's name sorts; those of folders beside this one do not.
+    head([name, kind, title, student], { sortBy, sortedBy }) {
+      const order = student === undefined ? null : sortedBy(student);
+      const text = make("bdi", {}, name);
+      return make("th", { scope: "col", class: kind, "aria-sort": order, title: title && title !== name ? title : null }, order === null ? text : make("button", { type: "button", click: () => sortBy(student) }, text));
     }
 
     row(row, columns, { tasks, teachers, spread, noted, binary, marks, called, address }) {

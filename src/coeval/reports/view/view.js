@@ -110,20 +110,21 @@
 
   // --- what came of it --------------------------------------------------------------------------
 
-  // A point with its interval on a scale from 0 to 1.
-  function point(mean, low, high) {
-    if (mean === null) return "";
-    const space = "http://www.w3.org/2000/svg";
-    const picture = document.createElementNS(space, "svg");
-    picture.setAttribute("viewBox", "0 0 100 10");
-    picture.setAttribute("preserveAspectRatio", "none");
-    const line = document.createElementNS(space, "line");
-    for (const [key, value] of Object.entries({ x1: 100 * (low ?? mean), x2: 100 * (high ?? mean), y1: 5, y2: 5, "vector-effect": "non-scaling-stroke" })) line.setAttribute(key, value);
-    const dot = document.createElementNS(space, "ellipse");
-    for (const [key, value] of Object.entries({ cx: 100 * mean, cy: 5, rx: 2, ry: 3.5 })) dot.setAttribute(key, value);
-    dot.style.fill = "var(--link)";
-    picture.append(line, dot);
-    return make("span", { class: "point", "aria-hidden": "true" }, picture);
+  // The page's own forest of students, best first, of what is scored so far.
+  const FOREST = [
+    { name: "student", title: "student", kind: "text" }, { name: "score", title: "score, in points", kind: "points" },
+    { name: "n", title: "items", kind: "count" }, { name: "failed", title: "failed", kind: "count" },
+  ];
+
+  function standings(students) {
+    const ordered = students.filter(({ mean }) => mean !== null).sort((one, other) => other.mean - one.mean);
+    const rows = ordered.map(({ student, mean, low, high, n, failed }) => ({ student, score: mean, score_low: low, score_high: high, n, failed }));
+    const head = ({ title }, at) => make("th", { role: "columnheader", scope: "col", class: at ? "num" : null }, title);
+    const axis = make("th", { role: "columnheader", scope: "col", class: "plot" }, make("span", { class: "axis" }, make("i"), make("i"), make("i")));
+    const heads = FOREST.map(head).toSpliced(2, 0, axis);
+    const empty = make("table", { class: "forest", role: "table", "aria-label": "students" }, make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads)), make("tbody", { role: "rowgroup" }));
+    const links = ordered.map(({ student }) => new URLSearchParams({ student, order: "worst" }).toString());
+    return forest(empty, { students: students.map(({ student }) => student) }, { columns: FOREST, rows, links });
   }
 
   const scored = (mean, low, high) => (mean === null ? "–" : figureText("points", mean, low, high));
@@ -139,19 +140,9 @@
     const overall = found.students.filter((one) => one.task === null);
     const parts = [];
     if (overall.some((one) => one.mean !== null)) {
-      parts.push(
-        table(
-          "students",
-          ["student", "", "score", "items", "failed"],
-          overall.map((one) => [
-            make("a", { href: `#items?student=${encodeURIComponent(one.student)}&order=worst` }, named(one.student)),
-            point(one.mean, one.low, one.high),
-            scored(one.mean, one.low, one.high),
-            count(one.n),
-            count(one.failed),
-          ]),
-        ),
-      );
+      parts.push(standings(overall));
+      const without = overall.filter((one) => one.mean === null);
+      if (without.length) parts.push(make("p", { class: "note" }, "No score yet: ", without.map(({ student }, at) => [at ? ", " : "", named(student)])));
     }
     if (found.people?.length) {
       parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [named(one.student), scored(one.judged, one.judged_low, one.judged_high), scored(one.mean, one.low, one.high), count(one.labels)])));
@@ -203,6 +194,7 @@
     place("banner").hidden = !told.results?.simulated;
     place("banner").textContent = "simulated models: numbers show the tool, not any real model";
     names = new Map(Object.entries(told.short ?? {}));
+    for (const [name, short] of names) shortNames.set(name, short);
     const first = [told.headline, told.pace, told.status?.state];
     draw("headline-body", first, () => headline(told));
     place("headline").hidden = !place("headline-body").childElementCount;

@@ -98,45 +98,58 @@ class ViewedFolder:
         self._summarising = _Due()
 
     def look(self) -> None:
-        """Read again what has changed, if it is time to; what somebody waits for first. What cannot be read
-        is told in `state`."""
+        """Read again what has changed, if it is time to: status, records, report. What cannot be read is told
+        in `state`."""
+        self.look_at_status()
+        self.look_at_records()
+        self.renew_report()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
         try:
-            self._look()
+            yield
         except (CoevalError, OSError) as error:
             with self._lock:
                 self._reported = {**self._reported, "error": plain(str(error))}
 
-    def _look(self) -> None:
-        if not self.path.is_dir():
-            raise StoreError(f"{self.path} is gone; what is shown was read before")
-        if self._asking.is_due(now := (writer_of(self.path), self._stamp(records_alone=False))):
-            with self._asking.doing(now):
-                self._take_status()
-        if self.needed and self._reading.is_due(stamp := self._stamp(records_alone=True)):
-            with self._reading.doing(stamp):
-                self._take_records()
+    def look_at_status(self) -> None:
+        """The first part of `look`, which takes little of any folder."""
+        with self._telling():
+            if not self.path.is_dir():
+                raise StoreError(f"{self.path} is gone; what is shown was read before")
+            if self._asking.is_due(now := (writer_of(self.path), self._stamp(records_alone=False))):
+                with self._asking.doing(now):
+                    self._take_status()
+
+    def look_at_records(self) -> None:
+        """The second part of `look`; nothing of a folder that nobody has opened."""
+        with self._telling():
+            if (
+                self.needed
+                and self.path.is_dir()
+                and self._reading.is_due(stamp := self._stamp(records_alone=True))
+            ):
+                with self._reading.doing(stamp):
+                    self._take_records()
+
+    def renew_report(self) -> bool:
+        """The last part of `look`, which measures the folder; whether there was anything to do."""
         generation = self._generation
-        if (
-            (self.report_needed or writer_of(self.path) is None)
-            and generation
-            and self._writing.is_due(generation)
-        ):
-            with self._writing.doing(generation):
-                self._write_report()
+        wanted = self.report_needed or writer_of(self.path) is None
+        if not (wanted and generation and self._writing.is_due(generation)):
+            return False
+        with self._telling(), self._writing.doing(generation):
+            self._write_report()
+        return True
 
     def summarise(self) -> None:
         """Read a folder that nobody has opened for its line in the list, if it has changed."""
         if self.needed or not self._summarising.is_due(stamp := self._stamp(records_alone=True)):
             return
-        with self._summarising.doing(stamp):
-            try:
-                found = read_summary(self.path)
-            except (CoevalError, OSError) as error:
-                with self._lock:
-                    self._reported = {**self._reported, "error": plain(str(error))}
-                return
-        with self._lock:
-            self._summary = found
+        with self._telling(), self._summarising.doing(stamp):
+            found = read_summary(self.path)
+            with self._lock:
+                self._summary = found
 
     def line(self) -> dict[str, Any]:
         """What the list of folders says, for JSON: less than `state`, since it is asked for all the time."""
@@ -338,11 +351,18 @@ class ViewedPlaces:
             self._find()
             for folder in self.folders:
                 if not self._stopped.is_set():
-                    folder.look()
+                    folder.look_at_status()
+            for folder in self.folders:
+                if not self._stopped.is_set():
+                    folder.look_at_records()
             end = time.monotonic() + _LINES_S
             for folder in self.folders:
                 if not self._stopped.is_set() and time.monotonic() < end:
                     folder.summarise()
+            # One at a time, since it takes seconds: what has changed meanwhile comes before the next.
+            for folder in sorted(self.folders, key=lambda each: not each.report_needed):
+                if self._stopped.is_set() or folder.renew_report():
+                    break
             self._stopped.wait(_EVERY_S)
 
     def _find(self) -> None:
