@@ -172,7 +172,7 @@ def test_what_the_test_says_decides_where_the_interval_alone_would_say_otherwise
     [one] = compared(tmp_path).comparisons
     assert one.p_adjusted == pytest.approx(0.125)
     assert one.ci95[0] > 0
-    assert one.sentence.startswith("ann and ben are statistically tied on haiku: ben − ann is 20.0 [")
+    assert one.sentence.startswith("ben and ann are statistically tied on haiku: the gap is 20.0 [")
     assert "20 paired items; the interval excludes zero, but p = 0.125" in one.sentence
 
 
@@ -236,7 +236,7 @@ def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
         run.evaluations(judge).unlink()
     [neither] = [shown_difference(one) for one in compared(tmp_path).comparisons]
     assert doubt == (
-        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and "
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus, "
         f"gpt-4o, gpt-4o-mini − claude-haiku is {neither} points on haiku."
     )
 
@@ -276,7 +276,7 @@ def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> 
     assert doubt.startswith(
         "a, 1 of the 2 judges, judges its own answers: without its scores a − b is 0.0 ± "
     )
-    assert " points on haiku, a − c is 0.0 ± " in doubt
+    assert doubt.endswith(" points on haiku and 1 more.")
 
 
 @pytest.mark.process
@@ -303,10 +303,10 @@ def test_cut_off_and_empty_answers_are_counted_on_each_side(tmp_path: Path) -> N
             run.response(n, student, **(bad if student == "ben" else {}))
             run.evaluation(n, student, "j", LOW if bad and student == "ben" else HIGH)
     assert compared(tmp_path).doubts == (
-        "Cut off at max_tokens: 3 of 10 answers of ben, 0 of 10 answers of ann; part of the difference may "
-        "come from that. Raise max_tokens (of your own code: max_answer_bytes) before trusting it.",
+        "Cut off at max_tokens: 3 of 10 answers of ben, 0 of 10 answers of ann. Part of the difference may "
+        "come from that: raise max_tokens (of your own code: max_answer_bytes) before trusting it.",
         "Empty, and counted like all others: 1 of 10 answers of ben, 0 of 10 answers of ann (of all these, "
-        "cut off: 1); part of the difference may come from that.",
+        "cut off: 1). Part of the difference may come from that.",
     )
 
 
@@ -317,7 +317,7 @@ def test_outputs_tell_of_empty_answers_too(tmp_path: Path) -> None:
     responses.write_text(responses.read_text().replace('"text"', '" "', 2))
     [doubt] = compared(a, b).doubts
     assert doubt.startswith(
-        "Empty, and counted like all others: 2 of 10 answers of tuned, 0 of 10 answers of base;"
+        "Empty, and counted like all others: 2 of 10 answers of tuned, 0 of 10 answers of base."
     )
 
 
@@ -332,8 +332,8 @@ def test_who_has_some_tasks_only_is_told_once(tmp_path: Path) -> None:
                 else:
                     run.datapoint(n)
     assert compared(tmp_path).doubts == (
-        "Without a score in some task that others have: ben (saga), cleo (saga, verse); such a task is in "
-        "no difference of theirs, and overall is over the others.",
+        "No score in tasks that others have: ben (saga), cleo (saga, verse). Such a task is in no difference "
+        "of theirs; overall is over the others.",
     )
 
 

@@ -185,7 +185,8 @@ def test_a_summary_on_data_that_changed_cannot_be_compared(
         main()
     found = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
     assert found["assets"]["ifeval/prompts"]["origin"] == "not verified"
-    why = f"ifeval/prompts is not the file that is published, or changed while it was read: {mine.name}"
+    which = f"{mine.name} (sha256 {found['assets']['ifeval/prompts']['sha256'][:12]})"
+    why = f"ifeval/prompts is not the file that is published, or changed while it was read: {which}"
     assert (found["comparable"], why in found["reasons"]) == (False, True)
     assert "is not the file that is published" in " ".join(capsys.readouterr().out.split())
 

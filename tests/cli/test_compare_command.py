@@ -97,7 +97,7 @@ def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> N
     a = output(here / "a", "base", verdicts([1, 0] * 20))
     b = output(here / "b", "tuned", verdicts([1, 0] * 18 + [1, 1] * 2))
     shown = coeval("compare", a, b).out
-    assert shown.startswith("base and tuned are statistically tied on ifeval: tuned − base is 5.0 [")
+    assert shown.startswith("tuned and base are statistically tied on ifeval: the gap is 5.0 [")
     assert "better" not in shown.splitlines()[0]
     assert "With 40 prompts, a true gap of " in shown.splitlines()[0]
 
@@ -297,14 +297,14 @@ def test_doubts_stand_beside_the_claim_wherever_it_is_shown(two: tuple[Path, Pat
     responses = two[1] / "ifeval" / "responses.jsonl"
     responses.write_text(responses.read_text().replace('"text"', '"cut", "truncated": true', 3))
     doubt = (
-        "Cut off at max_tokens: 3 of 200 answers of tuned, 0 of 200 answers of base; part of the difference "
-        "may come from that. Raise max_tokens (of your own code: max_answer_bytes) before trusting it."
+        "Cut off at max_tokens: 3 of 200 answers of tuned, 0 of 200 answers of base. Part of the difference "
+        "may come from that: raise max_tokens (of your own code: max_answer_bytes) before trusting it."
     )
     assert found(coeval, *two)["doubts"] == [doubt]
     shown = coeval("compare", *two, "--html", "page.html").out.splitlines()
     assert (shown[0][:21], shown[1]) == ("tuned is better than ", f"warning: {doubt}")
     page = re.sub(r"<[^>]+>", "", Path("page.html").read_text())
-    assert page.index("tuned is better than") < page.index(doubt) < page.index("Differences from the base")
+    assert page.index(doubt) < page.index("tuned is better than") < page.index("Differences from the base")
     claims = coeval("compare", *two, "--markdown").out.splitlines()
     assert claims[1].startswith(r"- **Doubt:** Cut off at max\_tokens: 3 of 200")
 

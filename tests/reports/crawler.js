@@ -1,5 +1,5 @@
 // What of a page breaks a rule, as texts that name the offender. Run in the page, which may be at any width.
-() => {
+async () => {
   const found = {};
   const report = (rule, ...words) => (found[rule] ??= []).push(words.join(" | ").slice(0, 300));
   const clean = (text) => text.replace(/\s+/g, " ").trim();
@@ -106,10 +106,18 @@
   const figures = (text) => text.match(/\d[\d,]*(?:\.\d+)?/g) ?? [];
   const digits = (text) => clean(text).replaceAll(",", "");
   const held = new Map();
+  // A link that chooses rows is followed.
+  const follow = async (hash) => {
+    location.hash = hash;
+    held.clear();
+    await new Promise((then) => setTimeout(then, 300));
+  };
   const holds = (target, figure) => {
     if (!held.has(target)) held.set(target, new Set(figures(digits(all("th, td, dd, p", target).map((one) => one.textContent).join(" ")))));
     return held.get(target).has(figure);
   };
+  // A step is what a checkpoint is called: it is no figure of it.
+  const STEPS = /\bsteps? \d+(?:\s*(?:–|,|and)\s*\d+)*/g;
   for (const said of all(".said")) {
     if (!isShown(said)) continue;
     for (const link of all('a[href^="#"]', said)) {
@@ -117,12 +125,16 @@
       const target = document.getElementById(anchor);
       if (target === null) report("a figure that leads nowhere", `#${anchor}`, clean(said.innerText));
       else if (anchor !== "items") {
+        const chooses = link.hash.includes("?");
+        if (chooses) await follow(link.hash);
         const absent = figures(digits(link.textContent)).filter((figure) => !holds(target, figure));
         if (absent.length) report("a figure that its target lacks", `#${anchor}`, absent.join(" "), clean(said.innerText));
+        if (chooses) await follow("");
       }
     }
     const unlinked = [...said.childNodes].filter((one) => one.nodeType === Node.TEXT_NODE).map((one) => one.textContent).join(" ");
-    const bare = said.closest("#lead") ? (unlinked.match(/(?<![\w./:-])[±$−-]?\d[\d,.]*(?![\w/-]|\.\d)/g) ?? []) : [];
+    const figured = unlinked.replace(STEPS, "");
+    const bare = said.closest("#lead") ? (figured.match(/(?<![\w./:-])[±$−-]?\d[\d,.]*(?![\w/-]|\.\d)/g) ?? []) : [];
     if (bare.length) report("a figure without a link", bare.join(" "), clean(said.innerText));
   }
 
@@ -148,7 +160,7 @@
   // --- Three sentences at most before the first picture
   const picture = document.querySelector("main figure[data-picture], main .drawing, main svg");
   if (picture !== null) {
-    const before = all("main p, main li").filter((one) => isShown(one) && !one.closest(".banner, [role=note], .filters")
+    const before = all("main p, main li").filter((one) => isShown(one) && !one.closest(".banner, [role=note], .filters, nav")
       && one.compareDocumentPosition(picture) & Node.DOCUMENT_POSITION_FOLLOWING);
     const said = before.flatMap(sentencesOf);
     if (said.length > 3) report("more than three sentences before the first picture", said.length, said[3]);

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 
 # Answers whose figures a page keeps one by one, so that filters can use them: two bytes each, twice.
@@ -56,19 +57,36 @@ _BY_STUDENT = "r.student::VARCHAR, count(*), count(usd), avg(usd), median(second
 _EACH = "d.id, r.student::VARCHAR, coalesce(usd, 'NaN'), coalesce(seconds, 'NaN')"
 
 
+# Of an output folder; files read in part are no part of it.
+_OUTPUT = """
+SELECT p.model, count(*), count(usd), avg(usd), median(seconds) FROM (
+    SELECT md5_number(filename || chr(10) || id) AS key, 1000 * last(usage.cost_usd) AS usd,
+           last(CASE WHEN latency_s > 0 THEN latency_s END) AS seconds
+    FROM {lines} WHERE id IS NOT NULL GROUP BY ALL
+) s JOIN answer a USING (key) JOIN place p USING (file)
+WHERE NOT a.failed GROUP BY ALL
+"""
+
+
+def model_costs(reader: Reader) -> dict[str, AnswerCost]:
+    """By model that answered, in a run or an output folder. Raises StoreError: a file cannot be read."""
+    if isinstance(reader, RunReader):
+        sql = _ANSWERS.replace("{select}", _BY_STUDENT) + "GROUP BY ALL"
+        rows = reader.of_lines("response_collection", _USAGE, sql)
+    else:
+        rows = reader.of_lines("answers", _USAGE, _OUTPUT)
+    return {str(row[0]): AnswerCost(*row[1:]) for row in rows}
+
+
 def answer_costs(reader: RunReader) -> AnswerCosts:
     """
     Raises StoreError: a file cannot be read.
     """
-
-    def asked(select: str, rest: str = "") -> list[tuple[object, ...]]:
-        sql = _ANSWERS.replace("{select}", select) + rest
-        return reader.of_lines("response_collection", _USAGE, sql)
-
-    students = {str(row[0]): AnswerCost(*row[1:]) for row in asked(_BY_STUDENT, "GROUP BY ALL")}  # type: ignore[arg-type]
+    students = model_costs(reader)
     if sum(one.answers for one in students.values()) > MOST_KEPT or reader.sampled:
         return AnswerCosts(students, None)
-    return AnswerCosts(students, [AnswerFigures(*row) for row in asked(_EACH)])  # type: ignore[arg-type]
+    rows = reader.of_lines("response_collection", _USAGE, _ANSWERS.replace("{select}", _EACH))
+    return AnswerCosts(students, [AnswerFigures(*row) for row in rows])
 
 
 Halves: TypeAlias = NDArray[np.float16]

@@ -6,13 +6,15 @@ among the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_leaders import best_first, leading_sentences
+from coeval.analysis.comparison.comparison_leaders import best_first, count_sentence, leading_sentences
 from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport, point_of
+from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import FigureKind
@@ -30,19 +32,21 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     as_sentence,
+    cell_text,
 )
 
 _P = (
     "Adjusted for all comparisons: tasks are tested where overall is significant, parts where their task is, "
     "labels by themselves"
 )
+_DETECTABLE = "The true difference that would be detected four times in five"
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
-# Sentences above the first picture.
-_MOST_TOLD = 3
+# Sides that a title names; of more, it names the first.
+_MOST_IN_TITLE = 3
 # Where all differences are smaller, none has the strongest colour.
 _NOTEWORTHY = 0.1
-_DIFFERENCES, _PAIRS = "differences", "pairs"
+_DIFFERENCES, _PAIRS, _SIDES = "differences", "pairs", "sides"
 _BY = {"overall": "overall", "task": "by task", "label": "by label", "part": "by factor or metric"}
 
 
@@ -67,23 +71,23 @@ def comparison_page(compared: ComparisonReport) -> Report:
         msgspec.structs.replace(one, a=shown.names[one.a], b=shown.names[one.b])
         for one in compared.comparisons
     ]
-    leading = list(leading_sentences(named, len(shown.groups)))
     place = {label: at for at, label in enumerate(shown.names)}
     order = list(shown.names.values())
     sections = [_differences_section(compared, shown, place)]
-    if not shown.few and (pairs := _pairs(compared, shown, place)):
-        sections.append(_pairs_section(pairs, shown))
+    pairs = [] if shown.few else _pairs(compared, shown, place)
+    if pairs:
+        sections.append(_pairs_section(pairs, shown, Sentence(count_sentence(named))))
     sections.append(_sides_section(compared, shown))
     return Report(
         kind="comparison",
-        title=f"Comparison of {listed(order, 3)}",
+        title=f"Comparison of {listed(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
         facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
         lead=(
-            *(Sentence(text, _DIFFERENCES) for text in leading[: _MOST_TOLD - bool(compared.doubts)]),
-            *(Sentence(plain(doubt), "sides") for doubt in compared.doubts[:1]),
+            *_leading(named, shown, [str(row[2]) for row in pairs]),
+            *_cost_sentence(compared, shown),
         ),
         sections=tuple(sections),
-        alerts=(Alert(as_sentence(SIMULATED)),) if compared.simulated else (),
+        alerts=tuple(_alerts(compared)),
         labels={label: name for label, name in shown.names.items() if label != name},
     )
 
@@ -98,13 +102,52 @@ def _shown(compared: ComparisonReport) -> _Shown:
         if label in compared.bases or not groups:
             groups.append([])
         groups[-1].append(label)
-    folders = [side["folder"] for side in compared.sides.values()]
+    folders = [side.folder for side in compared.sides.values()]
     if len(groups) > 1:  # each student against itself in another folder: the folder is the baseline
         tails = short_paths(folders)
-        baselines = {label: tails[side["folder"]] for label, side in compared.sides.items()}
+        baselines = {label: tails[side.folder] for label, side in compared.sides.items()}
         return _Shown(names, groups, baselines, baselines[compared.bases[0]])
     usual = compared.bases[0] if len(set(folders)) > 1 else order[0]
     return _Shown(names, groups, names, names[usual])
+
+
+# --- Above the first picture
+
+
+def _alerts(compared: ComparisonReport) -> Iterator[Alert]:
+    """What speaks against the figures as a whole; the last section has the reasons."""
+    if compared.simulated:
+        yield Alert(as_sentence(SIMULATED))
+    apart = [found for note in compared.notes if (found := Incomparable.of(note)) is not None]
+    if apart:
+        pairs = (f"{one.task} with {one.with_what}" for one in apart)
+        yield Alert(plain(f"Not comparable: {listed(pairs, 3)}."))
+    for doubt in compared.doubts[:1]:
+        yield Alert(plain(doubt))
+
+
+def _leading(named: Sequence[Comparison], shown: _Shown, paired: Sequence[str]) -> Iterator[Sentence]:
+    """``paired``: the places of the pairs' table, the first of which is shown at first."""
+    for said in leading_sentences(named, len(shown.groups)):
+        anchor = "" if not said.place else _DIFFERENCES
+        if said.place in paired:
+            anchor = _PAIRS if said.place == paired[0] else f"{_PAIRS}?{urlencode({'of': said.place})}"
+        yield Sentence(said.text, anchor) if anchor else Sentence(said.text)
+
+
+def _cost_sentence(compared: ComparisonReport, shown: _Shown) -> Iterator[Sentence]:
+    """What answers of the leader and the next cost and how long they took, where that is on record."""
+    leading = list(shown.names)[:2]
+    sides = [compared.sides[label] for label in leading]
+    if len(shown.groups) > 1 or not all(side.usd_per_1000 for side in sides):
+        return
+    one, other = (shown.names[label] for label in leading)
+    prices = [cell_text(side.usd_per_1000, "usd") for side in sides]
+    said = f"1,000 answers of {one} cost {prices[0]}, of {other} {prices[1]}"
+    if all(side.seconds for side in sides):
+        seconds = [cell_text(side.seconds, "seconds") for side in sides]
+        said += f"; the median answer takes {' and '.join(dict.fromkeys(seconds))}"
+    yield Sentence(f"{said}.", _SIDES)
 
 
 # --- Differences from a baseline
@@ -148,6 +191,7 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
     )
     several = {one.family for one, _ in found if len(_places(compared.comparisons, one.family)) > 1}
     kind, per = _kind(compared.comparisons)
+    gap: FigureKind = kind if per else "gap"
     rows: list[tuple[Cell, ...]] = []
     for one, base in found:
         side = shown.names[_other(one, base)]
@@ -155,37 +199,31 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         row = where if shown.few else f"{where} · {side}" if where else side
         by = _BY["task"] if shown.few and one.family == "overall" else _BY[one.family]
         rows.append((row, shown.baselines[base], by, *_figures(one, base, per)))
+    columns = (
+        ReportColumn("row", "Of"),
+        ReportColumn("baseline", "Baseline"),
+        ReportColumn("by", "By"),
+        ReportColumn("mean", "Score", kind),
+        ReportColumn("mean_baseline", "Baseline's", kind),
+        ReportColumn("difference", "Difference", gap, "Less the baseline, paired by item"),
+        ReportColumn("over_judges", "Over items and judges", gap, "Judges are a sample too"),
+        ReportColumn("p", "p", "probability", _P),
+        ReportColumn("p_over_judges", "p, judges too", "probability", _P),
+        ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
+        ReportColumn("n", "Items", "count"),
+        ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
+        ReportColumn("could_be_seen", "Detectable", kind, _DETECTABLE),
+        ReportColumn("agreeing", "Judges agreeing", "count", "By themselves they put the same side ahead"),
+        ReportColumn("test", "Test"),
+        ReportColumn("shown", "Of the scale", "points", "The difference as a share of the metric's scale"),
+    )
+    # one judge, or none, says nothing of others
+    kept = [at for at in range(len(columns)) if any(row[at] not in (None, NOT_MEASURED) for row in rows)]
     return ReportTable(
         _DIFFERENCES,
         "Differences from the baseline",
-        (
-            ReportColumn("row", "Of"),
-            ReportColumn("baseline", "Baseline"),
-            ReportColumn("by", "By"),
-            ReportColumn("mean", "Score", kind),
-            ReportColumn("mean_baseline", "Baseline's", kind),
-            ReportColumn("difference", "Difference", kind, "Less the baseline, paired by item"),
-            ReportColumn("over_judges", "Over items and judges", kind, "Judges are a sample too"),
-            ReportColumn("p", "p", "probability", _P),
-            ReportColumn("p_over_judges", "p, judges too", "probability", _P),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            ReportColumn("n", "Items", "count"),
-            ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-            ReportColumn(
-                "could_be_seen",
-                "Detectable",
-                kind,
-                "The true difference that would be detected four times in five",
-            ),
-            ReportColumn(
-                "agreeing", "Judges agreeing", "count", "By themselves they put the same side ahead"
-            ),
-            ReportColumn("test", "Test"),
-            ReportColumn(
-                "shown", "Of the scale", "points", "The difference as a share of the metric's scale"
-            ),
-        ),
-        tuple(rows),
+        tuple(columns[at] for at in kept),
+        tuple(tuple(row[at] for at in kept) for row in rows),
         chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
     )
 
@@ -235,11 +273,12 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
         low, high = sorted(sign * bound / one.scale for bound in one.ci95)
         difference = Measured(sign * one.difference / one.scale, low, high, one.n, one.missing)
         names = (shown.names[ahead], shown.names[behind])
-        rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n))
+        least = None if one.minimum_detectable is None else one.minimum_detectable / one.scale
+        rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
     return rows
 
 
-def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown) -> ReportSection:
+def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sentence) -> ReportSection:
     table = ReportTable(
         _PAIRS,
         "Pairs",
@@ -247,10 +286,11 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown) -> ReportSec
             ReportColumn("ahead", "Row"),
             ReportColumn("behind", "Column"),
             ReportColumn("of", "Of"),
-            ReportColumn("difference", "Row less column", "points", "As a share of the metric's scale"),
+            ReportColumn("difference", "Row less column", "gap", "As a share of the metric's scale"),
             ReportColumn("p", "p", "probability", _P),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
+            ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
         ),
         tuple(rows),
         chosen={"of": str(rows[0][2])},
@@ -263,7 +303,7 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown) -> ReportSec
     return ReportSection(
         _PAIRS,
         "Which differences are significant?",
-        (),
+        (counted,),
         (Picture("matrix", title, _PAIRS, spec, toggles),),
         (table,),
     )
@@ -273,14 +313,20 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown) -> ReportSec
 
 
 def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
-    tails = short_paths(side["folder"] for side in compared.sides.values())
+    tails = short_paths(side.folder for side in compared.sides.values())
     rows = tuple(
-        (shown.names[label], plain(side["model"]), tails[side["folder"]])
+        (shown.names[label], plain(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
         for label, side in compared.sides.items()
     )
-    columns = (ReportColumn("side", "Side"), ReportColumn("model", "Model"), ReportColumn("folder", "Folder"))
+    columns = (
+        ReportColumn("side", "Side"),
+        ReportColumn("model", "Model"),
+        ReportColumn("folder", "Folder"),
+        ReportColumn("usd", "$ per 1,000 answers", "usd", "Mean over answers whose price is known"),
+        ReportColumn("seconds", "Seconds", "seconds", "Median over answers"),
+    )
     notes = (*compared.doubts, *compared.missing, *compared.notes)
     sentences = tuple(Sentence(plain(note)) for note in notes)
     return ReportSection(
-        "sides", "What was compared?", sentences, (), (ReportTable("sides", "Sides", columns, rows),)
+        _SIDES, "What was compared?", sentences, (), (ReportTable(_SIDES, "Sides", columns, rows),)
     )

@@ -173,7 +173,7 @@ def _differences(found: SweepComparison) -> ReportTable:
             ReportColumn("of", "Task"),
             ReportColumn("mean", "Score", "points"),
             ReportColumn("mean_baseline", "Baseline's", "points"),
-            ReportColumn("difference", "Difference", "points", "Less the baseline, paired by item"),
+            ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
             ReportColumn("p", "p", "probability", "Adjusted for all steps, tasks and pairs of runs"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),

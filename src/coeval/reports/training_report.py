@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.training.best_checkpoint import points_per
-from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
+from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs, runs_sentence
 from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
 from coeval.core.figures import FigureKind
 from coeval.core.plain import plain
@@ -96,8 +96,9 @@ def _lead(found: SweepComparison, runs: Sequence[TrainingRun]) -> Iterator[Sente
     for run in runs:
         for alarm in run.alarms:
             yield Sentence(plain(f"{run.label}: {alarm}" if len(runs) > 1 else alarm), "notes")
+    of_runs = {runs_sentence(rows) for _, rows in found.by_task()}
     for said in others:
-        yield Sentence(plain(said), "ship-table")
+        yield Sentence(plain(said), "runs" if said in of_runs else "ship-table")
 
 
 def _anchor(task: str) -> str:
@@ -129,6 +130,7 @@ def _of_task(
         Sentence(plain(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
+        if curve.best is None or said != curve.best.sentence  # the first table has the best
     ]
     band = f"; band: {_BANDS[error_bar]}" if _BANDS[error_bar] else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)

@@ -163,7 +163,7 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
     assert curve.best is not None
     assert curve.best.mean == pytest.approx(0.125)
-    assert "healthbench: step 200 scores best, 12.5; " in ended.out
+    assert "healthbench: step 200 scores highest, 12.5; " in ended.out
     report = training_report([run])
     [row] = report.table("ship-table").records()
     assert (row["best"], row["score"]) == ("step 200", curve.points[1].mean)
@@ -192,4 +192,4 @@ def test_a_wrong_base_is_told_before_anything_is_written(tmp_path: Path, coeval:
     assert coeval("sweep", "aggregate", "--out", tmp_path, "--base", "9").code == 1
     assert not list(tmp_path.rglob("summary_agg.json"))
     ended = coeval("sweep", "aggregate", "--out", tmp_path, "--base", "2")
-    assert "better than step 2 beyond chance" in ended.out
+    assert "significantly better than step 2" in ended.out

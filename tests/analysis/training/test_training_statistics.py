@@ -104,13 +104,13 @@ def test_the_first_better_step_is_named_with_its_difference() -> None:
     assert (found.base, found.step, found.n_items) == (100, 300, 300)
     by = 100 * (scores[:, 2] - scores[:, 0]).mean()
     assert found.sentence.startswith(
-        f"step 300 is the first that is better than step 100 beyond chance: by {by:.1f} ± "
+        f"step 300 is the first significantly better than step 100: by {by:.1f} ± "
     )
     assert found.sentence.endswith("(p < 0.001 over all checkpoints), 300 paired items")
     later = first_better(common(scores), "share", base=300)
     assert later is not None
     assert (later.base, later.step) == (300, None)
-    assert "no checkpoint is better than step 300 beyond chance" in later.sentence
+    assert "no checkpoint is significantly better than step 300" in later.sentence
     assert [one.step for one in later.checkpoints] == [100, 200, 400]
     assert first_better(common(scores), "share", base=7) is None
     assert first_better(common(scores[:, :1]), "share") is None
@@ -160,7 +160,7 @@ def test_a_tie_is_corrected_and_stays_within_reach() -> None:
     assert found.corrected < found.mean
     assert found.ci95[0] < found.corrected < found.ci95[1]
     assert found.sentence == (
-        f"step {found.step} scores best, {100 * found.mean:.1f}; {100 * found.corrected:.1f} "
+        f"step {found.step} scores highest, {100 * found.mean:.1f}; {100 * found.corrected:.1f} "
         f"[{100 * found.ci95[0]:.1f}, {100 * found.ci95[1]:.1f}] after correcting for picking the best of 6 "
         "(experimental)"
     )
@@ -196,8 +196,8 @@ def test_of_few_items_the_best_is_named_and_nothing_is_said_of_luck() -> None:
     assert found.step == 700, "the largest mean, by 0.003"
     assert (found.corrected, found.ci95) == (None, None)
     assert found.sentence == (
-        f"step 700 scores best, {100 * found.mean:.1f}; 8 items are too few to tell how much of that is luck "
-        f"({FEWEST} would do)"
+        f"step 700 scores highest, {100 * found.mean:.1f}; 8 items are too few to estimate how much of that "
+        f"is luck ({FEWEST} would do)"
     )
 
 
@@ -244,7 +244,7 @@ def test_no_stop_where_a_gain_worth_having_could_not_be_seen() -> None:
     assert found.items_needed is not None
     assert 100 < found.items_needed < 200
     assert found.sentence.startswith(
-        "8 items are too few to tell whether the last 3 checkpoints (500, 600, 700) gained over step 400: "
+        "8 items are too few to show whether the last 3 checkpoints (500, 600, 700) gained over step 400: "
     )
     assert found.sentence.endswith(f"about {found.items_needed} items would do")
     named = stop_signal(common(scores), "share", detectable=0.5)
@@ -268,7 +268,7 @@ def test_the_stop_signal_says_what_is_ruled_out() -> None:
     assert flat.stop
     assert (flat.before, flat.last) == (200, (300, 400, 500))
     assert flat.at_most < flat.detectable
-    assert "the last 3 checkpoints (300, 400, 500) gained nothing over step 200" in flat.sentence
+    assert "the last 3 checkpoints (300, 400, 500) show no detectable gain over step 200" in flat.sentence
     rising = stop_signal(common(verdicts([0.4, 0.5, 0.6, 0.7])), "share", last=2)
     assert rising is not None
     assert not rising.stop

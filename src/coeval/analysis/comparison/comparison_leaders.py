@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, sentence
+from coeval.analysis.comparison.comparison_report import Comparison, sentence, shown_points
 from coeval.core.plain import plain
 from coeval.core.text import listed
 
@@ -26,23 +27,37 @@ def best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list
     return sorted(ahead, key=lambda label: -ahead[label])
 
 
-def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterator[str]:
-    """The leader and the next in what stands first, of few tasks in each; then how many pairs differ.
+class LeadingSentence(NamedTuple):
+    """``place``: of the comparison that it states (`Comparison.place`); empty where it sums up several."""
+
+    text: str
+    place: str = ""
+
+
+def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterator[LeadingSentence]:
+    """The leader and the next in what stands first, of few tasks in each.
     ``groups``: within each of which every two are compared."""
     first = [one for one in comparisons if one.family == comparisons[0].family]
     places = list(dict.fromkeys((one.task, one.metric) for one in first))
     if groups > 1:
-        for one in first[:_MOST_LEADING]:
-            yield _short_sentence(one)
+        leading = first[:_MOST_LEADING]
     elif len(places) > _MOST_LEADING:
-        yield _by_places(first, places)
+        yield LeadingSentence(_by_places(first, places))
+        return
     else:
-        for place in places:
-            yield _short_sentence(_leader_and_next([one for one in first if (one.task, one.metric) == place]))
-    if len(first) > _MOST_LEADING:
-        sure = sum(one.significant for one in first)
-        where = f" over {len(places)} tasks" if len(places) > 1 else ""
-        yield f"{sure:,} of {len(first):,} pairwise differences{where} are significant."
+        of = ([one for one in first if (one.task, one.metric) == place] for place in places)
+        leading = [_leader_and_next(found) for found in of]
+    for one in leading:
+        yield LeadingSentence(_short_sentence(one), one.place)
+
+
+def count_sentence(comparisons: Sequence[Comparison]) -> str:
+    """How many pairs differ in what stands first."""
+    first = [one for one in comparisons if one.family == comparisons[0].family]
+    tasks = {one.task for one in first}
+    sure = sum(one.significant for one in first)
+    where = f" over {len(tasks)} tasks" if len(tasks) > 1 else ""
+    return f"{sure:,} of {len(first):,} pairwise differences{where} are significant."
 
 
 def _leader_and_next(found: Sequence[Comparison]) -> Comparison:
@@ -72,9 +87,11 @@ def _by_places(first: Sequence[Comparison], places: Sequence[tuple[str | None, s
 
 
 def _short_sentence(one: Comparison) -> str:
-    """Without what would have been detected, which the table has."""
+    """What would have been detected belongs to a tie."""
     said = sentence(one)
-    return f"{plain(said.rpartition('. With ')[0] or said)}."
+    short = said.rpartition(". With ")[0] or said
+    least = "" if one.minimum_detectable is None else shown_points(one, one.minimum_detectable)
+    return plain(f"{short} (detectable: {least})." if least and not one.significant else f"{short}.")
 
 
 def against(one: Comparison, base: str) -> Comparison:

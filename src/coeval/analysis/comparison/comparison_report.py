@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, panel_words
+from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
@@ -98,19 +98,18 @@ def sentence(one: Comparison) -> str:
     if one.significant and one.minimum_detectable is not None:
         better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
         by = f"{shown_difference(one, sign=1 if one.difference > 0 else -1)} points"
-        view, panel, doubt = _view(one), "", ""
+        view, doubt = _view(one), ""
         if view is not None and one.significant_over_judges:
             by += f" over items, {view.interval} over items and judges"
         elif view is not None:
-            panel, doubt = f" {panel_words(view)}", f"; {doubt_of_judges(view)}"
+            doubt = f"; {doubt_of_judges(view)}"
         return (
-            f"{better} is better than {worse} {where}{panel} by {by}, {n}{doubt}. "
+            f"{better} is better than {worse} {where} by {by}, {n}{doubt}. "
             f"{detected(one, one.minimum_detectable)}"
         )
-    said = (
-        f"{one.a} and {one.b} are statistically tied {where}: {one.b} − {one.a} is {shown_difference(one)} "
-        f"points, {n}"
-    )
+    sign, ahead, behind = (-1, one.a, one.b) if one.difference < 0 else (1, one.b, one.a)
+    gap = f"the gap is {shown_difference(one, sign)} points"
+    said = f"{ahead} and {behind} are statistically tied {where}: {gap}, {n}"
     if one.minimum_detectable is None:
         return said
     return f"{said}. {detected(one, one.minimum_detectable)}"
@@ -211,17 +210,26 @@ class ShownComparison(NamedTuple):
     least: str
 
 
+class ComparedSide(msgspec.Struct, frozen=True):
+    """``usd_per_1000`` and ``seconds`` are of its answers, mean and median; None: not on record."""
+
+    folder: str
+    model: str
+    usd_per_1000: float | None
+    seconds: float | None
+
+
 class ComparisonReport(msgspec.Struct, frozen=True):
     """Every two of several sides on the same items, as `coeval.compare` returns it.
 
-    ``comparisons``: overall first, then by task, by label, by factor and further metric. ``sides``: by label,
-    the folder and the model; ``bases``: those that others are held against when it is asked who is worse;
+    ``comparisons``: overall first, then by task, by label, by factor and further metric. ``sides``: by
+    label; ``bases``: those that others are held against when it is asked who is worse;
     ``doubts``: what speaks against taking differences as they are, and ``notes``: what else is to be known of
     the comparison, one sentence each. ``simulated``: simulated models took part.
     """
 
     comparisons: tuple[Comparison, ...]
-    sides: dict[str, dict[str, str]]
+    sides: dict[str, ComparedSide]
     bases: tuple[str, ...]
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()

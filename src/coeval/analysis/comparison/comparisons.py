@@ -16,9 +16,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from coeval.analysis.answer_costs import model_costs
 from coeval.analysis.anytime import Looks, bounds_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import (
     FAMILIES,
+    ComparedSide,
     Comparison,
     ComparisonReport,
     Family,
@@ -50,28 +52,31 @@ from coeval.core.text import listed
 
 # --- Caveats: answers cut off or empty, missing scores, judges of one family
 
-# Sides up to which each is named, whatever there is to say of it.
-_ALL_TOLD = 4
+# Sides up to which each is named, whatever there is to say of it; of many, the first are, so that a sentence
+# with long names stays below 200 characters.
+_ALL_NAMED, _MOST_NAMED = 2, 2
 
 
 def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """``groups`` are those within which every two are compared."""
     sides = [side for group in groups for side in group]
-    theirs = f"part of the difference{'s' if len(sides) > 2 else ''} may come from that"
+    theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
     if reported := _on_each(sides, [side.answers.cut for side in sides]):
         many = any(CutOffAnswers(s.label, s.answers.cut, s.answers.good).too_many for s in sides)
-        yield f"Cut off at max_tokens: {reported}; {theirs}." + (
-            f" Raise {ANSWER_LIMIT} before trusting it." if many else ""
+        yield f"Cut off at max_tokens: {reported}. {theirs}" + (
+            f": raise {ANSWER_LIMIT} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
     if reported := _on_each(sides, [side.answers.empty for side in sides]):
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
-        yield f"Empty, and counted like all others: {reported}{of_these}; {theirs}."
-    lacking = [f"{side.label} ({listed(tasks)})" for group in groups for side, tasks in _lacking(group)]
+        yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
+    lacking = [
+        f"{side.label} ({listed(tasks, _MOST_NAMED)})" for group in groups for side, tasks in _lacking(group)
+    ]
     if lacking:
         yield (
-            f"Without a score in some task that others have: {listed(lacking)}; such a task is in no "
-            "difference of theirs, and overall is over the others."
+            f"No score in tasks that others have: {listed(lacking, _MOST_NAMED)}. Such a task is in no "
+            "difference of theirs; overall is over the others."
         )
 
 
@@ -80,9 +85,9 @@ def _on_each(sides: Sequence[Side], counts: Sequence[int]) -> str:
     if not any(counts):
         return ""
     order = sorted(zip(counts, sides, strict=True), key=lambda each: -each[0])
-    named = [each for each in order if each[0] or len(sides) <= _ALL_TOLD]
+    named = [each for each in order if each[0] or len(sides) <= _ALL_NAMED]
     parts = [f"{count:,} of {side.answers.good:,} answers of {side.label}" for count, side in named]
-    return listed(parts) + (", none of the others" if len(named) < len(sides) else "")
+    return listed(parts, _MOST_NAMED) + (", none of the others" if len(named) < len(sides) else "")
 
 
 def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
@@ -151,15 +156,16 @@ def family_doubts(leads: Sequence[FamilyLead]) -> Iterator[str]:
                 "add a judge of another family."
             )
             continue
-        apart = listed(_without(lead.leader, lead.without) for lead in found if lead.without is not None)
+        others = (_without(lead.leader, lead.without) for lead in found if lead.without is not None)
+        apart = listed(others, 1)
         whose = "their scores" if several else "its scores"
         if len(first.apart) > len(first.judges):
-            whose = f"the scores of {' and '.join(first.apart)},"
+            whose = f"the scores of {listed(first.apart, _MOST_NAMED)},"
         yield f"{said}: without {whose} {apart}."
 
 
 def _place(lead: FamilyLead) -> str:
-    named = listed(lead.judges)
+    named = listed(lead.judges, _MOST_NAMED)
     if len(lead.judges) == lead.among:
         return f"The only judge, {named}," if lead.among == 1 else f"All judges, {named},"
     return f"{named}, {len(lead.judges)} of the {lead.among} judges,"
@@ -199,12 +205,16 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
                 f"{reader.folder} holds answers of {listed(there)}: name two students of it with "
                 f"{STUDENTS}, or a second folder"
             )
-        return [[read_side(reader, model, model) for model in dict.fromkeys(chosen)]]
+        costs = model_costs(reader)
+        return [[read_side(reader, model, model, costs.get(model)) for model in dict.fromkeys(chosen)]]
+    spent = [model_costs(reader) for reader in readers]
     groups = _across(readers, models, named)
     return [
         [
-            read_side(reader, model, label)
-            for reader, model, label in zip(readers, group, _labels(readers, group, len(groups)), strict=True)
+            read_side(reader, model, label, costs.get(model))
+            for reader, model, label, costs in zip(
+                readers, group, _labels(readers, group, len(groups)), spent, strict=True
+            )
         ]
         for group in groups
     ]
@@ -302,7 +312,12 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
     )
     return ComparisonReport(
         tuple(one for family in FAMILIES for one in found if one.family == family),
-        {side.label: {"folder": str(side.folder), "model": side.model} for side in sides},
+        {
+            side.label: ComparedSide(
+                str(side.folder), side.model, *(side.cost[2:] if side.cost is not None else (None, None))
+            )
+            for side in sides
+        },
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
         (*family_doubts(related), *answer_doubts(groups)),

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.anytime import Looks
 from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
 from coeval.analysis.panel.panel_reading import model_families
@@ -107,6 +108,7 @@ class Side:
     compared: frozenset[str] = frozenset()
     scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
     checks: Callable[[], Mapping[tuple[str, str], Set[str]]] = dict
+    cost: AnswerCost | None = None
 
     def otherwise(self, other: Side, task: str, factor: str) -> str:
         """Say how a factor of both is scored otherwise on the other side; empty: it is not."""
@@ -145,7 +147,7 @@ class Side:
         return replace(self, units=left, methods=methods)
 
 
-def read_side(reader: Reader, model: str, label: str) -> Side:
+def read_side(reader: Reader, model: str, label: str, cost: AnswerCost | None = None) -> Side:
     """All that a model scored in what is read, in the tasks that count."""
     mine, who = reader.of_model(model)
     has_labels = "labels" in reader.views
@@ -188,6 +190,7 @@ def read_side(reader: Reader, model: str, label: str) -> Side:
             for factor, scale in plan.scales.items()
         },
         checks=lambda: reader.check_hashes,
+        cost=cost,
     )
 
 

@@ -81,9 +81,11 @@ def best_checkpoint(
         mean, corrected, low, high = (
             min(max(one + by, scale.least), scale.most) for one in (mean, corrected, low, high)
         )
-    head = f"step {step} scores best, {metric_text(mean, unit)}"
+    head = f"step {step} scores highest, {metric_text(mean, unit)}"
     if few:
-        reported = f"{head}; {items} items are too few to tell how much of that is luck ({FEWEST} would do)"
+        reported = (
+            f"{head}; {items} items are too few to estimate how much of that is luck ({FEWEST} would do)"
+        )
         return BestCheckpoint(step, mean, None, None, items, count, reported)
     return BestCheckpoint(
         step=step,

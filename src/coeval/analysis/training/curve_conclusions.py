@@ -92,12 +92,12 @@ def first_better(found: CommonItems, unit: str, base: int | None = None) -> Firs
 def _sentence(first: AgainstBase | None, base: int, items: int, least: float, unit: str) -> str:
     if first is None:
         return (
-            f"no checkpoint is better than step {base} beyond chance, {numbered(items, 'paired item')}; one "
-            f"that is better by {points_text(least, unit)} points would be found four times in five"
+            f"no checkpoint is significantly better than step {base}, {numbered(items, 'paired item')}; a "
+            f"true gain of {points_text(least, unit)} points would be detected four times in five"
         )
     by = signed_points(first.difference, *first.ci95, unit)
     return (
-        f"step {first.step} is the first that is better than step {base} beyond chance: by {by} points "
+        f"step {first.step} is the first significantly better than step {base}: by {by} points "
         f"({p_text(first.p_adjusted)} over all checkpoints), {numbered(items, 'paired item')}"
     )
 
@@ -200,7 +200,7 @@ class StopSignal(msgspec.Struct, frozen=True):
 
 
 class _Gain(NamedTuple):
-    """``sure``: it is there, beyond chance in one comparison."""
+    """``sure``: significant in one comparison."""
 
     step: int
     seen: float
@@ -265,9 +265,10 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
     bound, least = (points_text(size, unit) for size in (signal.at_most, signal.detectable))
     which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
     if signal.stop:
+        verb = "shows" if len(signal.last) == 1 else "show"
         return (
-            f"{which} gained nothing over step {signal.before} that could be told: at most {bound} points "
-            f"(95%), less than the {least} {matters}"
+            f"{which} {verb} no detectable gain over step {signal.before}: at most {bound} points (95%), "
+            f"less than the {least} {matters}"
         )
     if sure := [one for one in gains if one.sure]:
         gain = points_text(max(one.seen for one in sure) * width, unit)
@@ -280,8 +281,8 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
         return f"{reported}; the highest is step {max(gains, key=lambda one: one.seen).step}"
     if signal.items_needed is not None:
         return (
-            f"{signal.n_items:,} items are too few to tell whether {which} gained over step {signal.before}: "
-            f"gains below {least} points are not seen; about {signal.items_needed:,} items would do"
+            f"{signal.n_items:,} items are too few to show whether {which} gained over step {signal.before}: "
+            f"gains below {least} points go undetected; about {signal.items_needed:,} items would do"
         )
     return (
         f"{which} may have gained over step {signal.before}: at most {bound} points (95%), not less than "

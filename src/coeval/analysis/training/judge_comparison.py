@@ -383,7 +383,7 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
     if len(one.steps) > 1:
         gap += f" at step {largest.step}, where it is largest"
     if not apart:
-        yield f"{gap}: no difference beyond chance"
+        yield f"{gap}: no significant difference"
     elif len(milder) == 1:
         [which] = milder
         where = f" at {len(apart)} of {len(one.steps)} steps" if len(one.steps) > 1 else ""

@@ -172,7 +172,8 @@ def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
     where = f"{score} {where_text(one.task)}"
     luck = ""
     if one.corrected is not None:
-        luck = f" ({metric_text(one.corrected, one.unit)} corrected for picking the best)"
+        corrected = metric_text(one.corrected, one.unit)
+        luck = f" ({'also' if corrected == score else corrected} corrected for picking the best)"
     if not one.peers:
         others = f"each of the {one.of - 1} others" if one.of > 2 else "the other"
         return f"Ship {name}: {where}{luck}, significantly more than {others}."
@@ -233,21 +234,34 @@ def runs_sentence(rows: Sequence[RunDifference]) -> str:
     """At how many equal steps one run is ahead of the other; ``rows``: of one pair and task, by step."""
     one = rows[0]
     ahead = {
-        one.b: sum(row.significant and row.difference > 0 for row in rows),
-        one.a: sum(row.significant and row.difference < 0 for row in rows),
+        one.b: [row.significant and row.difference > 0 for row in rows],
+        one.a: [row.significant and row.difference < 0 for row in rows],
     }
     where = "" if one.task is None else f" {where_text(one.task)}"
-    steps = numbered(len(rows), "equal step")
-    every = f"all {steps}" if len(rows) > 1 else f"step {one.step}"
     largest = max(rows, key=lambda row: abs(row.difference))
     gap = f"{one.b} − {one.a} is {_points(largest)} points at step {largest.step}, the largest gap"
-    if not any(ahead.values()):
+    better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
+    if not any(ahead[better]):
+        every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {one.step}"
         return f"{one.a} and {one.b} are statistically tied at {every}{where}: {gap}."
-    better, worse = sorted(ahead, key=lambda run: -ahead[run])
-    also = f", worse at {ahead[worse]}" if ahead[worse] else ""
-    at = f"{ahead[better]} of {steps}" if len(rows) > 1 else every
-    head = f"{better} is significantly better than {worse} at {at}{where}{also}"
-    return _fitting([f"{head}: {gap}.", f"{head}."]) or f"{better} leads at {at}{where}."
+    steps = [row.step for row in rows]
+    also = f", worse at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""
+    head = f"{better} is significantly better than {worse} at {_spans(steps, ahead[better])}{also}{where}"
+    return _fitting([f"{head}: {gap}.", f"{head}."]) or (
+        f"{better} leads at {numbered(sum(ahead[better]), 'step')}{where}."
+    )
+
+
+def _spans(steps: Sequence[int], which: Sequence[bool]) -> str:
+    """``steps 200–500, 800``: those that are marked, neighbours together."""
+    spans: list[list[int]] = []
+    for at, (step, marked) in enumerate(zip(steps, which, strict=True)):
+        if marked and at and which[at - 1]:
+            spans[-1][1:] = [step]
+        elif marked:
+            spans.append([step])
+    texts = ["–".join(map(str, span)) for span in spans]
+    return f"step{'s' * (sum(which) > 1)} {listed(texts)}"
 
 
 def _steps(steps: Iterable[int]) -> str:

@@ -47,10 +47,10 @@ def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str
     if len(task_run.items) < task_run.n_prompts:
         yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
-        file = Path(used.path).name
+        file = f"{Path(used.path).name} (sha256 {used.sha256[:12]})"
         match used.origin:
             case AssetOrigin.GIVEN:
-                yield f"{name} is a copy of your own: {file}"
+                yield f"{name} is your own copy: {file}"
             case AssetOrigin.UNVERIFIED:
                 yield f"{name} is not the file that is published, or changed while it was read: {file}"
             case AssetOrigin.OFFICIAL:

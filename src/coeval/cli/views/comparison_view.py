@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.comparison.comparison_leaders import against, best_first, leading_sentences
+from coeval.analysis.comparison.comparison_leaders import (
+    against,
+    best_first,
+    count_sentence,
+    leading_sentences,
+)
 from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison, shown_over_judges
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
@@ -42,7 +47,7 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     pairs = list(by_pair(compared.comparisons))
     order = best_first(compared.comparisons, list(compared.sides))
     many = len(compared.bases) == 1 and len(compared.sides) > 2
-    for said in leading_sentences(compared.comparisons, 1) if many else _sentences(compared):
+    for said in _leading(compared) if many else _sentences(compared):
         say(console, said)
     for doubt in compared.doubts:
         warn(console, doubt)
@@ -110,6 +115,12 @@ def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     notes = [*compared.missing, *compared.notes]
     parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, LEGEND]) + "\n"
+
+
+def _leading(compared: ComparisonReport) -> Iterator[str]:
+    for said in leading_sentences(compared.comparisons, 1):
+        yield said.text
+    yield count_sentence(compared.comparisons)
 
 
 def _sentences(compared: ComparisonReport) -> list[str]:

@@ -70,12 +70,14 @@ function tellAddress(before) {
   return history.pushState(null, "", withReport(query));
 }
 
-// Links within the page lead to what is shown now.
+// Links within the page lead to what is shown now, but for what they choose themselves.
 function handOn(within = document) {
   for (const link of within.querySelectorAll('a[href^="#"]')) {
     if (link.closest("#items-body")) continue;
     link.dataset.own ??= link.getAttribute("href");
     const [anchor, ...query] = link.dataset.own.slice(1).split("?");
-    link.setAttribute("href", anchor === "items" ? itemsAddress(query.join("?")) : pageAddress(anchor));
+    const shown = new URLSearchParams(pageQuery());
+    for (const [name, value] of new URLSearchParams(query.join("?"))) shown.set(name, value);
+    link.setAttribute("href", anchor === "items" ? itemsAddress(query.join("?")) : pageAddress(anchor, shown.toString()));
   }
 }
