@@ -5,8 +5,9 @@ Retries, probes and discarded answers are no part of it; the bill of a run count
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatch
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,14 +69,20 @@ WHERE NOT a.failed GROUP BY ALL
 """
 
 
+@singledispatch
 def model_costs(reader: Reader) -> dict[str, AnswerCost]:
     """By model that answered, in a run or an output folder. Raises StoreError: a file cannot be read."""
-    if isinstance(reader, RunReader):
-        sql = _ANSWERS.replace("{select}", _BY_STUDENT) + "GROUP BY ALL"
-        rows = reader.of_lines("response_collection", _USAGE, sql)
-    else:
-        rows = reader.of_lines("answers", _USAGE, _OUTPUT)
-    return {str(row[0]): AnswerCost(*row[1:]) for row in rows}
+    return _costs(reader.of_lines("answers", _USAGE, _OUTPUT))
+
+
+@model_costs.register
+def _(reader: RunReader) -> dict[str, AnswerCost]:
+    sql = _ANSWERS.replace("{select}", _BY_STUDENT) + "GROUP BY ALL"
+    return _costs(reader.of_lines("response_collection", _USAGE, sql))
+
+
+def _costs(rows: Iterable[tuple[Any, ...]]) -> dict[str, AnswerCost]:
+    return {str(model): AnswerCost(*cost) for model, *cost in rows}
 
 
 def answer_costs(reader: RunReader) -> AnswerCosts:
