@@ -183,7 +183,7 @@ def test_many_values_are_told_by_their_mistakes(tmp_path: Path, coeval: Command)
     markdown = coeval("analyze", "labels", "--run", run.folder, "--format", "markdown").out
     assert "| kind-03 | kind-00 | 2 |" in markdown
     assert coeval("analyze", "--run", run.folder).out.startswith(
-        "ann states the right label in t (kind) with an accuracy of 93.3 ["
+        "- ann states the right label in t (kind) with an accuracy of 93.3 ["
     )
 
 

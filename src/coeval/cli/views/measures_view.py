@@ -188,9 +188,9 @@ def print_measures(
     if shown.get("simulated"):
         console.print(Text(SIMULATED, style="bold yellow"))
     findings: Sequence[str] = shown.get("findings", ())
-    if "students" in shown and isinstance(measures, RunMeasures):
+    if scored := "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0:
         _print_standing("Scores", measures.students, measures.ranking, console)
-    if findings:
+    if findings and (scored or shown.get("simulated")):
         console.print()
     for finding in findings:
         say(console, f"- {finding}")
