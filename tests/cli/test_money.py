@@ -217,7 +217,7 @@ async def test_eval_framework_shows_what_was_paid(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
     assert summary["inference"]["cost_usd"] == pytest.approx(2 * one)
     row = next(line.split() for line in done.out.splitlines() if line.startswith("rented"))
-    assert row[-1] == f"${requested * one:.4f}", "the probe was paid for, too"
+    assert row[-1] == f"${requested * one:.2g}", "the probe was paid for, too"
     assert "Prices: Config/provider_pricing.yaml." in done.out
     [cost] = json.loads(reported.out)["costs"]
     assert cost["cost_usd"] == pytest.approx(requested * one)
