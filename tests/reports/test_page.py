@@ -342,7 +342,7 @@ def test_outputs_of_eval_framework_and_comparisons_have_pages(
     draw_all(seen.page)
     first_sentence = compared[0]["sentence"].partition(". ")[0]
     assert first_sentence in seen.page.locator(".lead").inner_text()
-    assert "Simulated models" in seen.page.locator(".banner").inner_text()
+    assert "Simulated models" in seen.page.locator(".banner").first.inner_text()
     first, second = compared[0]["a"], compared[0]["b"]
     for plot in seen.page.locator("figure[id$=-plot] svg").all():
         texts = plot.locator("text").all_text_contents()
