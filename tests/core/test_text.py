@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coeval.core.errors import Unparsable, UsageError
@@ -132,6 +132,7 @@ def test_the_damaged_object_wins_over_a_valid_one_inside_it() -> None:
 
 
 @pytest.mark.process
+@example({"```JSON": []}, "", "")
 @given(
     json_objects, st.sampled_from(["", "Here you are:\n", "```json\n"]), st.sampled_from(["", "\n```\nBye."])
 )

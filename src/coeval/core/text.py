@@ -116,8 +116,8 @@ def extract_json(text: str) -> Extracted:
 
     Raises Unparsable: there is nothing like JSON in the reply, or it is nested beyond all reason.
     """
-    fence = _JSON_FENCE.search(text)
-    starts = (fence.end(), 0) if fence else (0,)
+    begin = _begin(text)
+    starts = (begin, 0) if begin else (0,)
     try:
         for start in starts:
             found = _first_json(text[start:])
@@ -137,11 +137,17 @@ def every_json(text: str) -> Iterator[Any]:
 
     Nesting beyond reason ends it; see `extract_json`.
     """
-    fence = _JSON_FENCE.search(text)
     with suppress(RecursionError):
-        for _, value in _candidates(text[fence.end() :] if fence else text, Pairs):
+        for _, value in _candidates(text[_begin(text) :], Pairs):
             if value is not None and not _is_deeper(value, _MOST_NESTED):
                 yield value
+
+
+def _begin(text: str) -> int:
+    """Where JSON is to be looked for first: behind a fence, unless the reply begins as an object does, whose
+    texts may hold fences."""
+    fence = None if text.lstrip().startswith("{") else _JSON_FENCE.search(text)
+    return fence.end() if fence is not None else 0
 
 
 def _first_json(text: str) -> Extracted | None:
