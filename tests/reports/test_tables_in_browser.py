@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
@@ -14,7 +15,7 @@ from reports.browser import chromium, opened, until
 from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
-from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
+from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
 
@@ -235,4 +236,26 @@ def test_a_filter_keeps_the_order_that_was_asked_for(browser: Browser, tmp_path:
             .startswith("Score")
         )
     assert (seen.complaints, seen.requests) == ([], [])
+    page.close()
+
+
+@pytest.mark.system
+def test_a_figure_of_a_sentence_leads_to_the_row_of_whom_it_names(browser: Browser, tmp_path: Path) -> None:
+    report = tables()
+    said = (Sentence("m1 has 50.0 on 4 items, of 99 that nobody shows.", "leads"),)
+    [section] = report.sections
+    file = tmp_path / "page.html"
+    file.write_bytes(
+        write_page(
+            msgspec.structs.replace(report, sections=(msgspec.structs.replace(section, sentences=said),))
+        )
+    )
+    seen = opened(browser, file, viewport={"width": 1024, "height": 800})
+    page = seen.page
+    links = page.locator(".said a")
+    assert links.all_inner_texts() == ["50.0", "4"], "no table has 99"
+    links.first.click()
+    until(page, "document.querySelector('tr.found') !== null")
+    assert page.locator("tr.found").all_inner_texts() == ["m1\t50.0 [40.0, 50.0]\t4"]
+    assert seen.complaints == []
     page.close()

@@ -507,8 +507,7 @@ def _placed(students: Sequence[Bounded]) -> str:
         else f"{one.name} at {points(one.least)}"
         for one in students[:_MOST_PLACED]
     ]
-    more = len(students) - len(texts)
-    return " and ".join(texts) + (f"; {more} more could move" if more else "")
+    return " and ".join(texts) + ("; others could move too" if len(students) > len(texts) else "")
 
 
 def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:

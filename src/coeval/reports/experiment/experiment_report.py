@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -38,13 +38,13 @@ def experiment_report(evidence: RunEvidence) -> Report:
     reader = evidence.reader
     meta = _meta(reader.run)
     status = "" if meta is None else reader.run.status(meta)
-    front = front_table(evidence)
-    sections = tuple(_with_conclusions(evidence, _sections(evidence, front)))
+    front, lead = front_table(evidence), tuple(_lead(evidence))
+    sections = tuple(_with_conclusions(evidence, lead, _sections(evidence, front)))
     return Report(
         kind="experiment",
         title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_facts(evidence, meta)),
-        lead=tuple(_lead(evidence)),
+        lead=lead,
         sections=sections,
         alerts=tuple(run_alerts(evidence, status)),
         front=front,
@@ -93,12 +93,16 @@ def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[Repo
     yield cost_section(evidence)
 
 
-def _with_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:
+def _with_conclusions(
+    evidence: RunEvidence, lead: Sequence[Sentence], sections: Iterator[ReportSection]
+) -> Iterator[ReportSection]:
     """Each with what is concluded of its question, first; but for who leads, with which the page opens."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
     opened = {found.text for found in concluded[:1]}
     opened |= set(islice(leader_sentences(measures.students, measures.ranking), 1))
     opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
+    if any("could change the leader:" in one.text for one in lead):
+        opened |= {found.text for found in concluded if "could change who leads:" in found.text}
     said: dict[str, list[str]] = {}
     for found in concluded:
         if found.text not in opened:

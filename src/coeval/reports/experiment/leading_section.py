@@ -326,19 +326,15 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if measures.samples is not None:
         named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
         tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
-    said = (*order_sentences(measures), *_how_ranked(measures.ranking)) if judged else (_BY_LABEL,)
+    said = (*order_sentences(measures), *_uncompared(measures.ranking)) if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
     if evidence.reader.sampled:
         sentences.append(Sentence(_UNFILTERED))
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
-def _how_ranked(ranking: Ranking) -> Iterator[str]:
-    """The rule, which the lead's sentences follow too; they stand right above this section."""
-    if count := len(ranking.differences):
-        pairs = "the one difference" if count == 1 else f"all {count} differences"
-        yield f"Ranks follow from {pairs} between two students on the same items, adjusted for their number."
-    else:
+def _uncompared(ranking: Ranking) -> Iterator[str]:
+    if not ranking.differences:
         yield "No comparison yet: fewer than two students have scores of the same items."
 
 

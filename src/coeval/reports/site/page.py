@@ -290,11 +290,16 @@ def _rows_of(said: Sentence, report: Report) -> Iterator[_FigureRow]:
                 continue
             words = [at for at, column in enumerate(table.columns) if column.kind == "text"]
             heads = _figures(" ".join(column.title for column in table.columns))
-            for row, texts in zip(table.first_rows, _texts(table), strict=False):
-                cells = [row[at] for at in words]
-                if not named or any(isinstance(cell, str) and plain(cell) in said.text for cell in cells):
+            for texts in _texts(table):
+                cells = [texts[at] for at in words]
+                if not named or any(cell in said.text for cell in cells if _is_name(cell, report)):
                     figures = (text for at, text in enumerate(texts) if at not in words)
                     yield _FigureRow(table.name, heads | _figures(" ".join(figures)))
+
+
+def _is_name(text: str, report: Report) -> bool:
+    """Whether a cell names something: a word like ``items`` is also in sentences on other things."""
+    return text in report.labels or not text.isalpha()
 
 
 def _figures(text: str) -> frozenset[str]:
