@@ -1,4 +1,4 @@
-"""Tests that hold at any look: of a run that grows, whoever stops when he likes what he sees is not fooled.
+"""Tests that are valid at any look at a growing run, whenever one stops.
 
 A p-value is valid once. Looked at ten times while items come, one of two equal students is ahead at 5% in a
 fifth of all runs. A normal mixture (Robbins 1970; as a sequence of intervals: Howard and others 2021) pays

@@ -108,7 +108,7 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
 
 
 def _only_labelled(reader: RunReader, found: Mapping[_Cell, _Found]) -> Set[str]:
-    """The tasks whose answers are compared with labels, and scored by nobody."""
+    """Tasks with labels only: no judge or check scores them."""
     scored = {place.task for place, one in found.items() if one.units}
     return {task for (task,) in reader.rows("SELECT DISTINCT task FROM labels")} - scored
 

@@ -34,7 +34,7 @@ class AnswerChoice(NamedTuple):
 
 
 class JudgedAnswer(msgspec.Struct, frozen=True):
-    """One answer to an item; ``answer`` is None where nobody has answered the item yet.
+    """One answer to an item; ``answer`` is None while it is missing.
 
     ``score`` is the mean of its judges' scores, 0 to 1, or where there are none the share of its labels
     that are right. ``disagreement``: the mean over its factors of the highest less the lowest score that

@@ -20,7 +20,7 @@ from coeval.analysis.sampled_scores import PassRate, SampledScore
 
 
 def sampled_scores(reader: RunReader) -> tuple[SampledScore, ...]:
-    """By task, factor and student, whole answers first; nothing where nobody gave several answers."""
+    """Results by task, factor and student, whole answers first; empty without several answers."""
     often = [student for student, samples in reader.samples.items() if samples > 1]
     if not often:
         return ()

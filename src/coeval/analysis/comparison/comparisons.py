@@ -58,7 +58,7 @@ _ALL_NAMED, _MOST_NAMED = 2, 2
 
 
 def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
-    """``groups`` are those within which every two are compared."""
+    """``groups``: all pairs within each are compared."""
     sides = [side for group in groups for side in group]
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
     if reported := _on_each(sides, [side.answers.cut for side in sides]):
@@ -181,7 +181,7 @@ def _without(leader: str, one: Comparison) -> str:
 
 
 def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[Side]]:
-    """The groups within which every two are compared, in the order of the folders and names.
+    """Return the groups to compare pairwise, in the order of the folders and names.
 
     Of one folder, its students, or those that are ``named``. Of several, who answered in each: the one that
     is named for it (one name stands for all folders); without names, its only one, or else each student that

@@ -75,7 +75,7 @@ def _grouped(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str, ...]
 
 
 def _names(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
-    """Sides by their labels; a folder of which all students are meant, by its name."""
+    """Sides by their labels; a folder with all its students, by its name."""
     of_place: dict[str, set[str]] = {}
     for side in sides:
         of_place.setdefault(side.place, set()).add(side.label)

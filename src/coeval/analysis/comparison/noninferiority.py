@@ -114,7 +114,7 @@ class GatedTask(msgspec.Struct, frozen=True):
 
     @property
     def holds_back(self) -> bool:
-        """Whether it stands in the way of a GO."""
+        """Whether it blocks a GO."""
         if self.verdict == "GO" or self.tier == "advisory":
             return False
         # what does not fit of a mean over tasks is theirs, and holds back where they decide
@@ -238,7 +238,7 @@ def fail_if_worse_gate(groups: Sequence[Sequence[Side]], delta: float, *, sure: 
 
 
 def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterator[str]:
-    """In words: who is worse, of whom nothing is known, and which loss is not excluded."""
+    """State who is worse, who has no score, and the loss that is not excluded."""
     every = [(each, one) for each in found.candidates for one in each.tasks]
     for _, one in every:
         if one.verdict == "NO-GO":
@@ -359,7 +359,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
 
 
 def _unpaired_labels(held: _Held, task: str, rule: TaskRule, paired: Set[str]) -> Iterator[_Draft]:
-    """Labels of a task of which no item has that of both, beside scores or labels that are ``paired``."""
+    """Labels of a task without an item that has both sides' label, next to ``paired`` scores or labels."""
     for one in held.pairing.metrics if paired else ():
         if one.task == task and one.measure == "label" and one.metric not in paired:
             lacks = f"no item has the label {one.metric} of both {held.base.label} and {held.candidate.label}"

@@ -356,7 +356,7 @@ class Pairing:
         return _Chosen(metrics, [side.chosen(np.isin(side.item, complete)) for side in paired], weights)
 
     def by_judge(self, metrics: Sequence[int], *, whole: bool = False) -> ByJudge:
-        """What each judge gave the second side more; nobody's where they have no judge in common."""
+        """Each judge's difference, second side minus first; empty if the sides share no judge."""
         task, measure, *_ = self.metrics[metrics[0]]
         metrics, (a, b), _ = self._of(metrics, whole=whole)
         items = np.unique(a.item)

@@ -130,7 +130,7 @@ class Side:
 
     @property
     def family(self) -> str:
-        """That of its model; empty where nobody says which model it is."""
+        """The family of its model; empty if the model is unknown."""
         return self.families.get(self.model, "")
 
     @property

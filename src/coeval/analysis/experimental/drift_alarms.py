@@ -97,7 +97,7 @@ class _Pair(NamedTuple):
 
 
 def drift_alarms(tasks: Sequence[WatchedTask]) -> tuple[DriftAlarm, ...]:
-    """Those that are beyond chance at 5 % over all pairs; a judged task by the tasks' order."""
+    """Alarms that are significant at 5% over all pairs, in the order of tasks."""
     pairs = list(_pairs(tasks))
     adjusted = holm([pair.p for pair in pairs])
     return tuple(

@@ -153,7 +153,7 @@ def _provenance(
 
 
 def _without_folders(sources: Any) -> Any:
-    """Where a file lay on somebody's disk concerns nobody: its name stays."""
+    """The file's name, without the folders of this machine."""
     match sources:
         case dict():
             return {

@@ -1,4 +1,4 @@
-"""Who leads, and for whom: by these judges alone, or whichever judges might be asked.
+"""Who leads, by these judges only or for other judges as well.
 
 ``coeval analyze``, ``coeval results`` and pages open with these sentences; ``leader.js`` says the same of
 filtered scores.
@@ -60,7 +60,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | N
 
 
 def _lead(first: str, score: str, second: str, reported: StudentGap) -> str:
-    """Say for whom the lead holds: for other judges as well, or for these alone."""
+    """Say whether the lead extends to other judges or rests on these."""
     gap, paired = f"{gap_text(reported)} points", numbered(reported.n, "shared item")
     view = _view(reported)
     if view is not None and not reported.sure_over_judges:

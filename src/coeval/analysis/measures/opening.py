@@ -111,7 +111,7 @@ def _alone(students: Mapping[str, StudentMeasures], ranks: Ranking) -> str:
 
 
 def _without_leader(ranks: Ranking) -> str:
-    """Why nobody leads; empty where somebody may."""
+    """Why no student leads; empty if one may."""
     first = ranks.order[0]
     if first in ranks.partial:
         return "No student leads over all tasks: none does all of them. Compare students by task."

@@ -1,4 +1,4 @@
-"""Measures of comparisons: strengths of students, who wins against whom, and judges' leaning to a place."""
+"""Measures of pairwise judging: strengths of students, win rates, and judges' position bias."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ _WON = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 def read_comparisons(reader: RunReader) -> Comparisons | None:
-    """Those of planned items, students and judges whose answers are there; None where a run has none.
+    """Planned comparisons of existing answers; None if the run has none.
 
     Raises StoreError: a file cannot be read.
     """
@@ -257,7 +257,7 @@ _Places = dict[tuple[int, int], float]
 
 
 def _fitted(found: Comparisons) -> tuple[list[Measured], _Places]:
-    """Of each student the strength; of every two that p, adjusted by Holm's method."""
+    """Strengths of students, and Holm's p-values of all pairs."""
     clusters, cluster = np.unique(found.cluster, return_inverse=True)
     shape = (len(clusters), len(found.students))
     fitted = bradley_terry(PairedSums.of(shape, cluster, found.who, found.won))
@@ -292,7 +292,7 @@ def _ranks(at: int, strength: Sequence[Measured], p_values: _Places) -> tuple[in
 def _rates(
     found: Comparisons, order: Sequence[int], p_values: _Places
 ) -> Iterator[tuple[tuple[str, str], PairRate]]:
-    """Of every two students that were compared, the stronger first."""
+    """Pairs of students that were compared, the stronger first."""
     for one, other in combinations(order, 2):
         rows = (found.who == one).any(axis=1) & (found.who == other).any(axis=1)
         if rows.any():

@@ -1,4 +1,4 @@
-"""Who stands before whom, and how sure that is: ranges of ranks from all differences between students.
+"""Ranks of students with ranges, from all pairwise differences.
 
 Two students are compared on what both have: the same datapoints, scored by the same judges in the same
 factors. Their order follows from these differences too: where one lacks a strict judge or hard datapoints,
@@ -121,7 +121,7 @@ class Level(NamedTuple):
 
 
 class Ranking(Record, frozen=True):
-    """Who stands before whom. Students ranked by labels have no ``scores``."""
+    """Ranks of students. Students ranked by labels have no ``scores``."""
 
     order: Annotated[
         tuple[str, ...], ShownAs("Students with a score, by their adjusted means", elsewhere="students")
@@ -270,7 +270,7 @@ def ranked(
 def _gaps(
     found: Mapping[tuple[str, str], Difference], others: Mapping[tuple[str, str], OverJudges | None]
 ) -> dict[tuple[str, str], StudentGap]:
-    """With Holm's p-values, over all pairs of which there is one."""
+    """Add Holm's p-values, over all pairs that have a p-value."""
     adjusted = _holm({pair: one.p for pair, one in found.items()})
     of_judges = _holm({pair: one.p for pair, one in others.items() if one is not None})
     gaps = {}

@@ -143,7 +143,7 @@ def consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool
 
 
 def _best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
-    """T*, best first: the better half, rounded up; who tells nobody apart comes last."""
+    """T*, best first: the better half, rounded up; teachers whose items separate no students come last."""
     place = FORMULAS.index(formula)
     values: dict[str, Any] = {}
     for teacher, found in differences_of(grid).items():

@@ -40,7 +40,7 @@ class FactorSamples(Entity, frozen=True):
 
 
 def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
-    """By student, task and factor, whole answers first; None where nobody gave several answers."""
+    """Results by student, task and factor, whole answers first; None without several answers."""
     return {
         (one.student, one.task, one.factor or WHOLE): _measures(one) for one in sampled_scores(reader)
     } or None

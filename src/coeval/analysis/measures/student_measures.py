@@ -469,7 +469,7 @@ def student_headlines(grid: ScoreGrid) -> dict[str, Headline]:
 
 
 class HeadlineScatter(NamedTuple):
-    """``found`` is None where nothing can be told, as of one judge."""
+    """``found`` is None if it cannot be estimated, as with one judge."""
 
     found: JudgeScatter | None
 

@@ -40,7 +40,7 @@ class Differentiation(NamedTuple):
 def differentiation(means: Floats) -> Differentiation:
     """Of students' means μ(task, factor, student), 0 to 1: (…, parts, students), NaN where there is none.
 
-    A (task, factor) with fewer than two students' means tells none apart, and is in no mean.
+    A (task, factor) with fewer than two students' means enters no mean.
     """
     known = np.isfinite(means)
     there = known.sum(axis=-1)

@@ -1,4 +1,4 @@
-"""What every reader of results does: JSONL files become tables in memory, damage is counted and told."""
+"""The base of readers of results: load JSONL files as tables in memory, count and report damage."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ class Reader:
         """A table was made: its rows stand in the order of the files and, within one, of its lines."""
 
     def _called(self, path: Path) -> str:
-        """How people are told of a file."""
+        """The name of a file in messages."""
         return path.name
 
     def _damage(self, stage: Stage) -> Iterator[Damage]:

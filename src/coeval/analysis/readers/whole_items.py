@@ -420,7 +420,7 @@ class TaskPlace(NamedTuple):
 
     @property
     def answers(self) -> list[Path]:
-        """Its file of answers, if it is there."""
+        """Its file of answers, if it exists."""
         return [path for path in [self.folder / RESPONSES] if path.is_file()]
 
     @property

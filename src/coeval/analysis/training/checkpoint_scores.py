@@ -65,7 +65,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
     @property
     def not_made(self) -> int:
-        """Answers and judgments that nobody was asked for yet."""
+        """Answers and judgments that were not requested yet."""
         return self.missing.get(_MISSING, 0)
 
     @property
@@ -82,7 +82,7 @@ class JudgedBy(msgspec.Struct, frozen=True):
 
 
 class LeftOutRun(msgspec.Struct, frozen=True):
-    """A sample that is there and does not count, and why."""
+    """A sample that does not count, and why."""
 
     run: int
     why: str

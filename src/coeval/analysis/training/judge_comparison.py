@@ -250,7 +250,7 @@ class TaskJudges(msgspec.Struct, frozen=True):
 
 
 class JudgeComparison(msgspec.Struct, frozen=True):
-    """``judges`` is the folder of each label; every two of them are in ``tasks``."""
+    """``judges`` has the folder of each label; ``tasks`` has all pairs."""
 
     judges: dict[str, str]
     tasks: tuple[TaskJudges, ...]

@@ -169,7 +169,7 @@ def training_curves(
 
 
 class _Stop(NamedTuple):
-    """A task at a checkpoint, as far as it is there."""
+    """The results of a task at a checkpoint."""
 
     checkpoint: EvaluatedStep
     chosen: ChosenRuns
