@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio.trsock import TransportSocket
+import os
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol, cast
@@ -323,17 +324,15 @@ class Connection(asyncio.Protocol):
     def _read_what_is_left(self) -> None:
         """Writing met with a reset: the answer may have come before it.
 
-        A server that refuses a large body answers and hangs up. asyncio closes the socket unread then;
-        uvloop does not. What came by TLS is lost: only the event loop could decrypt it.
+        A server that refuses a large body answers and hangs up; either event loop may then close the socket
+        unread. What came by TLS is lost: only the event loop could decrypt it.
         """
         unread = self._transport.get_extra_info("socket")
-        if (
-            not isinstance(unread, TransportSocket)
-            or self._transport.get_extra_info("sslcontext") is not None
-        ):
+        if unread is None or self._transport.get_extra_info("sslcontext") is not None:
             return
         self._pouring = True  # whatever comes, no other request can follow
-        with suppress(OSError), unread.dup() as rest:
+        # uvloop's own kind of socket can neither be read nor duplicated, but its descriptor can.
+        with suppress(OSError), socket.socket(fileno=os.dup(unread.fileno())) as rest:
             while self._answer is not None and (data := rest.recv(_PIECE)):
                 self.data_received(data)
 
