@@ -1,6 +1,7 @@
 """What answers cost and how long they took, by student: the records' own usage, good answers alone.
 
-Retries, probes and discarded answers are no part of it; the bill of a run counts them too.
+Retries, probes and discarded answers are no part of it; the bill of a run counts them too. The cost of an
+answer from the store is not known: another run paid it.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class AnswerCosts(NamedTuple):
     each: Sequence[AnswerFigures] | None
 
 
-_USAGE = {"id": "VARCHAR", "latency_s": "DOUBLE", "usage": "STRUCT(cost_usd DOUBLE)"}
+_USAGE = {"id": "VARCHAR", "latency_s": "DOUBLE", "usage": "STRUCT(cost_usd DOUBLE, stored BIGINT)"}
 # Of several lines of an id the last one counts, as a redone answer's does.
 _ANSWERS = """
 SELECT {select} FROM (
-    SELECT md5_number(id) AS key, 1000 * last(usage.cost_usd) AS usd,
+    SELECT md5_number(id) AS key, 1000 * last(if(usage.stored IS NULL, usage.cost_usd, NULL)) AS usd,
            last(CASE WHEN latency_s > 0 THEN latency_s END) AS seconds
     FROM {lines} WHERE id IS NOT NULL GROUP BY ALL
 ) s JOIN response r USING (key) JOIN planned d ON r.datapoint = d.key
@@ -61,7 +62,8 @@ _EACH = "d.id, r.student::VARCHAR, coalesce(usd, 'NaN'), coalesce(seconds, 'NaN'
 # Of an output folder; files read in part are no part of it.
 _OUTPUT = """
 SELECT p.model, count(*), count(usd), avg(usd), median(seconds) FROM (
-    SELECT md5_number(filename || chr(10) || id) AS key, 1000 * last(usage.cost_usd) AS usd,
+    SELECT md5_number(filename || chr(10) || id) AS key,
+           1000 * last(if(usage.stored IS NULL, usage.cost_usd, NULL)) AS usd,
            last(CASE WHEN latency_s > 0 THEN latency_s END) AS seconds
     FROM {lines} WHERE id IS NOT NULL GROUP BY ALL
 ) s JOIN answer a USING (key) JOIN place p USING (file)

@@ -168,7 +168,8 @@ class Usage(msgspec.Struct, frozen=True):
     ``input_tokens`` are all of the prompt: of these, ``cached_tokens`` were read from the provider's cache
     and ``cache_write_tokens`` written to it. ``output_tokens`` are all that was made, ``reasoning_tokens``
     among them. What a provider does not tell is left out of a record. ``uncounted``: a count that belongs to
-    an answer is missing or impossible, so the others do not say what the answer cost.
+    an answer is missing or impossible, so the others do not say what the answer cost. ``stored``: how many
+    requests were answered from the store, at no cost, with the tokens of when they were paid.
     """
 
     input_tokens: int = 0
@@ -178,6 +179,7 @@ class Usage(msgspec.Struct, frozen=True):
     cache_write_tokens: int | msgspec.UnsetType = msgspec.UNSET
     reasoning_tokens: int | msgspec.UnsetType = msgspec.UNSET
     uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    stored: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def tokens(self) -> int:
@@ -193,6 +195,7 @@ class Usage(msgspec.Struct, frozen=True):
             _sum(self.cache_write_tokens, other.cache_write_tokens),
             _sum(self.reasoning_tokens, other.reasoning_tokens),
             self.uncounted or other.uncounted,
+            _sum(self.stored, other.stored),
         )
 
 

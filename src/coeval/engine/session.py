@@ -26,6 +26,7 @@ from coeval.core.records import Evaluation, Kept, Usage
 from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
+from coeval.models.answer_store import AnswerStore
 from coeval.models.batch.waiting.batch_index import IdTable
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import Batching
@@ -318,13 +319,14 @@ class Accounts:
 @dataclass(frozen=True, slots=True)
 class SessionContext:
     """What a session's starter supplies: keys, the observer of its progress, the interrupt, the HTTP client
-    if not the usual one, and the batched phases."""
+    if not the usual one, the batched phases, and the store that paid answers are shared in."""
 
     keys: Keys
     watcher: Watcher
     interrupt: asyncio.Event
     http: Http | None = None
     batching: Batching = field(default_factory=Batching)
+    store: AnswerStore | None = None
 
 
 def _identity(work: Work) -> bytes:
@@ -367,7 +369,14 @@ async def opened(
 
     try:
         async with (
-            Models(specs, context.keys, ledger=ledger, http=context.http, batches=batches) as models,
+            Models(
+                specs,
+                context.keys,
+                ledger=ledger,
+                http=context.http,
+                batches=batches,
+                store=context.store,
+            ) as models,
             telling_of_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,
         ):
@@ -375,6 +384,8 @@ async def opened(
             if not context.batching.mode.asks:
                 models.drain()
             yield session
+        if context.store is not None and context.store.found:
+            context.watcher.note(f"{context.store.found:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:

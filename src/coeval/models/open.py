@@ -13,6 +13,7 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
+from coeval.models.answer_store import AnswerStore, StoredModel
 from coeval.models.batch.batched import BatchedModel
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
@@ -67,7 +68,8 @@ class Models(Mapping[str, Model]):
     model in this process is an endpoint of its own, unlimited where it sets none of them.
     ``ledger`` keeps their accounts; ``http``, which is drained and closed with the models, is how hosts are
     reached, on connections that it may share with others; ``batches``, closed with them too, where requests
-    are parked that go by batch jobs. Models of the interface ``benchmark`` supply items and are not opened.
+    are parked that go by batch jobs; ``store`` where runs share answers of hosted models with a price. Models
+    of the interface ``benchmark`` supply items and are not opened.
 
     Use as an async context manager; entering raises UsageError, with a line for every model that
     cannot be asked.
@@ -81,6 +83,7 @@ class Models(Mapping[str, Model]):
         ledger: Ledger | None = None,
         http: Http | None = None,
         batches: Batches | None = None,
+        store: AnswerStore | None = None,
     ) -> None:
         self._specs = _requested(specs)
         self._keys = keys
@@ -90,6 +93,7 @@ class Models(Mapping[str, Model]):
         self._guard: CommandGuard | None = None
         self._closing = AsyncExitStack()
         self._batches = batches
+        self._store = store
         self.http = http or Http()
 
     async def __aenter__(self) -> Self:
@@ -150,14 +154,16 @@ class Models(Mapping[str, Model]):
         endpoint: Endpoint,
         host_models: HostModels | None,
         opened: AsyncExitStack,
-    ) -> HostedModel:
+    ) -> Model:
         name, batches, ledger = address.spec.name, self._batches, self._ledger
         requested = (address, self.http, endpoint, self._admission(address.spec), host_models)
-        if batches is None or ledger is None or name not in batches:
-            return HostedModel(*requested)
-        model = BatchedModel(*requested)
-        opened.push_async_callback(model.join(batches, address, ledger.meter(name)).aclose)
-        return model
+        model = HostedModel(*requested)
+        if batches is not None and ledger is not None and name in batches:
+            model = batched = BatchedModel(*requested)
+            opened.push_async_callback(batched.join(batches, address, ledger.meter(name)).aclose)
+        if self._store is None or not requested[3].priced or name in self._store.without:
+            return model
+        return StoredModel(model, address, self._store)
 
     def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
         here = InProcess(model, spec, self._admission(spec), limiter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, contextmanager
@@ -16,6 +17,7 @@ from coeval.core.records import Purpose, id_fields, model_of, preference_id
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.judging.checks.check_runner import CheckRunner
+from coeval.models.answer_store import AnswerStore
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubts import doubts
@@ -93,7 +95,8 @@ async def arun(
     for sentence in doubtful:
         reported.warn(sentence)  # at once; there is no log yet
     try:
-        context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http)
+        store = AnswerStore.named(config.experiment.store, os.environ)
+        context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http, store=store)
         async with begun(config, options, context) as start:
             for sentence in doubtful:
                 log.warning(sentence)

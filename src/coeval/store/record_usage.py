@@ -43,6 +43,8 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
             for took in read([text for text in lines.texts if not text.isspace()]):
                 if isinstance(took, Undecodable) or took.usage is None or took.source:
                     continue  # nobody was asked for an answer that has a source
+                if took.usage.stored:
+                    continue  # nor, at least for a part, for one from the store
                 into, made, usd = sums.get(took.requested, (0, 0, 0.0))
                 usage = took.usage
                 sums[took.requested] = (

@@ -297,11 +297,13 @@ def _prices(reader: RunReader) -> Prices:
 def _price(reader: RunReader, phase: str) -> float | None:
     """The mean over the records of a phase; None where the price of any of them is not known. What nobody
     was asked for (items of one's own, labels) has no usage, and costs nothing."""
-    found = reader.of_lines(phase, {"usage": "STRUCT(cost_usd DOUBLE)"}, _COSTS)
+    found = reader.of_lines(phase, {"usage": "STRUCT(cost_usd DOUBLE, stored BIGINT)"}, _COSTS)
     known, priced, total = found[0] if found else (0, 0, 0.0)
     if priced < known:
         return None
     return float(total or 0.0) / known if known else 0.0
 
 
-_COSTS = "SELECT count(usage), count(usage.cost_usd), sum(usage.cost_usd) FROM {lines}"
+_COSTS = """
+SELECT count(usage), count(usage.cost_usd), sum(usage.cost_usd) FROM {lines} WHERE usage.stored IS NULL
+"""

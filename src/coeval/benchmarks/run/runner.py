@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from coeval.engine.progress import Board, Calls, ModelCount, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, opened, unless_interrupted
 from coeval.engine.terms import Ceiling, RequestedUnder, batched_at_full_price, refuse_boundless, terms_of
 from coeval.engine.work import Work
+from coeval.models.answer_store import AnswerStore
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
@@ -125,8 +127,14 @@ async def ask_owed(
     not answer; StoreError: a folder cannot be read or written; what was recorded stays.
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
+    tested = () if evaluation.tested is None else (evaluation.tested.name,)
     context = SessionContext(
-        keys, watcher, interrupt or asyncio.Event(), Http(hosts=hosts), evaluation.batching()
+        keys,
+        watcher,
+        interrupt or asyncio.Event(),
+        Http(hosts=hosts),
+        evaluation.batching(),
+        AnswerStore.named(None, os.environ, without=tested),
     )
     accounts = accounts_of(evaluation, _recorded(evaluation, task_runs))
     specs = specs_of(prepared)

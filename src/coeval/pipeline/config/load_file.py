@@ -165,7 +165,7 @@ def read_config(
 def _expand_home(document: Document) -> None:
     """``~`` in the file's paths is the user's home, as in a shell; an unknown ``~name`` stays."""
     experiment, tasks = document.data.get("experiment"), document.data.get("tasks")
-    sections = [(experiment, "storage_folder"), (experiment, "resume_from")]
+    sections = [(experiment, "storage_folder"), (experiment, "resume_from"), (experiment, "store")]
     sections += [(task.get("items"), "path") for task in tasks or () if isinstance(task, dict)]
     students = document.data.get("students")
     sections += [(each.get("responses"), "path") for each in students or () if isinstance(each, dict)]

@@ -422,6 +422,13 @@ class Experiment(Section):
         Field(description="A run to start from: its id in storage_folder, or a path."),
     ] = None
     quota: Annotated[dict[str, Quota], Field(description="Ceilings by model name.")] = {}
+    store: Annotated[
+        PathText | None,
+        Field(
+            description="Folder of paid answers that runs share: the same request is paid once. COEVAL_STORE "
+            "goes before it."
+        ),
+    ] = None
     batch: Annotated[
         dict[str, dict[str, bool]],
         Field(

@@ -82,30 +82,34 @@ def spending_table(reader: RunReader) -> ReportTable:
     for phase, model, what in _PHASES:
         sql = _SPENT.format(model=model, lines="{lines}")
         rows += [(what, *found) for found in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
+    stored = any(row[-1] for row in rows)
+    columns = (
+        ReportColumn("what", "What", "text", "Teachers write items, students answers, judges judgments"),
+        ReportColumn("model", "Model"),
+        ReportColumn("records", "Records", "count"),
+        ReportColumn("input", "Tokens in", "count"),
+        ReportColumn("output", "Tokens out", "count"),
+        ReportColumn("cost", "Cost", "usd"),
+        ReportColumn("latency", "Seconds each", "seconds", "Mean time from request to answer"),
+        ReportColumn("stored", "From the store", "count", "Requests that another run had paid"),
+    )
+    kept = len(columns) - (not stored)
     return ReportTable(
         "phases",
         "By role and model",
-        (
-            ReportColumn("what", "What", "text", "Teachers write items, students answers, judges judgments"),
-            ReportColumn("model", "Model"),
-            ReportColumn("records", "Records", "count"),
-            ReportColumn("input", "Tokens in", "count"),
-            ReportColumn("output", "Tokens out", "count"),
-            ReportColumn("cost", "Cost", "usd"),
-            ReportColumn("latency", "Seconds each", "seconds", "Mean time from request to answer"),
-        ),
-        tuple(rows),
+        columns[:kept],
+        tuple(row[:kept] for row in rows),
         note="Of the records on disk; probes, samples and retries stand in the table by model alone.",
     )
 
 
 _USAGE = {
     "latency_s": "DOUBLE",
-    "usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE)",
+    "usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE, stored BIGINT)",
 }
 _SPENT = """
 SELECT {model}, count(*), sum(usage.input_tokens)::BIGINT, sum(usage.output_tokens)::BIGINT,
-       sum(usage.cost_usd), avg(latency_s)
+       sum(usage.cost_usd), avg(latency_s), coalesce(sum(usage.stored), 0)::BIGINT
 FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER BY ALL
 """
 

@@ -1,0 +1,171 @@
+"""A folder of paid answers that runs share: the same request is paid once.
+
+A file per answer, put in place whole, named by a hash of the request as it is sent (host, path and body) and
+of its `CallId`: another item, sample or attempt is another request, whatever its text. Processes need no
+lock. What two of them ask at the same time is asked twice, and the later answer stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from coeval.core import foreign
+from coeval.core.errors import ModelError, Undecodable, UsageError
+from coeval.core.model import Model
+from coeval.core.plain import open_file
+from coeval.core.records import Completion, Request
+from coeval.models.hosted import HostedModel, bounded
+from coeval.models.hosts.address import ModelAddress
+
+VARIABLE = "COEVAL_STORE"
+
+_log = logging.getLogger(__name__)
+
+# Bytes of an answer's file: text, reasoning and refusal have a mebibyte of UTF-8 each, of which JSON makes up
+# to six times as much; token probabilities are larger than their text.
+_LARGEST = 1 << 26
+_SUM_BYTES = 16
+
+
+class AnswerStore:
+    """Answers under ``folder``, in a subfolder for each first byte of their names.
+
+    Models ``without`` are asked as if there were none: a server's weights may change under one name.
+    A file that cannot be read, or whose checksum is not that of its content, counts as absent. A store that
+    cannot be written is told once, and the run goes on without.
+    """
+
+    def __init__(self, folder: Path, without: Container[str] = ()) -> None:
+        self.folder = folder
+        self.without = without
+        self.found = 0
+        """How many answers were found there."""
+        self._reported: set[str] = set()
+        self._made = 0
+
+    @classmethod
+    def named(
+        cls, folder: str | None, environment: Mapping[str, str], without: Container[str] = ()
+    ) -> Self | None:
+        """Open the store that the environment names, else ``folder``; None where neither names one. An empty
+        variable means none.
+
+        Raises UsageError: it is no folder, or nothing can be written there.
+        """
+        name = environment.get(VARIABLE, folder or "").strip()
+        if not name:
+            return None
+        path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's raises for an unknown name
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"store {path} cannot be made: {error.strerror}; name another folder.") from None
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise UsageError(f"store {path} cannot be written; name another folder, or none.")
+        return cls(path, without)
+
+    def find(self, name: str) -> Completion | None:
+        """Return the answer of that name, as it was paid; None where there is none to be read."""
+        path = self._path(name)
+        try:
+            with open_file(path) as file:
+                data = file.read(_LARGEST + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._report("read", error)
+            return None
+        content = data[_SUM_BYTES:]
+        try:
+            if len(data) <= _LARGEST and _checksum(content) == data[:_SUM_BYTES]:
+                return foreign.decode(content, Completion)
+        except Undecodable:
+            pass  # written by something else
+        _log.warning("%s in the store is damaged; it is asked for again", path.name)
+        return None
+
+    def keep(self, name: str, completion: Completion) -> None:
+        """Write an answer beside its place, and move it there."""
+        content = msgspec.json.encode(completion)
+        path = self._path(name)
+        self._made += 1
+        beside = path.with_name(f".{name}.{os.getpid()}.{self._made}")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            beside.write_bytes(_checksum(content) + content)
+            beside.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                beside.unlink()
+            self._report("written", error)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / name[:2] / name
+
+    def _report(self, done: str, error: OSError) -> None:
+        if done not in self._reported:
+            self._reported.add(done)
+            _log.warning("the store %s cannot be %s: %s", self.folder, done, error.strerror)
+
+
+class StoredModel(Model):
+    """A hosted model whose answers are looked up in a store before it is asked, and kept there after."""
+
+    def __init__(self, model: HostedModel, address: ModelAddress, store: AnswerStore) -> None:
+        self.name = model.name
+        self.interface = model.interface
+        self.answer_limit = model.answer_limit
+        self._model = model
+        self._address = address
+        self._store = store
+
+    async def reach(self) -> None:
+        await self._model.reach()
+
+    async def is_listed(self) -> bool:
+        return await self._model.is_listed()
+
+    async def complete(self, request: Request) -> Completion:
+        name = self._name(request)
+        if name is None:
+            return await self._model.complete(request)
+        found = self._store.find(name)
+        if found is not None:
+            self._store.found += 1
+            # What nobody was asked for now costs nothing now.
+            usage = msgspec.structs.replace(found.usage, cost_usd=0.0, stored=1)
+            found = msgspec.structs.replace(found, usage=usage, attempts=1)
+            return bounded(found, self._address.spec.max_answer_bytes)
+        completion = await self._model.complete(request)
+        if completion.text or completion.refusal:
+            self._store.keep(name, completion)
+        return completion
+
+    def _name(self, request: Request) -> str | None:
+        """Name the answer to a request; None for a probe, and where no such request can be made.
+
+        The body is the one that a host is sent first, whatever it refused of it since.
+        """
+        address, call = self._address, request.call
+        if call is None or request.purpose == "probe":
+            return None
+        try:
+            body = address.dialect.encode(
+                request, address.spec, address.host, structured=request.schema is not None
+            )
+        except ModelError:
+            return None  # asking says what is wrong with it
+        parts: Any = (address.url, address.path, *call)
+        return blake2b(msgspec.json.encode(parts) + body, digest_size=20).hexdigest()
+
+
+def _checksum(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_SUM_BYTES).digest()

@@ -1,0 +1,164 @@
+"""The store of paid answers: a second run pays nothing, through kills, damage and two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.moments import forks
+from flaky_host import MODELS, hosted
+from small_runs import content, experiment, folder_of, good_lines, records, run
+from test_budget import write_prices
+
+from coeval.core.errors import UsageError
+from coeval.core.records import Completion, Usage
+from coeval.models.answer_store import AnswerStore
+from coeval.models.metering.account_file import read_accounts
+from coeval.store.rundir import RunDir
+
+PRICES = dict.fromkeys(MODELS, (1.0, 4.0))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a store, with prices of all models in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    write_prices(PRICES)
+    return tmp_path / "store"
+
+
+def sharing(folder: Path, url: str, store: Path, **settings: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    return experiment(
+        folder,
+        url,
+        total=6,
+        parameters={"max_tokens": 300},
+        settings={"store": str(store), **settings},
+    )
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def costs(folder: RunDir) -> list[Usage]:
+    found = (
+        record.get("usage")
+        for phase in ("data_generation", "response_collection", "evaluation")
+        for record in records(folder, phase).values()
+    )
+    return [Usage(**usage) for usage in found if usage is not None]
+
+
+@pytest.mark.process
+async def test_a_second_run_asks_nobody_and_says_so(tmp_path: Path, store: Path) -> None:
+    async with hosted() as host:
+        first = sharing(tmp_path / "first", host.url, store)
+        assert (await run(first)).exit_code == 0
+        paid = len(host.requested)
+        second = sharing(tmp_path / "second", host.url, store, budget_usd=1.0)
+        assert (await run(second)).exit_code == 0
+        assert len(host.requested) == paid > 0
+    assert content(folder_of(second)) == content(folder_of(first))
+    here = costs(folder_of(second))
+    assert sum(usage.stored for usage in here if usage.stored) == paid
+    assert {usage.cost_usd for usage in here} == {0.0}
+    assert min(usage.output_tokens for usage in here) > 0  # as it was paid: estimates go by it
+    assert not sum(account.spent_usd for account in read_accounts(folder_of(second).usage).values())
+    assert f"{paid} answers came from the store, at no cost" in folder_of(second).log.read_text()
+
+
+@pytest.mark.process
+async def test_other_samples_seeds_prompts_and_prices_unknown_are_asked(tmp_path: Path, store: Path) -> None:
+    async with hosted() as host:
+        assert (await run(sharing(tmp_path / "first", host.url, store))).exit_code == 0
+        paid = host.count("student-1")
+        more = sharing(tmp_path / "more", host.url, store)
+        text = more.read_text()
+        assert text.count("name: student-1") == 1
+        more.write_text(text.replace("name: student-1", "name: student-1\n  samples: 2"))
+        assert (await run(more)).exit_code == 0
+        assert host.count("student-1") == 2 * paid  # each second sample, and no first one
+        write_prices({name: price for name, price in PRICES.items() if name != "student-1"})
+        assert (await run(sharing(tmp_path / "third", host.url, store))).exit_code == 0
+        assert host.count("student-1") == 3 * paid
+
+
+@pytest.mark.process
+async def test_damaged_and_foreign_files_are_asked_for_again(tmp_path: Path, store: Path) -> None:
+    async with hosted() as host:
+        first = sharing(tmp_path / "first", host.url, store)
+        await run(first)
+        files = files_below(store)
+        paid = len(host.requested)
+        assert len(files) == paid
+        for at, path in enumerate(files[:6]):
+            whole = path.read_bytes()
+            path.unlink()
+            match at:
+                case 0:
+                    path.write_bytes(whole[: len(whole) // 2])
+                case 1:
+                    path.write_bytes(b"")
+                case 2:
+                    path.write_bytes(whole.replace(b'"text"', b'"test"'))
+                case 3:
+                    path.write_bytes(whole[:-4] + bytes(4))
+                case 4:
+                    path.mkdir()
+                case _:
+                    os.mkfifo(path)
+        second = sharing(tmp_path / "second", host.url, store)
+        assert (await run(second)).exit_code == 0
+        assert len(host.requested) == paid + 6
+    assert content(folder_of(second)) == content(folder_of(first))
+
+
+@pytest.mark.process
+async def test_two_processes_that_are_killed_share_it(tmp_path: Path, store: Path) -> None:
+    """What both ask at once may be asked twice; whatever is in the store is never asked again."""
+    async with hosted(latency_s=0.002) as host:
+        files = [sharing(tmp_path / name, host.url, store) for name in ("one", "two")]
+
+        async def killed_and_resumed(file: Path, moments: tuple[int, ...]) -> None:
+            with forks() as commands:
+                for at in (*moments, 0):
+                    goes_on = ["--continue"] if folder_of(file).meta.exists() else []
+                    words = ("run", "--config", file, *goes_on)
+                    ended = await asyncio.to_thread(commands.run, "coeval", *words, below=tmp_path, at=at)
+                    assert (ended.code < 0) == bool(at), ended.said
+
+        await asyncio.gather(
+            killed_and_resumed(files[0], (20, 35, 61)), killed_and_resumed(files[1], (27, 44, 50))
+        )
+        assert content(folder_of(files[0])) == content(folder_of(files[1]))
+        assert set(good_lines(folder_of(files[0])).values()) == {1}
+        asked = len(host.requested)
+        third = sharing(tmp_path / "three", host.url, store)
+        assert (await run(third)).exit_code == 0
+        assert len(host.requested) == asked
+
+
+def test_a_store_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(UsageError, match="cannot be made"):
+        AnswerStore.named(str(file / "store"), {})
+    assert AnswerStore.named(None, {}) is None
+    assert AnswerStore.named(str(file), {"COEVAL_STORE": ""}) is None
+
+
+def test_a_store_that_fills_up_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = AnswerStore(tmp_path / "store")
+    (tmp_path / "store").write_text("")
+    for name in ("aa11", "bb22"):
+        store.keep(name, Completion("text"))
+        assert store.find(name) is None
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
+        f"the store {tmp_path / 'store'} cannot be written",
+        f"the store {tmp_path / 'store'} cannot be read",
+    ]
