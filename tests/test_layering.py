@@ -70,6 +70,12 @@ LATE_IMPORTS = {
     "sweeps/ray_engine.py": {"ray": "an extra, and a second to load"},
     "sweeps/slurm_engine.py": {"submitit": "an extra"},
     "exchange/inspect_log.py": {"zstandard": "an extra, wanted for compressed logs"},
+    "exchange/trackers.py": {
+        "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
+        "mlflow": "an extra",
+        "wandb": "an extra",
+        "trackio": "an extra",
+    },
     "tables/text_rows.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
@@ -137,6 +143,7 @@ BROAD_EXCEPTS = {
     "engine/work.py": "one work item's bug must not end the run",
     "models/local/callables.py": "a user's function may raise anything, and its item must say so",
     "models/local/function_model.py": "so may a user's coroutine",
+    "exchange/trackers.py": "a tracker's package may raise anything, and must not cost a run its end",
     "cli/ending.py": "the process: whatever it is becomes a message and an exit code",
     "benchmarks/run/task_run.py": "one task's bug must not cost the other tasks their scores",
     "benchmarks/tasks/following.py": "one verifier's bug must cost neither the answer nor the task",

@@ -1,9 +1,9 @@
 """CoEval: your own benchmark, with error bars.
 
 ``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare``, ``compare_sweeps``,
-``gate``, ``import_results`` and ``export_results``, with what they take and return, are the Python
-interface (see ``coeval.api``); they are imported when first used, so that importing the package costs
-nothing.
+``gate``, ``import_results``, ``export_results`` and ``log_results``, with what they take and return, are the
+Python interface (see ``coeval.api``); they are imported when first used, so that importing the package
+costs nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from coeval.api.sweeping import sweep as sweep
     from coeval.exchange.exporting import export_results as export_results
     from coeval.exchange.importing import import_results as import_results
+    from coeval.exchange.trackers import log_results as log_results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "gate",
     "import_results",
     "load_config",
+    "log_results",
     "open_run",
     "run",
     "sweep",
@@ -72,11 +74,10 @@ def __getattr__(name: str) -> object:
     if hasattr(api, name):
         return getattr(api, name)
     from coeval.api import evaluation, sweeping  # a run needs none of these
-    from coeval.exchange import exporting, importing
+    from coeval.exchange import exporting, importing, trackers
 
-    return next(
-        getattr(part, name) for part in (evaluation, sweeping, importing, exporting) if hasattr(part, name)
-    )
+    parts = (evaluation, sweeping, importing, exporting, trackers)
+    return next(getattr(part, name) for part in parts if hasattr(part, name))
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,7 @@ from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched, Watcher
+from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pipeline.config.settings_file import checked
 
@@ -111,7 +112,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     settings = checked(requested)
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation = evaluation_of(settings, keys)
+    evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = RunView(requested.watcher or Unwatched(), event)
     if said := idle_options(settings, {task.name for task in evaluation.tasks}):
@@ -123,4 +124,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
             return await ask_alone(prepared, keys, view, event, throttle)
 
     with entered(prepared):
-        return EvaluationRun(evaluation.output, conclude(prepared, wait_for(ask, event)))
+        outcome = conclude(prepared, wait_for(ask, event))
+    if outcome.tasks and not outcome.interrupted:
+        log_at_end(evaluation.output, log_to, view.warn)
+    return EvaluationRun(evaluation.output, outcome)

@@ -15,6 +15,7 @@ from coeval.core.html_table import html_lines
 from coeval.core.process_limits import need_address_space
 from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched
+from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import checked
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.scheduler import SweepBoard
@@ -109,7 +110,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         the output folder cannot be read or written.
     """
     settings = checked(requested)
-    chosen = requested_for(settings, find_keys(settings.keys))
+    chosen, log_to = requested_for(settings, find_keys(settings.keys)), destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher, event)
     checkpoints = checkpoints_of(chosen, view.warn)
@@ -128,6 +129,7 @@ def sweep(requested: SweepCall) -> SweepRun:
             from coeval.reports.training_files import put_together
 
             put_together(chosen.sweep.out, _samples(chosen.sweep.out))
+            log_at_end(chosen.sweep.out, log_to, view.warn)
     return SweepRun(chosen.sweep.out, board)
 
 

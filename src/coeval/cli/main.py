@@ -12,7 +12,7 @@ from coeval.cli.commands import datasets
 from coeval.cli.commands.analyze.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
-from coeval.cli.commands.exchange_commands import export, import_files
+from coeval.cli.commands.exchange_commands import export, import_files, log
 from coeval.cli.commands.gate_command import GateCommand, gate
 from coeval.cli.commands.generate_command import generate
 from coeval.cli.commands.ingest_command import ingest
@@ -61,6 +61,7 @@ app.command()(view)
 app.command()(label)
 app.command("import")(import_files)
 app.command()(export)
+app.command()(log)
 app.command()(compare)
 app.command(cls=GateCommand)(gate)
 app.command()(repair)

@@ -75,9 +75,10 @@ class Export:
         self.notes = notes
         make_item_tables(reader)
 
-    def figures(self) -> list[FigureOut]:
-        """Each student's mean in each task, or each metric of a benchmark."""
-        return list(_figures(results(self._reader, self.notes), self._judges()))
+    def figures(self, *, overall: bool = False) -> list[FigureOut]:
+        """Each student's mean in each task, and ``overall`` (task "") too, or each metric of a benchmark."""
+        found = _figures(results(self._reader, self.notes), self._judges())
+        return [figure for figure in found if figure.task or overall]
 
     def answers(self) -> Iterator[AnswerOut]:
         """All answers, by task and item.
@@ -139,9 +140,9 @@ def folders_to_export(folder: Path) -> dict[str, Path]:
 
 def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
     for score in found.students:
-        if score.task is not None and not score.removed:
+        if not score.removed:
             yield FigureOut(
-                task=score.task,
+                task=score.task or "",
                 model=score.student,
                 sample=0,
                 metric="mean",
@@ -152,7 +153,7 @@ def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> 
                 n=score.n,
                 failed=score.failed,
                 unit="share",
-                judges=judges.get((score.task, score.student), ()),
+                judges=judges.get((score.task or "", score.student), ()),
             )
     for label in (label for label in found.labels if not label.removed):
         yield FigureOut(

@@ -72,6 +72,17 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, Setting("Seed of sampling, where the server takes one, and of bootstraps.", SAMPLING)
     ] = 0
 
+    log_to: Annotated[
+        Sequence[str] | str,
+        Setting(
+            "At the end, log to mlflow, wandb or trackio, as coeval log does; repeatable. "
+            "Example: --log-to wandb:my-project",
+            COURSE,
+            metavar="TRACKER[:PROJECT]",
+            repeated=True,
+        ),
+    ] = ()
+
     judge_temperature: Annotated[
         AtLeastZero | None, Setting("Temperature of the judge, in place of the official one.", JUDGE)
     ] = None

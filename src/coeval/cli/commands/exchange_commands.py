@@ -1,4 +1,4 @@
-"""`coeval import` and `coeval export`: results of other tools, and for them."""
+"""`coeval import`, `coeval export` and `coeval log`: results of other tools, and for them."""
 
 from __future__ import annotations
 
@@ -123,3 +123,31 @@ def export(
 
     paths = export_results(folder, to.value, out)
     streams.say(streams.results(), f"{numbered(len(paths), 'file')} written to {out}")
+
+
+def log(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
+    ],
+    to: Annotated[
+        list[str],
+        typer.Option("--to", metavar="TRACKER[:PROJECT]", help="mlflow, wandb or trackio; may be repeated."),
+    ],
+) -> None:
+    """Log results to an experiment tracker: each headline with its interval, n and failures, page and JSON.
+
+    Checkpoints of a sweep are logged at their steps. The same command again sends only what is new. Where
+    figures go is set as the tracker's own guide says, such as by MLFLOW_TRACKING_URI or WANDB_MODE=offline.
+
+    \b
+    Examples:
+      coeval log ./runs/my --to mlflow
+      coeval log ./outputs/run_a --to wandb:my-project --to trackio
+    """
+    from coeval.cli import streams
+    from coeval.core.text import numbered
+    from coeval.exchange.trackers import log_results
+
+    for tracker, new in log_results(folder, to).items():
+        said = f"{numbered(new, 'figure')} logged" if new else "up to date"
+        streams.say(streams.results(), f"{tracker}: {said}")

@@ -66,6 +66,13 @@ def run(
             help="Run the programs of checks without a sandbox (docs/checks.md).",
         ),
     ] = False,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER[:PROJECT]",
+            help="At the end, log to mlflow, wandb or trackio, as coeval log does; may be repeated.",
+        ),
+    ] = None,
     estimate_only: Annotated[
         bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and end.")
     ] = False,
@@ -121,7 +128,9 @@ def run(
         from coeval.cli.commands.estimate_report import estimate_and_report
 
         raise typer.Exit(estimate_and_report(settled.config, options, keys))
-    raise typer.Exit(run_and_report(settled.config, options, keys, config))
+    from coeval.exchange.trackers import destinations
+
+    raise typer.Exit(run_and_report(settled.config, options, keys, config, destinations(log_to or ())))
 
 
 def only_named(only_models: str | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -20,6 +20,7 @@ from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.result_table import render
 from coeval.core.errors import KeyMissing
 from coeval.core.process_limits import address_space_left
+from coeval.exchange.trackers import Destination, log_at_end
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.own_data import own_code
@@ -121,7 +122,9 @@ def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: 
         return Resolved(config)
 
 
-def run_and_report(config: Config, options: RunOptions, key_file: Path | None, file: Path) -> int:
+def run_and_report(
+    config: Config, options: RunOptions, key_file: Path | None, file: Path, log_to: Sequence[Destination] = ()
+) -> int:
     """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
     messages, keys = streams.messages(), find_keys(key_file)
 
@@ -138,6 +141,8 @@ def run_and_report(config: Config, options: RunOptions, key_file: Path | None, f
     _report(run, labels, messages, _way_on(file, options))
     if config.experiment.report and run.summary is not None and run.summary.begun:
         say(messages, f"Report: {run.path / 'report.html'}")
+    if run.summary is not None and run.summary.begun and not run.summary.interrupted:
+        log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
     return run.exit_code
 
 

@@ -48,6 +48,7 @@ from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import json_text
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
+from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
@@ -189,7 +190,7 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     messages = streams.messages()
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation = evaluation_of(settings, keys)
+    evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)
     with Terminal(messages) as terminal:
         if said := idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(said)
@@ -208,6 +209,8 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
         sys.stdout.write(json_text(_plain(outcome), indent=2) + "\n")
     else:
         show(outcome, streams.results(), messages)
+    if outcome.tasks and not outcome.interrupted:
+        log_at_end(evaluation.output, log_to, lambda sentence: warn(messages, sentence))
     return outcome.exit_code
 
 

@@ -27,6 +27,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import dollars, listed, numbered
 from coeval.engine.progress import clock, short
+from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
 from coeval.pricing.lengths import Span
@@ -406,7 +407,7 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     if dry_run:
         return plan_of(settings)
     results, messages = streams.results(), streams.messages()
-    requested = requested_for(settings, find_keys(settings.keys))
+    requested, log_to = requested_for(settings, find_keys(settings.keys)), destinations(settings.log_to)
     view = SweepView(messages)
     checkpoints = checkpoints_of(requested, view.warn)
     with under_way(requested, checkpoints, view) as sweeping:
@@ -422,4 +423,5 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
                 requested.phases.inference and requested.phases.judge
             ):  # else it may lack what it was to leave out
                 code = max(code, lacking)
+            log_at_end(requested.sweep.out, log_to, view.warn)
     return code

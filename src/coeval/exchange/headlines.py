@@ -1,0 +1,110 @@
+"""What of a folder goes into a tracker: its headlines with interval, n and failures, its page and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from secrets import token_hex
+
+import msgspec
+
+from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_steps
+from coeval.analysis.training.training_curves import training_curves
+from coeval.core.text import digest
+from coeval.exchange.exported import export_of
+from coeval.exchange.trackers import Rows, clean_name
+from coeval.reports.site.report_file import write_report
+from coeval.reports.training_files import PAGE, write_sweep_page
+from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
+from coeval.store.output_folder import is_sweep, output_tasks
+from coeval.sweeps.job_plan import JobPlan
+from coeval.sweeps.sweep import folder_of
+
+_FILE = "tracked.json"
+
+
+class _Tracked(msgspec.Struct, frozen=True):
+    """The folder's ``tracked.json``: a key that only it has, and by tracker what was sent whole."""
+
+    key: str
+    sent: dict[str, str] = {}
+
+
+class Tracking:
+    """A folder's figures for trackers. A copy of the folder under another name is another run there.
+
+    Raises UsageError: it holds no results; StoreError: it cannot be read, or its key not be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        self._steps = _checkpoints(self._folder) if is_sweep(self._folder) else []
+        self.rows = _rows(self._steps) if self._steps else {0: _row(self._folder)}
+        try:
+            self._tracked = read_json(self._folder / _FILE, _Tracked)
+        except FileNotFoundError:
+            self._tracked = _Tracked(token_hex(8))
+            write_json_atomic(self._folder / _FILE, self._tracked)
+        self.name = clean_name(self._folder.name)
+        self.id = digest(self._tracked.key, self._folder.name)[:16]
+
+    @property
+    def seals(self) -> dict[str, str]:
+        return self._tracked.sent
+
+    def seal(self, tracker: str, content: str) -> None:
+        """Record that the tracker has all of this content."""
+        self._tracked = _Tracked(self._tracked.key, self._tracked.sent | {tracker: content})
+        write_json_atomic(self._folder / _FILE, self._tracked)
+
+    def write_files(self, out: Path) -> list[Path]:
+        """Write the page, and the figures as JSON."""
+        if not self._steps:
+            write_report(self._folder, out)
+            return sorted(out.iterdir())
+        write_sweep_page(training_curves({self._folder.name: self._folder}), out / PAGE)
+        content = msgspec.json.encode([task for one in self._steps for task in one.tasks.values()])
+        write_bytes_atomic(out / "figures.json", content)
+        return sorted(out.iterdir())
+
+
+def _row(folder: Path) -> dict[str, float]:
+    """Names are task, model and metric; without the model where a benchmark scored only one."""
+    with export_of(folder) as found:
+        figures = found.figures(overall=True)
+    several = len({figure.model for figure in figures}) > 1 or not output_tasks(folder)
+    row: dict[str, float] = {}
+    for one in figures:
+        metric = one.metric + (f"_run_{one.sample}" if one.sample else "")
+        parts = (one.task or "overall", *((one.model,) if several else ()), metric)
+        _add(row, parts, (one.value, one.low, one.high, one.n, one.failed))
+    return row
+
+
+def _add(row: dict[str, float], parts: Iterable[str], values: Iterable[float | None]) -> None:
+    whole = tuple(parts)
+    name = "/".join(map(clean_name, whole))
+    if name in row or f"{name}_n" in row:
+        name += f"~{digest(*whole)[:8]}"
+    for end, value in zip(("", "_low", "_high", "_n", "_failed"), values, strict=True):
+        if value is not None:
+            row[name + end] = value
+
+
+def _checkpoints(folder: Path) -> list[Aggregated]:
+    try:
+        expected = {task.label: task.samples for task in JobPlan.read(folder_of(folder)).tasks}
+    except FileNotFoundError:
+        expected = {}
+    return [aggregate(one, list(expected) or None, expected) for one in evaluated_steps(folder)]
+
+
+def _rows(steps: Iterable[Aggregated]) -> Rows:
+    found: Rows = {}
+    for one in steps:
+        row = found[one.checkpoint.step] = {}
+        for task, whole in one.tasks.items():
+            for name, figure in whole.metrics.items():
+                low, high = figure.ci95 or (None, None)
+                _add(row, (task, name), (figure.mean, low, high, figure.n_items, whole.missing))
+    return found

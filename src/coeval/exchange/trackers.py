@@ -1,0 +1,290 @@
+"""Experiment trackers. An adapter looks up what its tracker has of a folder, and sends the rest."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from contextvars import copy_context
+from importlib.util import find_spec
+from pathlib import Path
+from struct import unpack_from
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from coeval import __version__
+from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.core.errors import CoevalError, UsageError
+from coeval.core.redaction import Redactor
+from coeval.core.text import digest
+
+Rows: TypeAlias = dict[int, dict[str, float]]
+"""By step: figures by name."""
+_Sent: TypeAlias = dict[tuple[int, str], float]
+
+_PROJECT = "coeval"
+_MARK = "coeval.folder"
+_STEP = "checkpoint"
+"""W&B drops steps that come late, so checkpoints are an axis of their own there."""
+_AWAY_S = 20
+"""Seconds that a run that has ended waits for a tracker: their own defaults are minutes."""
+
+
+class TrackedRun(NamedTuple):
+    """A folder as a tracker's run: ``id`` is the folder's own, ``name`` what people see."""
+
+    project: str
+    id: str
+    name: str
+
+
+class _Tracker(Protocol):
+    def sent(self) -> _Sent: ...
+
+    def send(self, rows: Rows, files: Sequence[Path]) -> None: ...
+
+
+class Destination(NamedTuple):
+    tracker: str
+    project: str
+
+    def __str__(self) -> str:
+        return f"{self.tracker}:{self.project}"
+
+
+def destinations(given: Iterable[str] | str) -> list[Destination]:
+    """Read ``wandb:my-project`` and such. Raises UsageError: no such tracker, or it is not installed."""
+    found = []
+    for text in listed_names(given):
+        tracker, _, project = text.partition(":")
+        if tracker not in TRACKERS:
+            raise UsageError(
+                f"{text}: there are the trackers {', '.join(TRACKERS)}, such as wandb:my-project"
+            )
+        if find_spec(tracker) is None:
+            raise UsageError(f'logging to {tracker} needs its package: pip install "coeval[{tracker}]"')
+        found.append(Destination(tracker, project or _PROJECT))
+    return found
+
+
+def log_results(folder: str | Path, to: Iterable[str] | str) -> dict[str, int]:
+    """Log the figures of a run, an output folder or a sweep, with its page and JSON; return by tracker how
+    many figures were new. What a tracker has already is not sent again.
+
+    Parameters
+    ----------
+    folder : a run, an output folder of ``eval-framework``, or a sweep, whose checkpoints are its steps
+    to : ``mlflow``, ``wandb`` or ``trackio``, or several; ``wandb:my-project`` names the project
+
+    Raises
+    ------
+    UsageError
+        the folder holds no results, or a tracker is not installed or did not take them.
+    StoreError
+        a file cannot be read or written.
+    """
+    from coeval.exchange.headlines import Tracking
+
+    found = Tracking(Path(folder))
+    return {str(one): _log(found, one) for one in destinations(to)}
+
+
+def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], None]) -> None:
+    """`log_results` after a command: a tracker that is away is a warning."""
+    for one in to:
+        try:
+            log_results(folder, str(one))
+        except CoevalError as error:
+            warn(f"{error}. Send them later: coeval log {folder} --to {one}")
+
+
+def _log(found: Any, to: Destination) -> int:
+    seal = digest(__version__, json.dumps(found.rows, sort_keys=True))
+    hooks = sys.exit, sys.excepthook  # W&B replaces them as soon as it is imported
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), TemporaryDirectory() as scratch:
+        warnings.simplefilter("ignore")
+        try:
+            tracker = TRACKERS[to.tracker](TrackedRun(to.project, found.id, found.name))
+            sent = tracker.sent()
+            owed = {
+                step: left
+                for step, row in sorted(found.rows.items())
+                if (left := {name: value for name, value in row.items() if sent.get((step, name)) != value})
+            }
+            if owed or found.seals.get(str(to)) != seal:
+                tracker.send(owed, found.write_files(Path(scratch)))
+                found.seal(str(to), seal)
+        except CoevalError:
+            raise
+        except Exception as error:
+            said = " ".join(Redactor().message(f"{type(error).__name__}: {error}").split())[:300]
+            raise UsageError(f"{to} did not take the figures: {said}") from error
+        finally:
+            sys.exit, sys.excepthook = hooks
+    return sum(map(len, owed.values()))
+
+
+class _Mlflow:
+    """A run with our mark as its tag, where ``MLFLOW_TRACKING_URI`` says."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(_AWAY_S))
+        from mlflow import MlflowClient
+
+        self._client = client = MlflowClient()
+        there = client.get_experiment_by_name(run.project)
+        experiment = client.create_experiment(run.project) if there is None else there.experiment_id
+        found = client.search_runs([experiment], f"tags.`{_MARK}` = '{run.id}'")
+        tags = {_MARK: run.id, "coeval.version": __version__}
+        self._run = found[0] if found else client.create_run(experiment, tags=tags, run_name=run.name)
+        self._id = self._run.info.run_id
+
+    def sent(self) -> _Sent:
+        history = (self._client.get_metric_history(self._id, name) for name in self._run.data.metrics)
+        metrics = sorted((one for metric in history for one in metric), key=lambda one: one.timestamp)
+        return {(one.step, one.key): one.value for one in metrics}
+
+    def send(self, rows: Rows, files: Sequence[Path]) -> None:
+        from mlflow.entities import Metric
+
+        at = time.time_ns() // 1_000_000
+        for step, row in rows.items():
+            metrics = [Metric(name, value, at, step) for name, value in row.items()]
+            for start in range(0, len(metrics), 1000):  # what its servers take at a time
+                self._client.log_batch(self._id, metrics[start : start + 1000])
+        for file in files:
+            self._client.log_artifact(self._id, str(file))
+        self._client.set_terminated(self._id)
+
+
+class _Wandb:
+    """A run of our id, taken up again; nothing of this machine or of the command line is recorded."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        self._run, self._wandb = run, wandb
+        hidden = {"silent": True, "console": "off", "disable_git": True, "disable_job_creation": True}
+        hidden |= {f"x_disable_{what}": True for what in ("meta", "stats", "machine_info")}
+        hidden |= {"save_code": False, "x_save_requirements": False}
+        self._settings = wandb.Settings(init_timeout=_AWAY_S, login_timeout=_AWAY_S, **hidden)
+        self._there = wandb.setup().settings
+        self._rows: list[dict[str, Any]] = []
+
+    def sent(self) -> _Sent:
+        if self._there.mode in ("offline", "dryrun"):
+            paths = Path(self._there.wandb_dir).glob(f"offline-run-*-{self._run.id}/*.wandb")
+            self._rows = [row for path in sorted(paths) for row in _history(path.read_bytes())]
+        else:
+            api = self._wandb.Api(timeout=_AWAY_S)
+            place = "/".join(filter(None, (self._there.entity, self._run.project)))
+            runs = api.runs(place, filters={"name": self._run.id}) if self._known(api) else ()
+            self._rows = [row for run in runs for row in run.scan_history()]
+        return {(row.get(_STEP, 0), name): value for row in self._rows for name, value in row.items()}
+
+    def _known(self, api: Any) -> bool:
+        return any(project.name == self._run.project for project in api.projects(self._there.entity))
+
+    def send(self, rows: Rows, files: Sequence[Path]) -> None:
+        with self._wandb.init(
+            reinit="create_new",  # a trainer's own run may be under way
+            project=self._run.project,
+            id=self._run.id,
+            name=self._run.name,
+            resume="allow",
+            config={"coeval_version": __version__},
+            settings=self._settings,
+        ) as run:
+            run.define_metric(_STEP)
+            run.define_metric("*", step_metric=_STEP)
+            for number, (step, row) in enumerate(rows.items(), len(self._rows)):
+                run.log({_STEP: step, **row}, step=number)
+            for file in files:
+                kept = Path(run.dir) / file.name
+                kept.write_bytes(file.read_bytes())
+                run.save(str(kept), base_path=run.dir, policy="now")
+
+
+def _history(data: bytes) -> Iterator[dict[str, Any]]:
+    """The logged rows of a run's file: records in LevelDB's log format, behind a header of seven bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    at, parts = 7, b""
+    while at + 7 <= len(data):
+        if (left := 32768 - at % 32768) < 7:
+            at += left  # a record's header lies in one block
+            continue
+        _, length, kind = unpack_from("<IHB", data, at)
+        parts, at = parts + data[at + 7 : at + 7 + length], at + 7 + length
+        if at > len(data):
+            return  # cut off where its writer was killed
+        if kind in (1, 4):
+            record, parts = Record.FromString(parts), b""
+            if record.WhichOneof("record_type") == "history":
+                yield {
+                    item.key or "/".join(item.nested_key): json.loads(item.value_json)
+                    for item in record.history.item
+                }
+
+
+class _Trackio:
+    """A run of that name, on this machine or where TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        import trackio
+
+        self._trackio = trackio
+        self._project, self._name = run.project, f"{run.name}-{run.id}"
+
+    def sent(self) -> _Sent:
+        from trackio import remote_client, sqlite_storage, utils
+
+        space, server = utils.resolve_space_id_and_server_url(None, None)
+        which: dict[str, str] = {"project": self._project, "run": self._name}
+        if space or server:
+            logs = remote_client.RemoteClient(space or server).predict(api_name="/get_logs", **which)
+        else:
+            logs = sqlite_storage.SQLiteStorage.get_logs(**which)
+        return {(row["step"], name): value for row in logs for name, value in row.items() if name != "step"}
+
+    def send(self, rows: Rows, files: Sequence[Path]) -> None:
+        copy_context().run(self._send, rows, files)
+        sent = self.sent()  # it drops what it cannot send
+        if lost := sum(sent.get((step, name)) != row[name] for step, row in rows.items() for name in row):
+            raise UsageError(f"{lost} figures did not arrive in {self._project}")
+
+    def _send(self, rows: Rows, files: Sequence[Path]) -> None:
+        self._trackio.context_vars.current_run.set(None)  # a trainer's own run may be under way
+        config = {"coeval_version": __version__}
+        how: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        run = self._trackio.init(self._project, name=self._name, resume="allow", config=config, **how)
+        for step, row in rows.items():
+            run.log(row, step=step)
+        for file in files:
+            artifact = self._trackio.Artifact(name=f"{self._name}-{file.name}", type="report")
+            artifact.add_file(str(file))
+            run.log_artifact(artifact)
+        self._trackio.finish()
+
+
+TRACKERS: dict[str, Callable[[TrackedRun], _Tracker]] = {
+    "mlflow": _Mlflow,
+    "wandb": _Wandb,
+    "trackio": _Trackio,
+}
+"""By the name of its package, which is that of the extra too."""
+
+
+def clean_name(text: str) -> str:
+    """Make a part of a figure's name that all trackers take."""
+    name = re.sub(r"[^\w.\- :]", "_", text).strip(" .") or "_"
+    return name if len(name) <= 70 else f"{name[:60]}~{digest(text)[:8]}"
