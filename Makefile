@@ -71,7 +71,7 @@ image:  ## Build the container image `coeval` (needs docker or podman)
 perf: $(MADE)/dev  ## Measure speed and memory, with the ideal beside them
 	$(BIN)/python -m perf.run
 
-local: $(MADE)/local  ## Install torch and transformers, so that the tests of local models run too
+local: $(MADE)/local  ## Install torch, transformers and trackers, so that the tests with them run too
 
 assets: $(MADE)/dev  ## Fetch the benchmarks' data for the tests that hold us to it; without a network they skip
 	-$(BIN)/coeval datasets fetch ifeval ifbench writingbench healthbench arena-hard alpaca-eval/baseline alpaca-eval/judge

@@ -23,7 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = {"requirements.lock": ["build"], "requirements-dev.lock": ["build", "dev"]}
 PIN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+?))?")
-IMPORTED_AS = {"google": "google-auth", "ruamel": "ruamel-yaml", "vl_convert": "vl-convert-python"}
+IMPORTED_AS = {
+    "mlflow": "mlflow-skinny",
+    "google": "google-auth",
+    "ruamel": "ruamel-yaml",
+    "vl_convert": "vl-convert-python",
+}
 OF_THE_USERS_OWN = {"vllm", "IPython", "pyarrow"}
 """Taken where they are, and in no extra: vLLM's build has to fit the machine's CUDA, in a notebook IPython is
 there, and whoever wrote an Arrow file has pyarrow."""

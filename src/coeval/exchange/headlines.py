@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from secrets import token_hex
+from typing import TypeAlias
 
 import msgspec
 
@@ -12,13 +14,15 @@ from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.text import digest
 from coeval.exchange.exported import export_of
-from coeval.exchange.trackers import Rows, clean_name
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
 from coeval.store.output_folder import is_sweep, output_tasks
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import folder_of
+
+Rows: TypeAlias = dict[int, dict[str, float]]
+"""By step: figures by name."""
 
 _FILE = "tracked.json"
 
@@ -45,7 +49,7 @@ class Tracking:
         except FileNotFoundError:
             self._tracked = _Tracked(token_hex(8))
             write_json_atomic(self._folder / _FILE, self._tracked)
-        self.name = clean_name(self._folder.name)
+        self.name = _clean(self._folder.name)
         self.id = digest(self._tracked.key, self._folder.name)[:16]
 
     @property
@@ -81,9 +85,15 @@ def _row(folder: Path) -> dict[str, float]:
     return row
 
 
+def _clean(text: str) -> str:
+    """Make a part of a figure's name that all trackers take."""
+    name = re.sub(r"[^\w.\- :]", "_", text).strip(" .") or "_"
+    return name if len(name) <= 70 else f"{name[:60]}~{digest(text)[:8]}"
+
+
 def _add(row: dict[str, float], parts: Iterable[str], values: Iterable[float | None]) -> None:
     whole = tuple(parts)
-    name = "/".join(map(clean_name, whole))
+    name = "/".join(map(_clean, whole))
     if name in row or f"{name}_n" in row:
         name += f"~{digest(*whole)[:8]}"
     for end, value in zip(("", "_low", "_high", "_n", "_failed"), values, strict=True):

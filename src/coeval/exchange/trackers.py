@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import re
 import sys
 import time
 import warnings
@@ -21,8 +19,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from coeval import __version__
 from coeval.benchmarks.run.eval_settings import listed_names
 from coeval.core.errors import CoevalError, UsageError
+from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
-from coeval.core.text import digest
+from coeval.core.text import canonical, digest
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""
@@ -91,8 +90,9 @@ def log_results(folder: str | Path, to: Iterable[str] | str) -> dict[str, int]:
     """
     from coeval.exchange.headlines import Tracking
 
+    trackers = destinations(to)
     found = Tracking(Path(folder))
-    return {str(one): _log(found, one) for one in destinations(to)}
+    return {str(one): _log(found, one) for one in trackers}
 
 
 def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], None]) -> None:
@@ -105,7 +105,7 @@ def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], No
 
 
 def _log(found: Any, to: Destination) -> int:
-    seal = digest(__version__, json.dumps(found.rows, sort_keys=True))
+    seal = digest(__version__, canonical(found.rows))
     hooks = sys.exit, sys.excepthook  # W&B replaces them as soon as it is imported
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
@@ -231,7 +231,7 @@ def _history(data: bytes) -> Iterator[dict[str, Any]]:
             record, parts = Record.FromString(parts), b""
             if record.WhichOneof("record_type") == "history":
                 yield {
-                    item.key or "/".join(item.nested_key): json.loads(item.value_json)
+                    item.key or "/".join(item.nested_key): decode(item.value_json)
                     for item in record.history.item
                 }
 
@@ -243,7 +243,7 @@ class _Trackio:
         import trackio
 
         self._trackio = trackio
-        self._project, self._name = run.project, f"{run.name}-{run.id}"
+        self._project, self._id, self._name = run.project, run.id, f"{run.name}-{run.id}"
 
     def sent(self) -> _Sent:
         from trackio import remote_client, sqlite_storage, utils
@@ -270,7 +270,7 @@ class _Trackio:
         for step, row in rows.items():
             run.log(row, step=step)
         for file in files:
-            artifact = self._trackio.Artifact(name=f"{self._name}-{file.name}", type="report")
+            artifact = self._trackio.Artifact(name=f"{self._id}-{file.name}", type="report")
             artifact.add_file(str(file))
             run.log_artifact(artifact)
         self._trackio.finish()
@@ -282,9 +282,3 @@ TRACKERS: dict[str, Callable[[TrackedRun], _Tracker]] = {
     "trackio": _Trackio,
 }
 """By the name of its package, which is that of the extra too."""
-
-
-def clean_name(text: str) -> str:
-    """Make a part of a figure's name that all trackers take."""
-    name = re.sub(r"[^\w.\- :]", "_", text).strip(" .") or "_"
-    return name if len(name) <= 70 else f"{name[:60]}~{digest(text)[:8]}"

@@ -1,0 +1,240 @@
+"""Trackers hold a folder's figures as its files do, and once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from cli.invoked import Command
+from written_run import Run
+
+from coeval import import_results, log_results, open_run
+from coeval.core.errors import UsageError
+from coeval.exchange.headlines import Tracking
+from coeval.exchange.trackers import TRACKERS, destinations
+
+STUDENTS = {'Qwen/Qwen2.5-72B "x" <b>\u202e|..': "Qwen_Qwen2.5-72B _x_ _b___", "gpt-4o-mini": "gpt-4o-mini"}
+"""By what they are called in names of figures."""
+ENDS = ("", "_low", "_high", "_n", "_failed")
+SECRET = "sk-proj-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
+READERS = {
+    "mlflow": """
+from mlflow import MlflowClient
+client = MlflowClient()
+experiment = client.get_experiment_by_name("mine").experiment_id
+(run,) = client.search_runs([experiment])
+found = [m for name in run.data.metrics for m in client.get_metric_history(run.info.run_id, name)]
+rows = [(m.step, m.key, m.value) for m in found]
+files = [file.path for file in client.list_artifacts(run.info.run_id)]
+""",
+    "wandb": """
+import os
+from pathlib import Path
+from coeval.exchange.trackers import _history
+folders = sorted((Path(os.environ["WANDB_DIR"]) / "wandb").glob("offline-run-*"))
+assert len({folder.name.rpartition("-")[2] for folder in folders}) == 1
+logged = [row for folder in folders for path in folder.glob("*.wandb") for row in _history(path.read_bytes())]
+rows = [(row["checkpoint"], *each) for row in logged for each in row.items() if each[0][0] != "_"]
+rows = [row for row in rows if row[1] != "checkpoint"]
+files = sorted({path.name for folder in folders for path in (folder / "files").iterdir()})
+""",
+    "trackio": """
+from trackio import Api
+from trackio.sqlite_storage import SQLiteStorage
+(run,) = Api().runs("mine")
+logs = SQLiteStorage.get_logs("mine", run.name)
+rows = [(row["step"], *each) for row in logs for each in row.items() if each[0] not in ("step", "timestamp")]
+files = [one["name"].rpartition("-")[2] for one in SQLiteStorage.list_artifacts("mine")]
+""",
+}
+KILLED = {
+    ("mlflow", "mlflow.MlflowClient.log_batch", 3): "before a step",
+    ("mlflow", "mlflow.MlflowClient.log_artifact", 2): "between files",
+    ("wandb", "wandb.Run.log", 3): "before a step",
+    ("wandb", "wandb.Run.save", 2): "between files",
+    ("trackio", "trackio.run.Run.log", 3): "before a step",
+    ("trackio", "trackio.run.Run.log_artifact", 2): "between files",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two students in two tasks; in one a failed answer, in the other a failed judgment."""
+    folder = tmp_path / "runs" / "own run"
+    for task in ("haiku", "sonnet"):
+        made = Run(folder, task)
+        for n in range(1, 8):
+            for s, student in enumerate(STUDENTS):
+                made.judged(n, student, "gpt-4o", {"style": ("Low", "Medium", "High")[(n + s) % 3]})
+        made.datapoint(8)
+        made.response(
+            8, "gpt-4o-mini", status="failed", response=None, error={"kind": "Timeout", "message": ""}
+        )
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    for step in (10, 20, 30, 40):
+        lines = [f"{n},m,{k},{(n * step // 10 + k) % 3 / 2}" for n in range(6) for k in (0, 1)]
+        (tmp_path / "t.csv").write_text("\n".join(["item,model,sample,score", *lines]) + "\n")
+        import_results(tmp_path / "t.csv", out=tmp_path / f"sweep/step_{step}")
+    return tmp_path / "sweep"
+
+
+def places(tmp_path: Path) -> dict[str, str]:
+    """Every tracker keeps to this folder."""
+    (tmp_path / "w").mkdir(exist_ok=True)
+    return {
+        **{name: value for name, value in os.environ.items() if "proxy" not in name.lower()},
+        "HOME": str(tmp_path),
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_TRACKING_URI": (tmp_path / "ml").as_uri(),
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(tmp_path / "w"),
+        "TRACKIO_DIR": str(tmp_path / "t"),
+        "OPENAI_API_KEY": SECRET,
+    }
+
+
+def python(code: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=environment["HOME"], capture_output=True, text=True
+    )
+
+
+def logged(tracker: str, environment: Mapping[str, str]) -> tuple[list[tuple[int, str, float]], list[str]]:
+    """What the tracker has by its own reader: figures at their steps, and files."""
+    ended = python(READERS[tracker] + "import json; print(json.dumps([rows, files]))", environment)
+    assert ended.returncode == 0, ended.stderr
+    rows, files = json.loads(ended.stdout.splitlines()[-1])
+    return [tuple(row) for row in rows], sorted(files)
+
+
+def log(folder: Path, tracker: str, environment: Mapping[str, str], *more: str) -> str:
+    command = [sys.executable, "-m", "coeval", "log", str(folder), "--to", f"{tracker}:mine", *more]
+    ended = subprocess.run(command, env=environment, cwd=environment["HOME"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    return ended.stdout.strip()
+
+
+@pytest.fixture(params=TRACKERS)
+def tracker(request: pytest.FixtureRequest) -> str:
+    return installed(request.param)
+
+
+def installed(name: str) -> str:
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed: pip install 'coeval[{name}]', or make local")
+    return name
+
+
+@pytest.mark.process
+def test_a_tracker_holds_the_figures_of_the_measures(run: Path, tracker: str, tmp_path: Path) -> None:
+    environment = places(tmp_path)
+    assert log(run, tracker, environment) == f"{tracker}:mine: 30 figures logged"
+    rows, files = logged(tracker, environment)
+    assert files == ["measures.json", "report.html"]
+    found = {name: value for step, name, value in rows if step == 0}
+    assert len(found) == len(rows) == 30
+    for student, name in STUDENTS.items():
+        whole = open_run(run).measures()["students"][student]
+        expected = {"overall": (whole["headline"], *whole["ci95"]["headline"], whole["n"]["headline"])}
+        for task in ("haiku", "sonnet"):
+            bounds, n = (whole[part]["headline_by_task"][task] for part in ("ci95", "n"))
+            expected[task] = (whole["headline_by_task"][task], *bounds, n)
+        for task, figures in expected.items():
+            assert tuple(found[f"{task}/{name}/mean{end}"] for end in ENDS[:4]) == figures
+    for score in open_run(run).results().students:
+        assert found[f"{score.task or 'overall'}/{STUDENTS[score.student]}/mean_failed"] == score.failed
+    assert {value for name, value in found.items() if name.endswith("_failed")} == {0, 1, 2}
+    assert log(run, tracker, environment) == f"{tracker}:mine: up to date"
+    assert logged(tracker, environment) == (rows, files)
+    kept = [path for place in ("ml", "w", "t") for path in (tmp_path / place).rglob("*") if path.is_file()]
+    assert not any(SECRET.encode() in path.read_bytes() for path in kept)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("tracker", "at", "call"), KILLED, ids=lambda given: str(given).rpartition(".")[2])
+def test_what_was_killed_is_sent_once(sweep: Path, tmp_path: Path, tracker: str, at: str, call: int) -> None:
+    installed(tracker)
+    environment = places(tmp_path)
+    owner, _, method = at.rpartition(".")
+    ended = python(
+        f"""
+import importlib, os, pkgutil, signal, coeval
+owner = pkgutil.resolve_name({owner!r})
+whole, calls = owner.{method}, [0]
+def counted(*given, **named):
+    calls[0] += 1
+    if calls[0] == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(*given, **named)
+owner.{method} = counted
+coeval.log_results({str(sweep)!r}, "{tracker}:mine")
+""",
+        environment,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    log(sweep, tracker, environment)
+    rows, files = logged(tracker, environment)
+    assert files == ["curves.html", "figures.json"]
+    expected = {
+        (step, name): value for step, row in Tracking(sweep).rows.items() for name, value in row.items()
+    }
+    assert {(step, name): value for step, name, value in rows} == expected
+    assert len(expected) == 4 * 5
+    assert set(Counter((step, name) for step, name, _ in rows).values()) == {1}
+    assert log(sweep, tracker, environment) == f"{tracker}:mine: up to date"
+
+
+@pytest.mark.process
+def test_new_figures_join_the_same_run(sweep: Path, tracker: str, tmp_path: Path) -> None:
+    environment = places(tmp_path)
+    late = sweep / "step_20"
+    late.rename(tmp_path / "later")
+    assert log(sweep, tracker, environment) == f"{tracker}:mine: 15 figures logged"
+    (tmp_path / "later").rename(late)
+    assert log(sweep, tracker, environment) == f"{tracker}:mine: 5 figures logged"
+    rows, _ = logged(tracker, environment)
+    assert sorted({step for step, _, _ in rows}) == [10, 20, 30, 40]
+    assert len(rows) == 20
+
+
+def test_what_cannot_be_logged_is_refused(
+    run: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="there are the trackers mlflow, wandb, trackio"):
+        destinations("neptune")
+    monkeypatch.setattr("coeval.exchange.trackers.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r'pip install "coeval\[wandb\]"'):
+        log_results(run, "wandb:mine")
+    assert not (run / "tracked.json").exists()
+    ended = coeval("run", "--config", "examples/quickstart.yaml", "--log-to", "mlflow")
+    assert (ended.code, 'pip install "coeval[mlflow]"' in ended.err) == (1, True)
+
+
+@pytest.mark.process
+def test_a_tracker_that_is_away_costs_a_warning(run: Path, tmp_path: Path) -> None:
+    installed("mlflow")
+    environment = places(tmp_path) | {"MLFLOW_TRACKING_URI": f"http://me:{SECRET}@127.0.0.1:9"}
+    code = f"""
+import sys
+from pathlib import Path
+from coeval.exchange.trackers import destinations, log_at_end
+log_at_end(Path({str(run)!r}), destinations("mlflow"), lambda said: print("warning:", said))
+"""
+    ended = python(code, environment)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("warning: mlflow:coeval did not take the figures: ")
+    assert "coeval log " in ended.stdout
+    assert SECRET not in ended.stdout + ended.stderr
