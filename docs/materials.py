@@ -1,4 +1,4 @@
-"""``python docs/materials.py DIR``: runs, comparisons and sweeps, for the pictures and for the crawler.
+"""``python docs/materials.py DIR``: runs, benchmarks, comparisons, sweeps, for the pictures and for the crawler.
 
 Every model is simulated and carries the name of a real one, as names are what pages have to cope with;
 no figure describes a real model. Seeds are fixed, so that the same figures are written every time, but
@@ -219,7 +219,7 @@ JUDGE = JUDGES[0].model
 
 
 def run_benchmarks(work: Path, url: str) -> None:
-    """Eight models on IFEval and on the quickstart's items, then compared two and eight at a time."""
+    """Eight models on IFEval and on the quickstart's items: a page of one, then two and eight compared."""
     folders = [f"outputs/{each.model.rpartition('/')[2].replace(':', '-')}" for each in COMPARED]
 
     def evaluate(each: Named, folder: str) -> None:
@@ -229,6 +229,8 @@ def run_benchmarks(work: Path, url: str) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(evaluate, COMPARED, folders))
+    call(work, *COEVAL, "analyze", "--run", folders[0], "--format", "html", "--out", "reports")
+    _page(work / "reports" / "report.html", work / "pages" / "benchmarks.html")
     for count in (2, 8):
         call(work, *COEVAL, "compare", *folders[:count], "--html", f"pages/compare-{count}.html")
 

@@ -14,7 +14,7 @@ from reports.crawler import WIDTHS, offenders
 
 from docs.materials import build
 
-RUNS = ("quickstart", "panel", "one-student", "labels", "pairwise")
+RUNS = ("quickstart", "panel", "one-student", "labels", "pairwise", "benchmarks")
 MANY = ("compare-2", "compare-8", "sweeps")
 PAGES = RUNS + MANY
 
