@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -93,6 +94,27 @@ def test_the_list_and_a_folder_fit_and_can_be_used_by_all(
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
         assert seen.complaints == []
         seen.page.close()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_telephone_shows_scores_and_intervals_whole(
+    browser: Browser, server: ViewServer, width: int
+) -> None:
+    seen = opened(browser, server.address, f"?token={server.token}", viewport={"width": width, "height": 844})
+    page = seen.page
+    page.locator("#folders-body table").wait_for()
+    alpha = page.locator("#folders-body tbody tr", has_text="alpha")
+    assert re.search(r"Llama-3.1-8B 100\.0 \[\d+\.\d, 100\.0\]", alpha.inner_text())
+    found = page.evaluate("""() => {
+      const texts = [...document.querySelectorAll("#folders-body tbody :is(th, td) *")];
+      const box = (one) => one.getBoundingClientRect();
+      return texts.map((one) => [one.innerText, box(one), box(one.closest("tr"))])
+        .filter(([, { left, right }, card]) => left < card.left + 4 || right > card.right - 4)
+        .map(([text]) => text);
+    }""")
+    assert found == [], "within their card, with room to its edges"
+    page.close()
 
 
 @pytest.mark.system
