@@ -1,4 +1,4 @@
-"""``python docs/materials.py DIR``: runs, benchmarks, comparisons, sweeps, for the pictures and for the crawler.
+"""``python docs/materials.py DIR``: runs, benchmarks, comparisons, sweeps, for pictures and crawler.
 
 Every model is simulated and carries the name of a real one, as names are what pages have to cope with;
 no figure describes a real model. Seeds are fixed, so that the same figures are written every time, but

@@ -53,9 +53,27 @@ def bounds_text(least: float | None, most: float | None) -> str | None:
     return f"{points(least)}–{points(most)}"
 
 
+def share_of_scale(value: float, unit: str) -> float:
+    """Return where a benchmark's metric lies on its scale, from 0 to 1; the unit ``points`` is scored from 1
+    to 10, so that 5.5 is the middle."""
+    if unit == "points":
+        return (value - 1) / 9
+    return value if unit == "share" else value / 100
+
+
+def points_per(unit: str) -> float:
+    """Return how many points, of 0 to 100, one of a benchmark's unit is."""
+    return {"share": 100.0, "points": 100 / 9}.get(unit, 1.0)
+
+
+def gap_text(difference: float, unit: str) -> str:
+    """``3.1``: a difference of a benchmark's metric, or a standard error of it, in points."""
+    return fixed(difference * points_per(unit), 1)
+
+
 def metric_text(value: float, unit: str) -> str:
-    """Format a benchmark's metric: a share or percent in points, another with two decimals on its scale."""
-    return fixed(value, 2) if unit == "points" else points(value if unit == "share" else value / 100)
+    """Format a benchmark's metric in points, 0 to 100 of its scale."""
+    return points(share_of_scale(value, unit))
 
 
 def figure(number: float, kind: FigureKind) -> str:

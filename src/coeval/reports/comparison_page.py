@@ -17,7 +17,7 @@ from coeval.analysis.comparison.comparison_report import Comparison, ComparisonR
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import FigureKind
+from coeval.core.figures import share_of_scale
 from coeval.core.plain import fitted_names, plain, short_names, short_paths
 from coeval.core.text import listed, numbered
 from coeval.reports.comparison_plot import difference_forest, pair_matrix
@@ -190,32 +190,29 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         )
     )
     several = {one.family for one, _ in found if len(_places(compared.comparisons, one.family)) > 1}
-    kind, per = _kind(compared.comparisons)
-    gap: FigureKind = kind if per else "gap"
     rows: list[tuple[Cell, ...]] = []
     for one, base in found:
         side = shown.names[_other(one, base)]
         where = one.place if shown.few or one.family in several else ""
         row = where if shown.few else f"{where} · {side}" if where else side
         by = _BY["task"] if shown.few and one.family == "overall" else _BY[one.family]
-        rows.append((row, shown.baselines[base], by, *_figures(one, base, per)))
+        rows.append((row, shown.baselines[base], by, *_figures(one, base)))
     columns = (
         ReportColumn("row", "Of"),
         ReportColumn("baseline", "Baseline"),
         ReportColumn("by", "By"),
-        ReportColumn("mean", "Score", kind),
-        ReportColumn("mean_baseline", "Baseline's", kind),
-        ReportColumn("difference", "Difference", gap, "Less the baseline, paired by item"),
-        ReportColumn("over_judges", "Over items and judges", gap, "Judges are a sample too"),
+        ReportColumn("mean", "Score", "points"),
+        ReportColumn("mean_baseline", "Baseline's", "points"),
+        ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
+        ReportColumn("over_judges", "Over items and judges", "gap", "Judges are a sample too"),
         ReportColumn("p", "p", "probability", _P),
         ReportColumn("p_over_judges", "p, judges too", "probability", _P),
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
         ReportColumn("n", "Items", "count"),
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-        ReportColumn("could_be_seen", "Detectable", kind, _DETECTABLE),
+        ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
         ReportColumn("agreeing", "Judges agreeing", "count", "By themselves they put the same side ahead"),
         ReportColumn("test", "Test"),
-        ReportColumn("shown", "Of the scale", "points", "The difference as a share of the metric's scale"),
     )
     # one judge, or none, says nothing of others
     kept = [at for at in range(len(columns)) if any(row[at] not in (None, NOT_MEASURED) for row in rows)]
@@ -236,16 +233,11 @@ def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | N
     return {(one.task, one.metric) for one in comparisons if one.family == family}
 
 
-def _kind(comparisons: Sequence[Comparison]) -> tuple[FigureKind, bool]:
-    """How scores are written; True: in the metric's own scale from 1 to 10, which needs a second decimal."""
-    of_ten = all(one.unit == "points" for one in comparisons)
-    return ("coefficient", True) if of_ten else ("points", False)
-
-
-def _figures(one: Comparison, base: str, of_ten: bool) -> tuple[Cell, ...]:
+def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
     sign = 1 if base == one.a else -1
-    per = 1.0 if of_ten else 100 * point_of(one)
+    per = 100 * point_of(one)
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
+    scores = (share_of_scale(mean, one.unit) for mean in means)
     low, high = sorted(sign * bound for bound in one.ci95)
     difference = Measured(sign * one.difference / per, low / per, high / per, one.n, one.missing)
     over = NOT_MEASURED
@@ -253,10 +245,9 @@ def _figures(one: Comparison, base: str, of_ten: bool) -> tuple[Cell, ...]:
         least, most = sorted(sign * bound / per for bound in one.ci95_over_judges)
         over = difference._replace(low=least, high=most)
     detectable = None if one.minimum_detectable is None else one.minimum_detectable / per
-    share = Measured(sign * one.difference / one.scale, low / one.scale, high / one.scale, one.n, one.missing)
     p_values = (one.p_adjusted, one.p_over_judges_adjusted, one.significant)
     counts = (one.n, one.missing, detectable, one.agreeing)
-    return (*(mean / per for mean in means), difference, over, *p_values, *counts, one.test, share)
+    return (*scores, difference, over, *p_values, *counts, one.test)
 
 
 # --- Every pair
@@ -270,10 +261,11 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
             continue
         ahead, behind = sorted((one.a, one.b), key=place.__getitem__)
         sign = 1 if ahead == one.b else -1
-        low, high = sorted(sign * bound / one.scale for bound in one.ci95)
-        difference = Measured(sign * one.difference / one.scale, low, high, one.n, one.missing)
+        per = 100 * point_of(one)
+        low, high = sorted(sign * bound / per for bound in one.ci95)
+        difference = Measured(sign * one.difference / per, low, high, one.n, one.missing)
         names = (shown.names[ahead], shown.names[behind])
-        least = None if one.minimum_detectable is None else one.minimum_detectable / one.scale
+        least = None if one.minimum_detectable is None else one.minimum_detectable / per
         rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
     return rows
 
@@ -286,7 +278,7 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sen
             ReportColumn("ahead", "Row"),
             ReportColumn("behind", "Column"),
             ReportColumn("of", "Of"),
-            ReportColumn("difference", "Row less column", "gap", "As a share of the metric's scale"),
+            ReportColumn("difference", "Row less column", "gap", "Paired by item"),
             ReportColumn("p", "p", "probability", _P),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),

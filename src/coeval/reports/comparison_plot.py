@@ -24,38 +24,40 @@ _LONGEST, _LONGEST_NARROW = 44, 20
 
 
 def difference_forest(table: ReportTable, others: Mapping[str, str]) -> dict[str, Any]:
-    """Of the columns ``row``, ``baseline``, ``shown`` (a measure, a share of the scale) and ``sure``, which
+    """Of the columns ``row``, ``baseline``, ``difference`` (a measure, from 0 to 1) and ``sure``, which
     fills the mark, those rows that are chosen. ``others``: by baseline, who is better where a number is
     positive."""
     rows, chosen = list(dict.fromkeys(str(row[0]) for row in table.rows)), table.chosen
-    most = 100 * table.largest("shown", 0.01, ends=True)
+    most = 100 * table.largest("difference", 0.01, ends=True)
     base = (
-        in_points(alt.Chart(named(table.name)), "shown")
+        in_points(alt.Chart(named(table.name)), "difference")
         .transform_filter(" && ".join(f"datum.{name} === {name}" for name in chosen))
-        .transform_filter("isValid(datum.shown)")
+        .transform_filter("isValid(datum.difference)")
         .transform_window(place="row_number()")
         .transform_filter(f"datum.place <= {MOST_DRAWN}")
     )
     y = alt.Y("row:N", sort=None, title=None, axis=names_axis(rows, _LONGEST, narrow=_LONGEST_NARROW))
     ends = alt.Scale(domain=[-most, most], nice=True)
-    x = alt.X("shown_low:Q", scale=ends, title="points", axis=alt.Axis(tickCount=6))
+    x = alt.X("difference_low:Q", scale=ends, title="points", axis=alt.Axis(tickCount=6))
     reported = [
         alt.Tooltip("row:N", title="of"),
         alt.Tooltip("baseline:N", title="against"),
-        alt.Tooltip("shown:Q", title="difference", format="+.1f"),
-        alt.Tooltip("shown_low:Q", title="from", format="+.1f"),
-        alt.Tooltip("shown_high:Q", title="to", format="+.1f"),
-        alt.Tooltip("shown_n:Q", title="items"),
+        alt.Tooltip("difference:Q", title="difference", format="+.1f"),
+        alt.Tooltip("difference_low:Q", title="from", format="+.1f"),
+        alt.Tooltip("difference_high:Q", title="to", format="+.1f"),
+        alt.Tooltip("difference_n:Q", title="items"),
     ]
     zero = alt.Chart(named(table.name)).mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
     line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
-        y=y, x=x, x2="shown_high:Q", tooltip=reported
+        y=y, x=x, x2="difference_high:Q", tooltip=reported
     )
-    hollow = base.mark_point(size=90, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=reported)
+    hollow = base.mark_point(size=90, strokeWidth=2).encode(y=y, x="difference:Q", tooltip=reported)
     sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
-    filled = base.mark_point(filled=True, size=90).encode(y=y, x="shown:Q", opacity=sure, tooltip=reported)
-    number = "format(datum.shown, '+.1f')"
-    bounds = "' [' + format(datum.shown_low, '.1f') + ', ' + format(datum.shown_high, '.1f') + ']'"
+    filled = base.mark_point(filled=True, size=90).encode(
+        y=y, x="difference:Q", opacity=sure, tooltip=reported
+    )
+    number = "format(datum.difference, '+.1f')"
+    bounds = "' [' + format(datum.difference_low, '.1f') + ', ' + format(datum.difference_high, '.1f') + ']'"
     figures = (
         base.transform_calculate(figures=f"{number} + (containerSize()[0] < {_NARROW} ? '' : {bounds})")
         .mark_text(align="left", dx=8)

@@ -42,22 +42,18 @@ class _LineEnds(NamedTuple):
 
 
 class _MeanAxis(NamedTuple):
-    """The title of the axis, where it ends (None: by the rows), and whether it is a scale of its own."""
+    """The title of the axis, and where it ends (None: by the rows)."""
 
     title: str | None
     ends: tuple[float, float] | None
-    own: bool
 
 
-def curve_plot(
-    table: ReportTable, runs: Sequence[str], title: str, *, banded: bool, own: bool = False
-) -> dict[str, Any]:
+def curve_plot(table: ReportTable, runs: Sequence[str], title: str, *, banded: bool) -> dict[str, Any]:
     """Of the columns ``run``, ``task``, ``step``, ``mean`` and ``band`` (measures) and ``comparable``, which
-    fills the mark; ``title`` is that of the axis. ``own``: means are on a scale of their own, and not
-    hundredths of points."""
-    lines = _lines(table, _HEIGHT, own=own)
+    fills the mark; ``title`` is that of the axis."""
+    lines = _lines(table, _HEIGHT)
     ends = next(iter(lines.ends.values()), None)
-    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends, own), banded=banded)
+    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends), banded=banded)
     return chart_spec(chart, _HEIGHT, width=860)
 
 
@@ -66,9 +62,9 @@ def curve_grid(
 ) -> dict[str, Any]:
     """A small plot for each ``task``, each with its own scale."""
     header = alt.Header(labelFontSize=13, labelExpr=shown_name(tasks, 40), labelLimit=0)
-    lines = _lines(table, _CELL["height"], own=False)
+    lines = _lines(table, _CELL["height"])
     grid = (
-        _curves(table.name, runs, lines, _MeanAxis(None, None, own=False), banded=banded)
+        _curves(table.name, runs, lines, _MeanAxis(None, None), banded=banded)
         .properties(**_CELL)
         .facet(
             facet=alt.Facet("task:N", sort=list(tasks), title=None, header=header),
@@ -83,9 +79,8 @@ def curve_grid(
     return found
 
 
-def _lines(table: ReportTable, height: float, *, own: bool) -> _LineEnds:
+def _lines(table: ReportTable, height: float) -> _LineEnds:
     """Where lines end, and where their names stand without touching."""
-    by = 1.0 if own else 100.0
     rows = [row for row in table.records() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
     at_end: dict[tuple[str, str], float] = {}
@@ -93,9 +88,9 @@ def _lines(table: ReportTable, height: float, *, own: bool) -> _LineEnds:
     for row in rows:
         key = (row["task"], row["run"])
         figures = (row["mean"], row.get("band_low"), row.get("band_high"))
-        reach.setdefault(row["task"], []).extend(by * each for each in figures if each is not None)
+        reach.setdefault(row["task"], []).extend(100 * each for each in figures if each is not None)
         if row["step"] >= last.get(key, row["step"]):
-            last[key], at_end[key] = row["step"], by * row["mean"]
+            last[key], at_end[key] = row["step"], 100 * row["mean"]
     ends: dict[str, tuple[float, float]] = {}
     names: dict[tuple[str, str], float] = {}
     for task, values in reach.items():
@@ -132,22 +127,21 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 def _curves(
     table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis, *, banded: bool
 ) -> AnyChart:
-    title, ends, own = axis_of
+    title, ends = axis_of
     rows = alt.Chart(named(table))
-    base = (rows if own else in_points(rows, "mean", "band")).transform_filter("isValid(datum.mean)")
+    base = in_points(rows, "mean", "band").transform_filter("isValid(datum.mean)")
     colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=None)
     axis = alt.Axis(values=lines.steps, format="d", labelOverlap="greedy", labelFlush=False, grid=False)
     x = alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False, padding=10), axis=axis)
     domain = {"domain": list(ends)} if ends else {"padding": 8}
     scale = alt.Scale(zero=False, nice=False, **domain)
     y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
-    digits = ".2~f" if own else ".1f"
     reported = [
         alt.Tooltip("run:N"),
         alt.Tooltip("step:Q"),
-        alt.Tooltip("mean:Q", format=digits),
-        alt.Tooltip("band_low:Q", title="band from", format=digits),
-        alt.Tooltip("band_high:Q", title="to", format=digits),
+        alt.Tooltip("mean:Q", format=".1f"),
+        alt.Tooltip("band_low:Q", title="band from", format=".1f"),
+        alt.Tooltip("band_high:Q", title="to", format=".1f"),
         alt.Tooltip("n_items:Q", title="items"),
     ]
     band = base.transform_filter("isValid(datum.band_low)").mark_area(opacity=0.13).encode(

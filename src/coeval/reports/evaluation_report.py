@@ -14,8 +14,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
-from coeval.analysis.training.best_checkpoint import points_per
-from coeval.core.figures import FigureKind, metric_text
+from coeval.core.figures import metric_text, points_per, share_of_scale
 from coeval.core.plain import plain, short_names
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
@@ -73,10 +72,6 @@ def _unsure(judges: Sequence[str]) -> list[str]:
     return ["No judge is significantly stricter than the others, and no bias tested is significant."]
 
 
-# Units that are parts of a whole, and how much the whole is.
-_SCALES = {"share": 1.0, "percent": 100.0}
-
-
 def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Sequence[str] = ()) -> Report:
     found = results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in found.metrics))
@@ -109,17 +104,17 @@ def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterat
 
 
 class _First(NamedTuple):
-    """The first metric of a model's task, and what it is over all samples, on its own scale."""
+    """The first metric of a model's task, and what it is over all samples."""
 
     metric: MetricScore
     found: Measured
 
     @property
     def text(self) -> str:
-        """``48.0 [40.2, 55.9]``; ``7.31 of 10``"""
+        """``48.0 [40.2, 55.9]``"""
         unit = self.metric.unit
         value, low, high = (None if each is None else metric_text(each, unit) for each in self.found[:3])
-        return f"{value}{'' if low is None else f' [{low}, {high}]'}{' of 10' if unit == 'points' else ''}"
+        return f"{value}{'' if low is None else f' [{low}, {high}]'}"
 
 
 def _first_metrics(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[_First]:
@@ -154,17 +149,15 @@ def _lead(first: Sequence[_First], measures: OutputMeasures) -> Iterator[Sentenc
 
 
 def _front(first: Sequence[_First], *, several: bool) -> ReportTable | None:
-    """The benchmarks whose first metric is a share of a whole; None: there is none."""
+    """The benchmarks with their first metrics; None: there is none."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
     for metric, found in first:
-        if (whole := _SCALES.get(metric.unit)) is not None:
+        if metric.unit:
             links[len(rows)] = urlencode({"task": metric.task})
             name = f"{metric.task}, {metric.metric.replace('_', ' ')}"
             name += f" · {metric.model}" if several else ""
-            value, low, high = (None if each is None else each / whole for each in found[:3])
-            score = Measured(value, low, high, found.n, None)
-            rows.append((name, score, found.n, metric.failed))
+            rows.append((name, _share(found, metric.unit), found.n, metric.failed))
     return (
         ReportTable(
             FRONT,
@@ -183,24 +176,45 @@ def _front(first: Sequence[_First], *, several: bool) -> ReportTable | None:
     )
 
 
+def _share(found: Measured, unit: str) -> Measured:
+    """A metric with its interval as shares of its scale; nothing where its scale is not known."""
+    ends = (None if each is None or not unit else share_of_scale(each, unit) for each in found[:3])
+    value, low, high = ends
+    return Measured(value, low, high, found.n, found.missing)
+
+
 def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
     sampled = any(other.sample and other.task == metric.task for other in metrics)
     return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
 
 
+# Units whose figures as published are these points, or hundredths of them; of others the table has both.
+_WHOLE = ("share", "percent")
+_OWN = "As published: WritingBench scores from 1 to 10, which are 0 and 100 points"
+
+
 def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportSection:
     several = len({metric.model for metric in metrics}) > 1
+    has_own = any(metric.unit not in _WHOLE for metric in metrics)
     rows: list[tuple[Cell, ...]] = []
     for metric in metrics:
-        whole = _SCALES.get(metric.unit)
-        parts = (metric.value, metric.low, metric.high)
-        shown = [None if part is None or whole is None else part / whole for part in parts]
+        found = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
         task = _name(metric, metrics)
         row = f"{metric.model} · {task} · {metric.metric}" if several else f"{task} · {metric.metric}"
-        measure = Measured(shown[0], shown[1], shown[2], metric.n, metric.failed)
-        own = None if whole is not None else Measured(*parts, metric.n, metric.failed)
+        own = None if metric.unit in _WHOLE else found
         counts = (metric.n, metric.expected, metric.failed)
-        rows.append((row, metric.model, task, metric.metric, measure, own, *counts, True))
+        rows.append(
+            (
+                row,
+                metric.model,
+                task,
+                metric.metric,
+                _share(found, metric.unit),
+                *([own] if has_own else []),
+                *counts,
+                True,
+            )
+        )
     table = ReportTable(
         "metrics",
         "Metrics",
@@ -210,7 +224,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
             ReportColumn("shown", "Points", "points", "With its 95% interval"),
-            ReportColumn("own", "On its own scale", "coefficient", "Of a metric that is no share of a whole"),
+            *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
             ReportColumn("n", "n", "count"),
             ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that it is made of"),
             ReportColumn("failed", "Failed", "count"),
@@ -219,10 +233,10 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         tuple(rows),
         links={place: urlencode({"task": metric.task}) for place, metric in enumerate(metrics)},
     )
-    shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit in _SCALES]
+    shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit]
     picture = Picture(
         "metrics-plot",
-        "Metrics with their 95% intervals. Those that are shares of a whole.",
+        "Metrics with their 95% intervals.",
         table.name,
         interval_plot(table.name, shares, "points"),
     )
@@ -240,19 +254,16 @@ def _samples(measures: OutputMeasures) -> ReportTable:
     """Of tasks with several samples of each prompt, what these come to together."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    units = {one.unit for of in measures.samples.values() for each in of.values() for one in each.values()}
-    of_ten = units == {"points"}  # one decimal is too coarse for a scale from 1 to 10
-    kind: FigureKind = "coefficient" if of_ten else "points"
     for model, tasks in measures.samples.items():
         for task, found in tasks.items():
             for metric, of_samples in found.items():
                 links[len(rows)] = urlencode({"task": task})
                 value = measures.metrics[model][task][metric]
-                per = 1.0 if of_ten else 100 / points_per(of_samples.unit)
-                figures = (*value[:3], of_samples.item_se, of_samples.std)
-                shown = [None if each is None else each / per for each in figures]
-                score = Measured(shown[0], shown[1], shown[2], value.n, value.missing)
-                rows.append((model, task, metric, score, value.n, *shown[3:], of_samples.n_runs))
+                unit, by = of_samples.unit, points_per(of_samples.unit) / 100
+                errors = [
+                    None if each is None else by * each for each in (of_samples.item_se, of_samples.std)
+                ]
+                rows.append((model, task, metric, _share(value, unit), value.n, *errors, of_samples.n_runs))
     return ReportTable(
         "samples",
         "Over all samples",
@@ -260,10 +271,10 @@ def _samples(measures: OutputMeasures) -> ReportTable:
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Points", kind, "Mean over the samples"),
+            ReportColumn("value", "Points", "points", "Mean over the samples"),
             ReportColumn("prompts", "Prompts", "count"),
             *(
-                msgspec.structs.replace(declared_column(SampleSpread, field), kind=kind)
+                msgspec.structs.replace(declared_column(SampleSpread, field), kind="points")
                 for field in ("item_se", "std")
             ),
             declared_column(SampleSpread, "n_runs"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from urllib.parse import urlencode
 
-from coeval.analysis.intervals import scale_of
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.training.best_checkpoint import points_per, signed_points
+from coeval.analysis.training.best_checkpoint import signed_points
 from coeval.analysis.training.checkpoint_choice import CheckpointChoice, RunDifference
 from coeval.analysis.training.sweep_comparison import SweepComparison, checkpoint_text, peers_text
+from coeval.core.figures import points_per, share_of_scale
 from coeval.core.plain import fitted_names, plain
 from coeval.reports.comparison_plot import difference_forest
 from coeval.reports.content import (
@@ -83,16 +83,11 @@ def _choices(found: SweepComparison, runs: Sequence[str], held: Collection[tuple
 
 def _scores(one: CheckpointChoice) -> tuple[Cell, Cell]:
     """The mean and what is left of it after the correction, in hundredths of points."""
-    by = _hundredth(one.unit)
     corrected = None
     if one.corrected is not None and one.ci95 is not None:
-        low, high = one.ci95
-        corrected = Measured(by * one.corrected, by * low, by * high, one.n_items, None)
-    return by * one.mean, corrected
-
-
-def _hundredth(unit: str) -> float:
-    return points_per(unit) / 100
+        score, low, high = (share_of_scale(each, one.unit) for each in (one.corrected, *one.ci95))
+        corrected = Measured(score, low, high, one.n_items, None)
+    return share_of_scale(one.mean, one.unit), corrected
 
 
 def _last_step(found: SweepComparison, run: str, one: CheckpointChoice) -> str | None:
@@ -180,7 +175,6 @@ def _differences(found: SweepComparison) -> ReportTable:
             ReportColumn(
                 "could_be_seen", "Detectable", "points", "The true difference found four times in five"
             ),
-            ReportColumn("shown", "Of the scale", "points", "The difference, of the metric's scale"),
         ),
         tuple(rows),
         chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])},
@@ -188,14 +182,11 @@ def _differences(found: SweepComparison) -> ReportTable:
 
 
 def _figures(one: RunDifference, base: str) -> tuple[Cell, ...]:
-    sign, by = (1 if base == one.a else -1), _hundredth(one.unit)
+    sign, by = (1 if base == one.a else -1), points_per(one.unit) / 100
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
     low, high = sorted(sign * bound for bound in one.ci95)
-    scale = scale_of(one.unit)
-    width = scale.most - scale.least
     middle = sign * one.difference
     difference = Measured(by * middle, by * low, by * high, one.n_items, None)
-    shown = Measured(middle / width, low / width, high / width, one.n_items, None)
     least = None if one.minimum_detectable is None else by * one.minimum_detectable
     counts = (one.p_adjusted, one.significant, one.n_items, least)
-    return (*(by * mean for mean in means), difference, *counts, shown)
+    return (*(share_of_scale(mean, one.unit) for mean in means), difference, *counts)

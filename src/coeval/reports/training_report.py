@@ -7,10 +7,9 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.training.best_checkpoint import points_per
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs, runs_sentence
 from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
-from coeval.core.figures import FigureKind
+from coeval.core.figures import points_per, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
@@ -25,7 +24,6 @@ from coeval.reports.content import (
 from coeval.reports.curve_plot import curve_grid, curve_plot
 from coeval.reports.shipping_sections import runs_sections, shipping_section
 
-_UNITS = {"points": " (of 10)"}
 _HOLLOW = " Hollow: not made or judged as the others."
 
 
@@ -81,7 +79,7 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     rows = tuple(row for task in tasks for row in _rows(task, runs, labels, error_bar))
-    table = ReportTable(_ALL, "All tasks", _columns("points", error_bar), rows)
+    table = ReportTable(_ALL, "All tasks", _columns(error_bar), rows)
     grid = curve_grid(table, tasks, labels, banded=error_bar != "none")
     picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
@@ -114,7 +112,7 @@ def _of_task(
 ) -> ReportSection:
     curves = [(run, run.curves[task]) for run in runs if task in run.curves]
     [first, *_] = [curve for _, curve in curves]
-    rows, points = _rows(task, runs, labels, error_bar, own=first.unit == "points"), _points(task, runs)
+    rows, points = _rows(task, runs, labels, error_bar), _points(task, runs)
     names = [checkpoint_name(run.label, point.step, labels) for run, point in points]
     links = {
         place: urlencode({"task": task, "student": name})
@@ -122,9 +120,7 @@ def _of_task(
         if (task, name) in held
     }
     name = f"points-{task}"
-    of_ten = first.unit == "points"  # one decimal is too coarse for a scale from 1 to 10
-    kind: FigureKind = "coefficient" if of_ten else "points"
-    table = ReportTable(name, "Checkpoints", _columns(kind, error_bar), tuple(rows), links=links)
+    table = ReportTable(name, "Checkpoints", _columns(error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
         Sentence(plain(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
@@ -134,28 +130,27 @@ def _of_task(
     ]
     band = f"; band: {_BANDS[error_bar]}" if _BANDS[error_bar] else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
-    unit = _UNITS.get(first.unit, ", points")
     few = "" if first.fewest is None else f" No estimate: it rests on {first.fewest} prompts."
     picture = Picture(
         task,
         f"{first.metric} over training steps{band}.{few}{_HOLLOW if odd else ''}",
         name,
-        curve_plot(table, labels, f"{first.metric}{unit}", banded=bool(band), own=of_ten),
+        curve_plot(table, labels, f"{first.metric}, points", banded=bool(band)),
     )
     question = f"{plain(task)}: how did it change?"
     return ReportSection(_anchor(task), question, tuple(sentences), (picture,), (table,))
 
 
-def _columns(kind: FigureKind, error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
+def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     return (
         ReportColumn("checkpoint", "Checkpoint"),
         ReportColumn("run", "Run"),
         ReportColumn("task", "Task"),
         ReportColumn("step", "Step", "count"),
-        ReportColumn("mean", "Mean", kind, _MEANINGS[error_bar]),
-        ReportColumn("band", "Band", kind, _BANDS[error_bar]),
-        ReportColumn("sem", "SEM", kind, _MEANINGS["sem"]),
-        ReportColumn("std", "Std", kind, _MEANINGS["std"]),
+        ReportColumn("mean", "Mean", "points", _MEANINGS[error_bar]),
+        ReportColumn("band", "Band", "points", _BANDS[error_bar]),
+        ReportColumn("sem", "SEM", "points", _MEANINGS["sem"]),
+        ReportColumn("std", "Std", "points", _MEANINGS["std"]),
         ReportColumn("n_runs", "Samples", "count"),
         ReportColumn("n_items", "Items", "count"),
         ReportColumn("missing", "Missing", "count"),
@@ -169,16 +164,17 @@ def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, C
 
 
 def _rows(
-    task: str, runs: Sequence[TrainingRun], labels: Sequence[str], error_bar: ErrorBar, *, own: bool = False
+    task: str, runs: Sequence[TrainingRun], labels: Sequence[str], error_bar: ErrorBar
 ) -> list[tuple[Cell, ...]]:
-    """A row for each checkpoint; scores are hundredths of points, or in the metric's ``own`` unit."""
+    """A row for each checkpoint; scores are shares of the metric's scale."""
     rows: list[tuple[Cell, ...]] = []
     for run, point in _points(task, runs):
-        unit = "" if own else run.curves[task].unit
+        unit = run.curves[task].unit
         mean = _measured(point, _bar(point, error_bar), unit)
         whole = point.band if error_bar == "ci95" and point.band else _bar(point, error_bar)
         band = _measured(point, whole, unit) if whole else None
-        errors = (_scaled(point.sem, unit), _scaled(point.std, unit))
+        by = points_per(unit) / 100
+        errors = (None if each is None else by * each for each in (point.sem, point.std))
         counts = (point.n_runs, point.n_items, point.missing)
         name = checkpoint_name(run.label, point.step, labels)
         rows.append(
@@ -199,13 +195,9 @@ def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
 
 
 def _measured(point: CurvePoint, bounds: tuple[float, float] | None, unit: str) -> Measured:
-    mean, low, high = (_scaled(each, unit) for each in (point.mean, *(bounds or (None, None))))
+    ends = (point.mean, *(bounds or (None, None)))
+    mean, low, high = (None if each is None else share_of_scale(each, unit) for each in ends)
     return Measured(mean, low, high, point.n_items, point.missing)
-
-
-def _scaled(value: float | None, unit: str) -> float | None:
-    """From the metric's unit to hundredths of points; of no unit as it is."""
-    return value if value is None or not unit else value * points_per(unit) / 100
 
 
 def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:

@@ -12,7 +12,7 @@ from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, difference_text, fixed
+from coeval.core.figures import NOT_KNOWN, difference_text, fixed, points_per
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.text import numbered, p_text, probability
 
@@ -123,7 +123,7 @@ def _view(one: Comparison) -> JudgesView | None:
     if one.ci95_over_judges is not None:
         sign = 1 if one.difference > 0 else -1
         low, high = sorted(sign * bound for bound in one.ci95_over_judges)
-        interval = half_text(sign * one.difference, low, high, point_of(one), _digits(one))
+        interval = half_text(sign * one.difference, low, high, point_of(one))
     return JudgesView(one.judges, one.agreeing, interval)
 
 
@@ -144,7 +144,7 @@ def _of_looks(one: Comparison) -> str:
     if one.at_any_look is None:
         return ""
     low, high = (bound / point_of(one) for bound in one.at_any_look)
-    shown = difference_text(one.difference / point_of(one), low, high, _digits(one))
+    shown = difference_text(one.difference / point_of(one), low, high, 1)
     how = "significant" if one.significant else "not significant"
     return f"; {one.look}: {how} at any look ({shown})"
 
@@ -165,33 +165,29 @@ def _odds(one: Comparison) -> str:
 
 
 def shown_difference(one: Comparison, sign: int = 1) -> str:
-    """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; points of a hundred, or of ten."""
+    """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points."""
     unit = point_of(one)
     low, high = sorted(sign * bound / unit for bound in one.ci95)
-    return difference_text(sign * one.difference / unit, low, high, _digits(one))
+    return difference_text(sign * one.difference / unit, low, high, 1)
 
 
-def half_text(middle: float, low: float, high: float, unit: float = 0.01, digits: int = 1) -> str:
+def half_text(middle: float, low: float, high: float, unit: float = 0.01) -> str:
     """The interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided."""
-    text = difference_text(middle / unit, low / unit, high / unit, digits)
+    text = difference_text(middle / unit, low / unit, high / unit, 1)
     return text[text.index("±" if "±" in text else "[") :]
 
 
 def shown_points(one: Comparison, difference: float) -> str:
-    return fixed(difference / point_of(one), _digits(one))
+    return fixed(difference / point_of(one), 1)
 
 
 def point_of(one: Comparison) -> float:
     """How much of its metric's unit one point is."""
-    return 0.01 if one.unit == "share" else 1.0
-
-
-def _digits(one: Comparison) -> int:
-    return 2 if one.unit == "points" else 1
+    return 1 / points_per(one.unit)
 
 
 LEGEND = (
-    "In points: hundredths of a score from 0 to 1, percent, or those of the metric. b − a: with its 95% "
+    "In points: hundredths of the metric's scale. b − a: with its 95% "
     "interval over n paired items; judges: the interval over items and judges. p: adjusted for all "
     "comparisons (a task is tested where overall is significant, a factor where its task is, a label by "
     "itself). least: the true difference that would be detected four times in five."
@@ -318,7 +314,7 @@ def shown_over_judges(one: Comparison) -> str:
         return _NONE
     if one.ci95_over_judges[0] <= -one.scale and one.ci95_over_judges[1] >= one.scale:
         return NOT_KNOWN
-    return half_text(one.difference, *one.ci95_over_judges, point_of(one), _digits(one))
+    return half_text(one.difference, *one.ci95_over_judges, point_of(one))
 
 
 def _p(p: float | None) -> str:

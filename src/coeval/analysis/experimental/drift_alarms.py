@@ -16,8 +16,8 @@ from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats
-from coeval.analysis.training.best_checkpoint import points_text
 from coeval.analysis.training.checkpoint_scores import CommonItems
+from coeval.core.figures import gap_text
 from coeval.core.text import p_text
 
 # --- Trends of scores and answer lengths
@@ -135,13 +135,13 @@ def _alarm(pair: _Pair, p: float) -> DriftAlarm:
     rise = pair.rise.change * (judged.items.scale.most - judged.items.scale.least)
     first, last = pair.rise.steps[0], pair.rise.steps[-1]
     said = (
-        f"experimental alarm: {judged.task}, which is judged, rises by {points_text(rise, judged.unit)} "
+        f"experimental alarm: {judged.task}, which is judged, rises by {gap_text(rise, judged.unit)} "
         f"points from step {first} to {last}, while "
     )
     if pair.kind == "rules fall":
         other = pair.other.change * (beside.items.scale.most - beside.items.scale.least)
         said += (
-            f"{beside.task}, which is scored by rules, falls by {points_text(-other, beside.unit)} "
+            f"{beside.task}, which is scored by rules, falls by {gap_text(-other, beside.unit)} "
             f"({p_text(p)}): what the judge rewards may not be what is wanted"
         )
     else:

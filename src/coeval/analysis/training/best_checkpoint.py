@@ -10,29 +10,15 @@ import numpy as np
 from coeval.analysis.experimental.winner import Winner, stabilised, unstabilised, winner
 from coeval.analysis.intervals import scale_of
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.core.figures import difference_text, fixed, metric_text
+from coeval.core.figures import difference_text, metric_text, points_per
 
 # --- Scores and differences in sentences
-
-
-def points_text(difference: float, unit: str) -> str:
-    """``3.1``: points of a hundred, or of ten where that is the scale."""
-    return fixed(difference * points_per(unit), _digits(unit))
 
 
 def signed_points(difference: float, low: float, high: float, unit: str) -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided."""
     by = points_per(unit)
-    return difference_text(difference * by, low * by, high * by, _digits(unit))
-
-
-def points_per(unit: str) -> float:
-    """How many points a metric's unit is."""
-    return 100.0 if unit == "share" else 1.0
-
-
-def _digits(unit: str) -> int:
-    return 2 if unit == "points" else 1
+    return difference_text(difference * by, low * by, high * by, 1)
 
 
 # Items; with fewer, normal errors are no guide to what luck gave.

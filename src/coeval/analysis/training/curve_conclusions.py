@@ -12,13 +12,9 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, scale_of
-from coeval.analysis.training.best_checkpoint import (
-    BestCheckpoint,
-    best_checkpoint,
-    points_text,
-    signed_points,
-)
+from coeval.analysis.training.best_checkpoint import BestCheckpoint, best_checkpoint, signed_points
 from coeval.analysis.training.checkpoint_scores import CommonItems
+from coeval.core.figures import gap_text
 from coeval.core.text import listed, numbered, p_text
 
 # --- First checkpoint significantly better than the base
@@ -93,7 +89,7 @@ def _sentence(first: AgainstBase | None, base: int, items: int, least: float, un
     if first is None:
         return (
             f"no checkpoint is significantly better than step {base}, {numbered(items, 'paired item')}; a "
-            f"true gain of {points_text(least, unit)} points would be detected four times in five"
+            f"true gain of {gap_text(least, unit)} points would be detected four times in five"
         )
     by = signed_points(first.difference, *first.ci95, unit)
     return (
@@ -262,7 +258,7 @@ def _gain(found: CommonItems, before: int, at: int) -> _Gain:
 
 
 def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matters: str, width: float) -> str:
-    bound, least = (points_text(size, unit) for size in (signal.at_most, signal.detectable))
+    bound, least = (gap_text(size, unit) for size in (signal.at_most, signal.detectable))
     which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
     if signal.stop:
         verb = "shows" if len(signal.last) == 1 else "show"
@@ -271,7 +267,7 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
             f"less than the {least} {matters}"
         )
     if sure := [one for one in gains if one.sure]:
-        gain = points_text(max(one.seen for one in sure) * width, unit)
+        gain = gap_text(max(one.seen for one in sure) * width, unit)
         if all(one.sure for one in gains) and gains[-1].seen == max(one.seen for one in gains):
             return f"{which} still gained over step {signal.before}: up to {gain} points"
         reported = f"{_steps(sure)} gained over step {signal.before}: up to {gain} points"

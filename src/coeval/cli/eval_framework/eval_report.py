@@ -41,6 +41,7 @@ from coeval.cli.views.name_table import (
     print_incomparable,
     print_table,
     say_names,
+    shown_gap,
     shown_interval,
     shown_value,
 )
@@ -128,7 +129,7 @@ def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Consol
     for task, metrics in spreads.items():
         rows.append(NameRow(task, style="bold"))
         for name, spread in metrics.items():
-            figures = (shown_value(value, spread.unit) for value in (spread.mean, spread.std))
+            figures = (shown_value(spread.mean, spread.unit), shown_gap(spread.std, spread.unit))
             rows.append(NameRow(f"  {name}", (*figures, f"{spread.n_runs:,}")))
     columns = [Column(heading) for heading in ("mean", "std", "runs")]
     print_table(console, "", "task and metric, over runs", columns, rows)

@@ -43,6 +43,7 @@ from coeval.core.figures import (
     bounds_text,
     figure,
     figure_text,
+    gap_text,
     metric_text,
     points,
     points_text,
@@ -344,7 +345,7 @@ def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Conso
 
 
 def _metric(found: Measured, unit: str, spread: SampleSpread | None) -> dict[str, str]:
-    """A metric in points, or on a scale of its own, and how far samples and prompts scatter."""
+    """A metric in points, and how far samples and prompts scatter."""
 
     def shown(value: float | None) -> str:
         return "" if value is None else metric_text(value, unit)
@@ -353,7 +354,8 @@ def _metric(found: Measured, unit: str, spread: SampleSpread | None) -> dict[str
     cells = {"value": shown(found.value) + bounds, "n": _text(found.n)}
     if spread is None:
         return cells
-    return cells | {"sd of samples": shown(spread.std), "item s.e.": shown(spread.item_se)}
+    errors = {"sd of samples": spread.std, "item s.e.": spread.item_se}
+    return cells | {name: "" if each is None else gap_text(each, unit) for name, each in errors.items()}
 
 
 def _print_declared(measures: Measures, shown: Iterable[str], parts: Sequence[str], console: Console) -> bool:

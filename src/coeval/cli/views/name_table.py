@@ -13,7 +13,7 @@ from rich.text import Text
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
-from coeval.core.figures import MISSING, metric_text
+from coeval.core.figures import MISSING, gap_text, metric_text
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars
@@ -170,8 +170,13 @@ METRIC_COLUMNS = [Column(heading) for heading in ("value", "95% interval", "n", 
 
 
 def shown_value(value: float | None, unit: str) -> str:
-    """Shares and percents in points; what has a scale of its own with two decimals."""
+    """In points, 0 to 100 of the metric's scale."""
     return NONE if value is None else metric_text(value, unit)
+
+
+def shown_gap(difference: float | None, unit: str) -> str:
+    """A difference, or a standard error, in points."""
+    return NONE if difference is None else gap_text(difference, unit)
 
 
 def shown_interval(bounds: tuple[float, float] | None, unit: str) -> str:

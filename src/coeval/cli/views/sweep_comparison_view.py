@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_value
+from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_gap, shown_value
 from coeval.core.text import probability
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -62,16 +62,15 @@ def _choice_cells(one: CheckpointChoice, *, several: bool) -> list[str]:
 
 
 def _difference_cells(one: RunDifference) -> list[str]:
-    from coeval.analysis.training.best_checkpoint import points_text, signed_points
+    from coeval.analysis.training.best_checkpoint import signed_points
 
-    least = one.minimum_detectable
     return [
         shown_value(one.mean_a, one.unit),
         shown_value(one.mean_b, one.unit),
         signed_points(one.difference, *one.ci95, one.unit),
         NONE if one.p_adjusted is None else probability(one.p_adjusted),
         f"{one.n_items:,}",
-        NONE if least is None else points_text(least, one.unit),
+        shown_gap(one.minimum_detectable, one.unit),
     ]
 
 

@@ -74,8 +74,8 @@ function intervalText(middle, low, high) {
 const figureText = (kind, value, low, high) =>
   low === null || low === undefined ? figure(value, kind) : kind === "gap" ? differenceText(value, low, high) : `${figure(value, kind)} [${figure(low, kind).replace("%", "")}, ${figure(high, kind)}]`;
 
-// A benchmark's metric: a share or percent in points, another on its own scale.
-const metricText = (value, unit) => (unit === "points" ? fixed(roundedSum(value), 2) : points(unit === "share" ? value : value / 100));
+// A benchmark's metric in points, 0 to 100 of its scale; the unit "points" is scored from 1 to 10.
+const metricText = (value, unit) => points(unit === "points" ? (value - 1) / 9 : unit === "share" ? value : value / 100);
 
 function cellText(row, column) {
   const value = row[column.name];

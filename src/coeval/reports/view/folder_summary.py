@@ -13,11 +13,9 @@ import msgspec
 
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.scores import results
+from coeval.core.figures import share_of_scale
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import opened
-
-# Units of metrics that are parts of a whole, and how much the whole is.
-_WHOLE = {"share": 1.0, "percent": 100.0}
 
 
 class Best(msgspec.Struct, frozen=True):
@@ -82,13 +80,13 @@ def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown:
     # The first metric of each task is its headline, that of the first sample stands for the others.
     heads: dict[tuple[str, str], Mapping[str, Any]] = {}
     for one in found["metrics"]:
-        if one["value"] is not None and one["unit"] in _WHOLE:
+        if one["value"] is not None and one["unit"]:
             heads.setdefault((one["model"], one["task"]), one)
     if not heads:
         return None
     name = next(iter(heads))[0]
     own = [one for (model, _), one in heads.items() if model == name]
-    mean = sum(one["value"] / _WHOLE[one["unit"]] for one in own) / len(own)
+    mean = sum(share_of_scale(one["value"], one["unit"]) for one in own) / len(own)
     what = f"{own[0]['task']} {own[0]['metric']}" if len(own) == 1 else f"mean of {len(own)} tasks"
     return Best(name, shown.text(name), mean, what=what, tasks=len(own))
 

@@ -10,7 +10,15 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import NONE, Column, NameRow, print_table, shown_interval, shown_value
+from coeval.cli.views.name_table import (
+    NONE,
+    Column,
+    NameRow,
+    print_table,
+    shown_gap,
+    shown_interval,
+    shown_value,
+)
 from coeval.core.errors import GAPS
 from coeval.core.figures import figure
 from coeval.core.text import listed, numbered, probability
@@ -38,7 +46,7 @@ def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
             metrics.append(of.metric)
             figures = (shown_value(of.mean, of.unit), shown_interval(of.ci95, of.unit))
             counts = (f"{of.n_runs:,}", f"{of.n_items:,}", f"{of.missing:,}")
-            rows.append(NameRow(str(of.step), (*figures, shown_value(of.sem, of.unit), *counts)))
+            rows.append(NameRow(str(of.step), (*figures, shown_gap(of.sem, of.unit), *counts)))
         console.print()
         print_table(console, f"{task}: {listed(dict.fromkeys(metrics))}", "step", _COLUMNS, rows)
 
