@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pipeline.experiments import Lab, model, quiz, task
+from written_run import Run
 
 import coeval as api
 from coeval.pipeline.plan.run_reading import reading
@@ -38,6 +39,22 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     made = Lab(tmp_path_factory.mktemp("report"), models, [task(total=6), quiz(total=4)], settings)
     made.run()
     return made
+
+
+def test_an_example_quotes_the_judge_who_is_nearest_the_mean_on_what_cost_most(tmp_path: Path) -> None:
+    run = Run(tmp_path / "quoted")
+    given = {
+        "a-harsh": {"plot": "Low", "style": "Low"},
+        "b-fair": {"plot": "Medium", "style": "Low"},
+        "c-kind": {"plot": "High", "style": "Medium"},
+    }
+    for judge, scores in given.items():
+        run.judged(1, "ahead", judge, dict.fromkeys(scores, "High"))
+        run.response(1, "behind")
+        reasons = {factor: f"{judge} of {factor}" for factor in scores}
+        run.evaluation(1, "behind", judge, scores, reasons=reasons)
+    [example] = report_of(run.folder).examples
+    assert example.quotes[-1] == "b-fair on behind, style: “b-fair of style”"
 
 
 @pytest.fixture(scope="module")

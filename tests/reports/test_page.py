@@ -20,7 +20,7 @@ from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
-from coeval.reports.content import Report, ReportColumn, ReportSection, ReportTable, Sentence
+from coeval.reports.content import Alert, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site import report_file
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import LARGEST, write_report
@@ -236,6 +236,48 @@ def test_all_pictures_are_drawn_without_scrolling_and_link_previews_have_the_ans
     assert title == page.locator("h1").inner_text()
     assert (seen.complaints, seen.requests) == ([], [])
     page.close()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_name_of_200_characters_is_cut_in_the_forest(browser: Browser, tmp_path: Path, width: int) -> None:
+    long = "org/" + "x" * 98 + "-" + "y" * 97
+    run = Run(tmp_path / "long")
+    for n in range(1, 4):
+        run.judged(n, long, "judge", {"plot": "High"})
+        run.judged(n, "short", "judge", {"plot": "Low"})
+    write_report(run.folder, tmp_path / "report")
+    seen = opened(browser, tmp_path / "report" / "report.html", viewport={"width": width, "height": 900})
+    forest = seen.page.locator(".forest")
+    assert long.removeprefix("org/") in str(forest.locator("tbody th").first.get_attribute("title"))
+    heights = forest.locator("tbody th").evaluate_all("all => all.map((one) => one.clientHeight)")
+    assert max(heights) < 65, "two lines"
+    edges = "all => all.map((one) => one.getBoundingClientRect().right)"
+    assert max(forest.locator("tbody .num").evaluate_all(edges)) <= width
+    assert seen.complaints == []
+    seen.page.close()
+
+
+@pytest.mark.system
+def test_a_command_is_copied_and_where_nothing_can_be_selected(browser: Browser, tmp_path: Path) -> None:
+    command = "coeval run --config first.yaml --continue"
+    report = Report("experiment", "r", (), (), (), (Alert("Incomplete.", command),))
+    (tmp_path / "r.html").write_bytes(write_page(report))
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto((tmp_path / "r.html").as_uri())
+    button = page.locator("button.copy")
+    button.click()
+    until(page, "document.querySelector('button.copy').textContent === 'Copied'")
+    assert page.evaluate("navigator.clipboard.readText()") == command
+    page.evaluate("""() => {
+      navigator.clipboard.writeText = () => Promise.reject(new Error("no"));
+      document.execCommand = () => false;
+    }""")
+    button.click()
+    until(page, "document.querySelector('button.copy').textContent === 'Selected'")
+    assert page.evaluate("getSelection().toString()") == command
+    context.close()
 
 
 @pytest.mark.system

@@ -20,6 +20,7 @@ from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.run_measures import MeasureOptions
 from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat, ReportPlaces
 from coeval.cli.commands.analyze.analyze_files import tell_files
+from coeval.core.text import dollars
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.workbook.report_workbook import write_workbook
@@ -145,6 +146,18 @@ def test_colours_of_numbers_begin_at_zero(tmp_path: Path) -> None:
     ends = [[float(end.val) for end in scale.cfvo] for scale in scales]
     assert ends == [[-50, 0, 50], [-0.3, 0, 0.3]]
     assert all([end.type for end in scale.cfvo] == ["num"] * 3 for scale in scales)
+
+
+def test_amounts_have_the_decimals_that_pages_give_them(tmp_path: Path) -> None:
+    columns = (ReportColumn("name", "Name"), ReportColumn("cost", "Cost", "usd"))
+    amounts = (0, 0.00002, 0.0123, 0.0054, 0.1, 1234.5)
+    table = ReportTable("t", "T", columns, tuple((dollars(usd), usd) for usd in amounts))
+    report = Report("experiment", "r", (), (), (ReportSection("s", "What?", (), (), (table,)),))
+    write_workbook(tmp_path / "book.xlsx", report)
+    for text, cell in openpyxl.load_workbook(tmp_path / "book.xlsx")["T"].iter_rows(min_row=2):
+        literal, _, decimals = cell.number_format.removeprefix('"').partition('"#,##0.')
+        written = f"{literal}{cell.value:,.{len(decimals)}f}" if decimals else literal.rstrip('"')
+        assert written == text.value
 
 
 def test_all_items_answers_and_failures_are_there(book: Workbook, lab: Lab) -> None:

@@ -285,10 +285,13 @@ def listed(texts: Iterable[str], most: int = 8) -> str:
 def dollars(usd: float) -> str:
     """Format dollars with two decimals, or as many as two digits take: ``$0.19``, ``$0.054``."""
     usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits
-    if 0 < usd < 0.0001:
-        return "<$0.0001"
-    exponent = int(f"{usd:.1e}".partition("e")[2])
-    return f"${usd:,.{max(2, 1 - exponent) if usd else 2}f}"
+    return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.{dollar_decimals(usd)}f}"
+
+
+def dollar_decimals(usd: float) -> int:
+    """Return the decimals of an amount: two, or as many as two digits take."""
+    exponent = int(f"{round(usd, 10):.1e}".partition("e")[2])
+    return max(2, 1 - exponent) if usd else 2
 
 
 def limit_in_dollars(usd: float) -> str:

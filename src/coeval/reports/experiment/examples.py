@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.ranking import SAME, SharedScores
+from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.reports.content import Example
@@ -34,14 +36,40 @@ def examples(evidence: RunEvidence) -> Iterator[Example]:
 
 
 def _quotes(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
-    """The prompt, and why the student that is behind lost points."""
+    """The prompt, and why the student that is behind lost points: by the judge who is nearest the mean."""
     text = evidence.reader.texts([item]).get(item)
     if text is not None and text.prompt:
         yield f"Prompt: {quoted(text.prompt)}"
     # In hexadecimal, an id can end no text of the query and hold no brace of its template.
     sql = _REASONS.format(item=item.encode().hex(), student=student.encode().hex(), lines="{lines}")
-    for judge, factor, reason in evidence.reader.of_lines("evaluation", _COLUMNS, sql):
+    typical = _typical(evidence.measured.grid, item, student)
+    given = [
+        (typical[judge, factor], judge, factor, reason)
+        for judge, factor, reason in evidence.reader.of_lines("evaluation", _COLUMNS, sql)
+        if (judge, factor) in typical
+    ]
+    if given:
+        _, judge, factor, reason = min(given)
         yield f"{plain(judge)} on {plain(student)}, {plain(factor)}: {quoted(reason)}"
+
+
+def _typical(grid: ScoreGrid, item: str, student: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """By judge and factor, how little a score speaks for the answer's mean: how far the judge's own mean is
+    from it, and among the judge's scores the lowest first, as they cost the points."""
+    mine = (grid.item == grid.items.ids.index(item)) & (grid.student == grid.students.index(student))
+    scores: dict[str, dict[str, float]] = {}
+    for factor, levels in zip(grid.factor[mine], grid.levels[mine], strict=True):
+        for judge, level in zip(grid.judges, levels, strict=True):
+            if level != UNSCORED:
+                scores.setdefault(judge, {})[grid.factors[factor]] = float(grid.scale[level])
+    if not scores:
+        return {}
+    mean = fmean(score for of in scores.values() for score in of.values())
+    return {
+        (judge, factor): (round(abs(fmean(of.values()) - mean), 9), score)
+        for judge, of in scores.items()
+        for factor, score in of.items()
+    }
 
 
 _COLUMNS = {
@@ -54,7 +82,7 @@ _REASONS = """
 SELECT judge, reason.key, reason.value FROM (
     SELECT judge_model_id AS judge, unnest(map_entries(reasons)) AS reason FROM {lines}
     WHERE lower(hex(datapoint_id)) = '{item}' AND lower(hex(student_model_id)) = '{student}'
-) WHERE trim(reason.value) <> '' ORDER BY ALL LIMIT 1
+) WHERE trim(reason.value) <> '' ORDER BY ALL
 """
 
 

@@ -91,17 +91,3 @@ function forest(before, { students }, { columns, rows, links }, keepsSpent) {
   }));
   return table;
 }
-
-// A command to copy; where the clipboard is refused it is selected, so that the keyboard copies it.
-for (const button of document.querySelectorAll("button.copy")) {
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(button.dataset.copy);
-      button.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(button.previousElementSibling);
-      button.textContent = "Selected";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  });
-}

@@ -28,6 +28,14 @@ document.getElementById("print-all").addEventListener("click", () => print(true)
 document.getElementById("view-link").addEventListener("click", async ({ currentTarget }) => {
   flash(currentTarget, (await copyText(location.href)) ? "Copied" : "See the address bar");
 });
+// A command; where nothing can be copied it is selected, so that the keyboard copies it.
+for (const button of document.querySelectorAll("button.copy")) {
+  button.addEventListener("click", async () => {
+    const copied = await copyText(button.dataset.copy);
+    if (!copied) getSelection().selectAllChildren(button.previousElementSibling);
+    flash(button, copied ? "Copied" : "Selected");
+  });
+}
 document.addEventListener("keydown", (event) => {
   if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
   event.preventDefault();

@@ -21,6 +21,7 @@ from xlsxwriter.worksheet import Worksheet
 from coeval import __version__
 from coeval.analysis.measures.measured import Measured
 from coeval.core.figures import IN_POINTS, FigureKind
+from coeval.core.text import dollar_decimals
 from coeval.reports.content import Cell, ReportColumn
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
@@ -93,7 +94,7 @@ _FORMATS: dict[FigureKind, str] = {
     "coefficient": "0.00",
     "number": "0.000",
     "probability": '[<0.001]"<0.001";0.000',
-    "usd": '[=0]"$"0.00;[<0.1]"$"0.0000;"$"#,##0.00',
+    "usd": '"$"#,##0.00',
     "seconds": '0.0" s"',
 }
 _WORDS: dict[Part, str] = {"value": "", "low": ", from", "high": ", to", "n": ", n"}
@@ -147,8 +148,13 @@ def simple_cell(cell: Cell, column: SheetColumn) -> Simple:
     return 100 * found if is_score else found  # type: ignore[operator]
 
 
-def number_format(kind: FigureKind) -> str:
-    return _FORMATS[kind]
+def number_format(kind: FigureKind, number: float) -> str:
+    """Of a small amount with as many decimals as pages give it (`dollars`)."""
+    if kind != "usd":
+        return _FORMATS[kind]
+    if 0 < number < 0.0001:
+        return '"<$0.0001"'
+    return f"{_FORMATS[kind]}{'0' * (dollar_decimals(number) - 2)}"
 
 
 # Of a sheet, below its headings; two more hold its note.
@@ -325,7 +331,7 @@ class WorkbookFile:
             case str():
                 self.text(sheet, row, place, cell)
             case int() | float() if math.isfinite(cell):
-                sheet.write_number(row, place, cell, self.format(num_format=number_format(column.kind)))
+                sheet.write_number(row, place, cell, self.format(num_format=number_format(column.kind, cell)))
             case _:
                 if column.part == "value":  # missing: neither zero nor empty by chance
                     sheet.write_blank(row, place, None, self.format(bg_color="#f0f0f0"))
