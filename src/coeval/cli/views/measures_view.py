@@ -346,12 +346,8 @@ def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Conso
 
 def _metric(found: Measured, unit: str, spread: SampleSpread | None) -> dict[str, str]:
     """A metric in points, and how far samples and prompts scatter."""
-
-    def shown(value: float | None) -> str:
-        return "" if value is None else metric_text(value, unit)
-
-    bounds = "" if found.low is None or found.high is None else f" [{shown(found.low)}, {shown(found.high)}]"
-    cells = {"value": shown(found.value) + bounds, "n": _text(found.n)}
+    value, low, high = ("" if each is None else metric_text(each, unit) for each in found[:3])
+    cells = {"value": f"{value} [{low}, {high}]" if low and high else value, "n": _text(found.n)}
     if spread is None:
         return cells
     errors = {"sd of samples": spread.std, "item s.e.": spread.item_se}
