@@ -99,9 +99,9 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
     sources = (cost.priced_by.partition(":")[0] for cost in known if cost.priced_by is not None)
     return Bill(
         cost_usd=sum(cost.cost_usd or 0.0 for cost in known),
-        unknown=tuple(cost.model for cost in costs if cost.unpriced and cost.priced_by is None),
+        unknown=tuple(dict.fromkeys(one.model for one in costs if one.unpriced and one.priced_by is None)),
         sources=tuple(dict.fromkeys(sources)),
-        untold=tuple(cost.model for cost in costs if cost.unpriced and cost.priced_by is not None),
+        untold=tuple(dict.fromkeys(one.model for one in costs if one.unpriced and one.priced_by is not None)),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs, runs_sentence
 from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
 from coeval.core.figures import points_per, share_of_scale
@@ -63,6 +64,7 @@ def training_report(
             numbered(len(labels), "run"),
             numbered(len(steps), "checkpoint"),
             numbered(len(tasks), "task"),
+            *_spent(runs),
         ),
         lead=tuple(_lead(found, runs))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
         sections=(
@@ -84,6 +86,16 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
     return Report(kind="training", title=plain(listed(labels)), facts=(), lead=(), sections=(section,))
+
+
+def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
+    """What answers and judgments have cost; nothing where all models are local.
+
+    Raises StoreError: an account cannot be read.
+    """
+    accounts = (file for run in runs for file in sorted((run.folder / "sweep").rglob("usage.json")))
+    if reported := bill([cost for file in accounts for cost in model_costs(file)]):
+        yield plain(str(reported))
 
 
 def _lead(found: SweepComparison, runs: Sequence[TrainingRun]) -> Iterator[Sentence]:

@@ -169,6 +169,27 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     assert (row["best"], row["score"]) == ("step 200", curve.points[1].mean)
 
 
+def test_scores_from_1_to_10_are_shown_in_points_and_what_they_cost(tmp_path: Path) -> None:
+    for step, mean in ((100, 5.0), (200, 8.2)):
+        values = np.linspace(mean - 1, mean + 1, 40)
+        metrics = {"overall": {"value": mean, "n": 40, "unit": "points"}}
+        folder = tmp_path / f"step_{step}" / "run_0"
+        write_run(folder, values, task="writingbench", metric="overall", metrics=metrics, judge=JUDGE)
+        account = tmp_path / "sweep" / "accounts" / f"step_{step}" / "writingbench" / "usage.json"
+        account.parent.mkdir(parents=True)
+        account.write_text(
+            json.dumps({"models": {"gpt-4.1": {"requests": 200, "cost_usd": 0.6, "unpriced": 0}}})
+        )
+    [run] = training_curves({"a": tmp_path})
+    report = training_report([run])
+    [best] = report.table("ship-table").records()
+    assert best["score"] == pytest.approx(0.8), "of the scale from 1 to 10"
+    shown = [row["mean"] for row in report.table("points-writingbench").records()]
+    assert shown == pytest.approx([4 / 9, 0.8])
+    assert "80.0" in report.lead[0].text
+    assert report.facts[-1] == "$1.20"
+
+
 def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> None:
     write_training(tmp_path / "a", drawn({1: 0.5, 2: 0.5}, 10, 1))
     write_training(tmp_path / "b", drawn({2: 0.5}, 10, 1), pattern="global_step_{step}/hf", metric=STRICT)
