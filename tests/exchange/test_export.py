@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import duckdb
 import pytest
 from cli.invoked import Command
 from huggingface_hub.repocard_data import model_index_to_eval_results
-from written_run import Run
+from written_run import Run, append
 
 from coeval import export_results, import_results, open_run
 from coeval.analysis.load import load
@@ -89,8 +90,13 @@ def test_samples_of_lm_eval_hold_every_good_answer(run: Path, tmp_path: Path) ->
     assert all(line[name] is not None for line in lines for name in line["metrics"])
     back = import_results(*samples, out=tmp_path / "back")
     assert back.remarks == ()
-    counted = sum(value is not None for folder in back.folders.values() for value in values(folder).values())
-    assert counted == sum(value is not None for value in values(run).values())
+    found = {
+        (model, item, metric.removesuffix(",none"), sample): value
+        for folder in back.folders.values()
+        for (model, item, metric, sample), value in values(folder, "metric").items()
+    }
+    whole = {key: value for key, value in values(run).items() if value is not None}
+    assert {key: value for key, value in found.items() if value is not None} == whole
 
 
 def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path) -> None:
@@ -187,3 +193,56 @@ def test_what_cannot_be_exported_is_told(run: Path, tmp_path: Path, coeval: Comm
     assert (ended.code, ended.out.split()[:3]) == (0, ["2", "files", "written"])
     with pytest.raises(UsageError, match="word is no format; there are csv"):
         export_results(run, "word", tmp_path / "other")
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Two students whose answers to 8 items two judges compared; two comparisons failed."""
+    made = Run(tmp_path / "runs/pairs")
+    for n in range(1, 9):
+        made.datapoint(n)
+        for student in STUDENTS:
+            made.response(n, student, response=f"{HOSTILE} {n}")
+        for judge in ("gpt-4o", "claude"):
+            first, second = STUDENTS if n % 2 else STUDENTS[::-1]
+            record = {
+                "id": f"{made.datapoint_id(n)}__{first}:{second}__{judge}",
+                "datapoint_id": made.datapoint_id(n),
+                "task_id": "haiku",
+                "teacher_model_id": "t.1",
+                "first_model_id": first,
+                "second_model_id": second,
+                "judge_model_id": judge,
+            }
+            lost = {"status": "failed", "error": {"kind": "Timeout", "message": "late"}}
+            winner = {"winner": ("first", "second", "tie")[(n + len(judge)) % 3]}
+            path = made.evaluations(judge).with_name(f"haiku.t.1.{judge}.pairs.jsonl")
+            append(path, record | (lost if n == 5 else winner))
+    return made.folder
+
+
+def test_comparisons_are_rows_of_both_answers_and_strengths_are_figures(pairs: Path, tmp_path: Path) -> None:
+    export_results(pairs, "csv", tmp_path / "csv")
+    with (tmp_path / "csv/scores.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 8 * 2
+    assert sum(not row["value"] for row in rows) == 2 * 2
+    given = Counter((row["model"], f"{row['judge']}/{row['metric']}", row["value"]) for row in rows)
+    assert sum(float(row["value"]) for row in rows if row["value"]) == 14
+    with (tmp_path / "csv/figures.csv").open(encoding="utf-8", newline="") as file:
+        figures = {row["model"]: row for row in csv.DictReader(file) if row["metric"] == "pairwise strength"}
+    for name, found in open_run(pairs).measures()["pairs"]["students"].items():
+        told = [float(figures[name][part]) for part in ("value", "low", "high", "n")]
+        assert told == [found["strength"], *found["ci95"]["strength"], found["n"]["strength"]]
+        assert (figures[name]["failed"], figures[name]["judges"]) == ("2", "claude, gpt-4o")
+    for to, suffix, end in (("inspect", ".json", ""), ("lm-eval", ".jsonl", ",none")):
+        paths = export_results(pairs, to, tmp_path / to)
+        back = import_results(*(path for path in paths if path.suffix == suffix), out=tmp_path / f"{to}-back")
+        found = Counter[tuple[str, str, str]]()
+        for folder in back.folders.values():
+            with load(folder) as reader:
+                scores = reader.rows("SELECT model, metric, value::VARCHAR FROM scores WHERE NOT failed")
+            found.update((model, metric.removesuffix(end), value) for model, metric, value in scores)
+        assert found == Counter({key: count for key, count in given.items() if key[2]})
+    for to in ("every-eval-ever", "hf-results", "parquet"):
+        assert export_results(pairs, to, tmp_path / to)

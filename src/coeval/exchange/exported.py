@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import singledispatch
 from pathlib import Path
 from typing import NamedTuple
 
+from coeval.analysis.measures.pair_measures import (
+    KeptPair,
+    kept_pairs,
+    measured_pairs,
+    read_comparisons,
+)
 from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results
 from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
@@ -76,14 +84,15 @@ class Export:
         make_item_tables(reader)
 
     def figures(self, *, overall: bool = False) -> list[FigureOut]:
-        """Each student's mean in each task, and ``overall`` (task "") too, or each metric of a benchmark."""
+        """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
+        each metric of a benchmark."""
         found = _figures(results(self._reader, self.notes), self._judges())
-        return [figure for figure in found if figure.task or overall]
+        return [each for each in (*found, *_strengths(self._reader)) if each.task or overall]
 
     def answers(self) -> Iterator[AnswerOut]:
-        """All answers, by task and item.
+        """All answers, by task and item; a comparison is a score of both its answers.
 
-        Raises UsageError: answers were compared in pairs, so that none has a score of its own.
+        Raises UsageError: nothing is scored yet.
         """
         scores: defaultdict[tuple[str, str, int, str], list[GivenScore]] = defaultdict(list)
         for task, item, sample, model, *score in self._reader.rows(
@@ -91,10 +100,15 @@ class Export:
             "FROM scores ORDER BY ALL"
         ):
             scores[task, item, sample, model].append(GivenScore(*score))
+        for pair in _pairs(self._reader):
+            part = pair.part
+            students = part.first_model_id, part.second_model_id
+            for student, other, place in zip(students, students[::-1], ("first", "second"), strict=True):
+                against = f"against {other}, shown {place}"
+                given = GivenScore(part.judge_model_id, against, pair.won(student))
+                scores[part.task_id, part.datapoint_id, 0, student].append(given)
         if not scores:
-            raise UsageError(
-                f"{self._reader.folder} has no scores of single answers; answers compared in pairs have none"
-            )
+            raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
         for task, item in self._reader.rows("SELECT DISTINCT task, item FROM items ORDER BY ALL"):
             detail = items.detail(item, task)
@@ -136,6 +150,51 @@ def folders_to_export(folder: Path) -> dict[str, Path]:
     if is_sweep(folder):
         return {step.name: step for step in sweep_steps(folder) or sorted(folder.glob("step_*/"))}
     return {"": folder}
+
+
+@singledispatch
+def _pairs(reader: Reader) -> list[KeptPair]:  # noqa: ARG001
+    """The comparisons of answers in pairs; none outside runs."""
+    return []
+
+
+@singledispatch
+def _strengths(reader: Reader) -> Iterator[FigureOut]:  # noqa: ARG001
+    """What they come to for each student."""
+    yield from ()
+
+
+_pairs.register(RunReader, kept_pairs)
+
+
+@_strengths.register
+def _(reader: RunReader) -> Iterator[FigureOut]:
+    if (measured := measured_pairs(read_comparisons(reader))) is None:
+        return
+    found: defaultdict[tuple[str, str], list[KeptPair]] = defaultdict(list)
+    for pair in kept_pairs(reader):
+        for student in (pair.part.first_model_id, pair.part.second_model_id):
+            found[pair.part.task_id, student].append(pair)
+            found["", student].append(pair)
+    tasks = sorted({task for task, _ in found if task})
+    for name, compared in measured.students.items():
+        by_task = compared.by_task or dict.fromkeys(tasks, compared.strength)
+        for task, strength in {"": compared.strength, **by_task}.items():
+            pairs = found[task, name]
+            yield FigureOut(
+                task=task,
+                model=name,
+                sample=0,
+                metric="pairwise strength",
+                value=strength.value,
+                low=strength.low,
+                high=strength.high,
+                standard_error=None,
+                n=strength.n or 0,
+                failed=sum(not pair.good for pair in pairs),
+                unit="share",
+                judges=tuple(sorted({pair.part.judge_model_id for pair in pairs})),
+            )
 
 
 def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:

@@ -151,9 +151,18 @@ class Comparisons(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class KeptPair(msgspec.Struct, frozen=True):
+    """A comparison that counts, and whether it came to something."""
+
     good: bool
     part: PreferencePart
+
+    def won(self, student: str) -> float | None:
+        """1 where the student won, ½ for a tie; None where the comparison failed."""
+        if not self.good:
+            return None
+        first = _WON[self.part.winner or "tie"]
+        return first if student == self.part.first_model_id else 1 - first
 
 
 _WON = {"first": 1.0, "tie": 0.5, "second": 0.0}
@@ -164,18 +173,9 @@ def read_comparisons(reader: RunReader) -> Comparisons | None:
 
     Raises StoreError: a file cannot be read.
     """
-    files = reader.run.files(PAIRS)
-    if not files:
+    if not reader.run.files(PAIRS):
         return None
-    index: Index[_Kept] = Index()
-    index.read(files, PreferencePart, lambda part: _Kept(is_good(part), part))
-    answers = {
-        (item, student)
-        for item, student in reader.rows("SELECT item, model FROM answers WHERE NOT failed AND sample = 0")
-    }
-    kept = [
-        found for key in index if (found := index.get(key)) is not None and _counts(reader, found, answers)
-    ]
+    kept = kept_pairs(reader)
     good = [each.part for each in kept if each.good]
     names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
     tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
@@ -200,7 +200,22 @@ def read_comparisons(reader: RunReader) -> Comparisons | None:
     )
 
 
-def _counts(reader: RunReader, found: _Kept, answers: set[tuple[str, str]]) -> bool:
+def kept_pairs(reader: RunReader) -> list[KeptPair]:
+    """Planned comparisons of existing answers, those that failed too.
+
+    Raises StoreError: a file cannot be read.
+    """
+    index: Index[KeptPair] = Index()
+    index.read(reader.run.files(PAIRS), PreferencePart, lambda part: KeptPair(is_good(part), part))
+    answers = {
+        (item, student)
+        for item, student in reader.rows("SELECT item, model FROM answers WHERE NOT failed AND sample = 0")
+    }
+    found = (index.get(key) for key in index)
+    return [pair for pair in found if pair is not None and _counts(reader, pair, answers)]
+
+
+def _counts(reader: RunReader, found: KeptPair, answers: set[tuple[str, str]]) -> bool:
     part, planned = found.part, reader.planned
     pair = (part.first_model_id, part.second_model_id)
     if any((part.datapoint_id, student) not in answers for student in pair):
