@@ -1,9 +1,9 @@
 """CoEval: your own benchmark, with error bars.
 
 ``load_config``, ``run``, ``arun``, ``evaluate``, ``sweep``, ``open_run``, ``compare``, ``compare_sweeps``,
-``gate``, ``import_results``, ``export_results`` and ``log_results``, with what they take and return, are the
-Python interface (see ``coeval.api``); they are imported when first used, so that importing the package
-costs nothing.
+``gate``, ``import_results``, ``export_results``, ``log_results``, ``submit_checkpoint`` and
+``sweep_callback``, with what they take and return, are the Python interface (see ``coeval.api``); they are
+imported when first used, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from coeval.api.sweeping import SweepRun as SweepRun
     from coeval.api.sweeping import compare_sweeps as compare_sweeps
     from coeval.api.sweeping import sweep as sweep
+    from coeval.api.trainers import sweep_callback as sweep_callback
     from coeval.exchange.exporting import export_results as export_results
     from coeval.exchange.importing import import_results as import_results
     from coeval.exchange.trackers import log_results as log_results
+    from coeval.sweeps.submission import submit_checkpoint as submit_checkpoint
 
 __version__ = "0.1.0"
 __all__ = [
@@ -62,7 +64,9 @@ __all__ = [
     "log_results",
     "open_run",
     "run",
+    "submit_checkpoint",
     "sweep",
+    "sweep_callback",
 ]  # fmt: skip
 
 
@@ -73,10 +77,10 @@ def __getattr__(name: str) -> object:
 
     if hasattr(api, name):
         return getattr(api, name)
-    from coeval.api import evaluation, sweeping  # a run needs none of these
+    from coeval.api import evaluation, sweeping, trainers  # a run needs none of these
     from coeval.exchange import exporting, importing, trackers
 
-    parts = (evaluation, sweeping, importing, exporting, trackers)
+    parts = (evaluation, sweeping, trainers, importing, exporting, trackers)
     return next(getattr(part, name) for part in parts if hasattr(part, name))
 
 

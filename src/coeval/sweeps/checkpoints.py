@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,8 @@ import msgspec
 
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.store.jsonl import store_error
+from coeval.core.text import digest
+from coeval.store.jsonl import read_json, store_error
 
 STEP = "{step}"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
@@ -24,16 +26,27 @@ _INDEX = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _PARTIAL = (".tmp", ".part", ".incomplete", ".partial")
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """``path`` is a folder, or the name of a model at a hub; ``step`` counts training steps, 0 the base."""
+# What trainers put beside a model for themselves; other ranks may still be writing it when one submits.
+_TRAINING_STATE = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "scaler")
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``path`` is a folder, or the name of a model at a hub; ``step`` counts training steps, 0 the base.
+    ``content`` is the `content_of` a submitted one, which is another when its folder is overwritten."""
 
     step: int
     path: str
+    content: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its path and step, whatever the folder holds."""
+        return f"{self.path}@{self.step}"
 
     @property
     def identity(self) -> str:
         """What its answers are recorded as being of."""
-        return f"{self.path}@{self.step}"
+        return f"{self.place}#{self.content}" if self.content else self.place
 
     @property
     def name(self) -> str:
@@ -82,7 +95,9 @@ class Pattern:
         return found
 
 
-def find_checkpoints(folder: Path, pattern: Pattern, steps: Collection[int] = ()) -> list[Checkpoint]:
+def find_checkpoints(
+    folder: Path, pattern: Pattern, steps: Collection[int] = (), *, merged: bool = False
+) -> list[Checkpoint]:
     """The checkpoints of ``steps``, or all that are there and whole, in order of their steps.
 
     Raises UsageError: one of ``steps`` is not there; StoreError: the folder cannot be looked into.
@@ -90,7 +105,7 @@ def find_checkpoints(folder: Path, pattern: Pattern, steps: Collection[int] = ()
     there = pattern.found_in(folder)
     if not steps:
         found = [Checkpoint(step=step, path=str(there[step])) for step in sorted(there)]
-        return [checkpoint for checkpoint in found if is_whole(Path(checkpoint.path))]
+        return [checkpoint for checkpoint in found if merged or is_whole(Path(checkpoint.path))]
     for step in sorted(set(steps)):
         if step not in there:
             known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
@@ -142,6 +157,39 @@ def what_lacks(folder: Path) -> str | None:
     return "it has no weights"
 
 
+def content_of(folder: Path) -> str:
+    """Hash the names, sizes and times of a checkpoint's files, those below it too, but for the trainer's own
+    state; empty where there is no such folder or it cannot be read. No file is opened."""
+    found: list[tuple[str, int, int]] = []
+    try:
+        for above, _, names in os.walk(folder):
+            for name in names:
+                if not name.startswith((".", *_TRAINING_STATE)):
+                    file = Path(above, name)
+                    stat = file.stat()
+                    found.append((str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns))
+    except OSError:
+        return ""
+    return digest(repr(sorted(found)))[:12] if found else ""
+
+
+def why_not_served(checkpoint: Checkpoint, *, merged: bool = False) -> str:
+    """Say why a submitted checkpoint is not to be served any more; empty where it is. One that is to be
+    ``merged`` need not be whole."""
+    if not checkpoint.content:
+        return ""
+    folder = Path(checkpoint.path)
+    content = content_of(folder)
+    if content != checkpoint.content:
+        what = "was overwritten" if content else "was removed"
+        return (
+            f"{folder} {what} after it was submitted as step {checkpoint.step}; keep a snapshot until it is "
+            "scored"
+        )
+    lacking = None if merged else what_lacks(folder)
+    return "" if lacking is None else f"{folder} cannot be served: {lacking}"
+
+
 def newest_file(folder: Path) -> float:
     """When a file of a checkpoint was last written, in seconds since 1970; 0 for a model at a hub."""
     try:
@@ -154,9 +202,33 @@ class _WeightIndex(msgspec.Struct):
     weight_map: dict[str, str] = {}
 
 
-# --- Checkpoint discovery
+# --- Submitted checkpoints: ``OUT/sweep/queue``
 
 log = logging.getLogger("coeval")
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the queue. It stays there, so that every start of the sweep knows it. ``at``: when it was
+    submitted, in nanoseconds since 1970."""
+
+    checkpoint: Checkpoint
+    at: int
+
+
+def submissions(queue: Path) -> Mapping[int, Submission]:
+    """Read a queue, by step in their order; a damaged file is passed over with a warning."""
+    found: dict[int, Submission] = {}
+    for file in queue.glob("step_*.json"):
+        try:
+            each = read_json(file, Submission)
+        except (FileNotFoundError, StoreError) as error:
+            log.warning("%s; submit it again", error)
+            continue
+        found[each.checkpoint.step] = each
+    return dict(sorted(found.items()))
+
+
+# --- Checkpoint discovery
 
 USUAL_PATTERNS = (
     "global_step_{step}/actor_hf",
@@ -173,12 +245,19 @@ FIRST_WAIT_S = 2.0
 @dataclass(frozen=True, slots=True)
 class CheckpointPlaces:
     """``listed`` are named one by one; those below ``folder`` are found by ``pattern``, of ``steps`` only
-    where any are named."""
+    where any are named; ``queue`` has the submitted ones. Those that are
+    to be ``merged`` need not be whole."""
 
     listed: tuple[Checkpoint, ...] = ()
     folder: Path | None = None
     pattern: str | None = None
     steps: Collection[int] = ()
+    queue: Path | None = None
+    merged: bool = False
+
+    def submitted(self) -> Mapping[int, Submission]:
+        """The submitted ones, by step."""
+        return {} if self.queue is None else submissions(self.queue)
 
     def found(self) -> list[Checkpoint]:
         """Those that are there and whole now, in the order of their steps.
@@ -186,13 +265,21 @@ class CheckpointPlaces:
         Raises UsageError: one that is named by its step is not there, or a pattern is none; StoreError: the
         folder cannot be looked into.
         """
+        found = self._without_submitted()
+        others = {each.step for each in found if each.step in self.submitted()}
+        found += [each.checkpoint for step, each in self.submitted().items() if step not in others]
+        return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+    def _without_submitted(self) -> list[Checkpoint]:
+        """Those that are listed or found, but for the same ones of the queue, which knows their content."""
         found = list(self.listed)
         if self.folder is not None:
             found += self._below(self.folder)
-        return sorted(found, key=lambda checkpoint: checkpoint.step)
+        queued = {each.checkpoint.place for each in self.submitted().values()}
+        return [each for each in found if each.place not in queued]
 
     def _below(self, folder: Path) -> list[Checkpoint]:
-        return find_checkpoints(folder, self._pattern_in(folder), self.steps)
+        return find_checkpoints(folder, self._pattern_in(folder), self.steps, merged=self.merged)
 
     def _pattern_in(self, folder: Path) -> Pattern:
         """The one that is named, or the first of the usual ones that finds any."""
@@ -206,11 +293,18 @@ class CheckpointPlaces:
 
         Raises StoreError: the folder cannot be looked into.
         """
+        taken = {each.step: each.path for each in self._without_submitted()}
+        passed = {
+            each.checkpoint.path: f"it was submitted as step {step}, which is {taken[step]}"
+            for step, each in self.submitted().items()
+            if step in taken
+        }
         if self.folder is None or self.steps:
-            return {}
+            return passed
         there = self._pattern_in(self.folder).found_in(self.folder)
         lacking = {str(there[step]): what_lacks(there[step]) for step in sorted(there)}
-        return {path: why for path, why in lacking.items() if why is not None}
+        queued = {each.checkpoint.path for each in self.submitted().values()}
+        return passed | {p: why for p, why in lacking.items() if why is not None and p not in queued}
 
 
 @dataclass(slots=True)
@@ -224,7 +318,8 @@ class CheckpointWatch:
     interval_s: float
     until_step: int | None = None
     _known: set[int] = field(default_factory=set)
-    _last: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
+    _taken: dict[int, Submission] = field(default_factory=dict)
+    _last: dict[int, str] = field(default_factory=dict)
     _waited: bool = False
     _problem: str = ""
     _ended: bool = False
@@ -238,11 +333,19 @@ class CheckpointWatch:
 
         Raises StoreError: the folder cannot be looked into.
         """
-        ready = []
-        for checkpoint in self.places.found():
-            if checkpoint.step in self._known:
+        submitted = self.places.submitted()
+        ready = [each.checkpoint for step, each in submitted.items() if self._taken.get(step) != each]
+        self._taken.update(submitted)
+        try:
+            found = self.places.found()
+        except StoreError:
+            if not ready:  # what was submitted does not wait for a folder
+                raise
+            found = []
+        for checkpoint in found:
+            if checkpoint.step in self._known or checkpoint.step in submitted:
                 continue
-            written = _written(Path(checkpoint.path))
+            written = _written(Path(checkpoint.path), merged=self.places.merged)
             if checkpoint in self.places.listed and not Path(checkpoint.path).is_dir():
                 ready.append(checkpoint)  # a name at a hub: nobody is writing it
             elif written and self._last.get(checkpoint.step) == written:
@@ -270,12 +373,6 @@ class CheckpointWatch:
         return None
 
 
-def _written(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Its files with their sizes and times; nothing while it is not whole."""
-    if not is_whole(folder):
-        return ()
-    try:
-        stats = [(file.name, file.stat()) for file in sorted(folder.iterdir())]
-    except OSError:
-        return ()
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+def _written(folder: Path, *, merged: bool) -> str:
+    """What it holds; empty while it is not whole, which one that is to be merged need not be."""
+    return content_of(folder) if merged or is_whole(folder) else ""

@@ -5,8 +5,9 @@ lie in a step's folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decoder
-from coeval.store.jsonl import Appender, cut_torn_tail, torn_tail, whole_lines
+from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
 from coeval.store.rundir import now
 from coeval.sweeps.checkpoints import Checkpoint, newest_file
@@ -152,6 +153,7 @@ class TaskStatus(NamedTuple):
     failed: int
     missing: int
     problem: str
+    failed_at: float = 0.0
 
 
 class JobTable:
@@ -278,7 +280,7 @@ class JobTable:
         """Where a task of a checkpoint stands."""
         settings = self.plan.settings(checkpoint, task)
         answered = concluded = failed = missing = 0
-        problem = ""
+        problem, at = "", 0.0
         for run in range(task.samples):
             job = Job(checkpoint.step, task.label, run)
             line = self._concluded.get(job)
@@ -289,8 +291,17 @@ class JobTable:
                 missing += line.unanswered + line.unscored
             if (failure := self._failed.get(job)) is not None and not whole:
                 failed += 1
-                problem = failure.problem
-        return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
+                problem, at = failure.problem, datetime.fromisoformat(failure.at).timestamp()
+        return TaskStatus(task.samples, answered, concluded, failed, missing, problem, at)
+
+    def ended(self, checkpoint: Checkpoint, since: float) -> bool:
+        """Whether every job of a checkpoint was concluded or failed since then, in seconds since 1970; with
+        gaps too."""
+        jobs = (Job(checkpoint.step, task.label, n) for task in self.plan.tasks for n in range(task.samples))
+        lines = (self._failed.get(job) or self._concluded.get(job) for job in jobs)
+        return all(
+            line is not None and datetime.fromisoformat(line.at).timestamp() >= since for line in lines
+        )
 
     def requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
         """Whether all prompts of a job were asked, with an answer or without."""
@@ -347,18 +358,34 @@ class JobTable:
         self._journal.close()
 
 
-def refuse_others(sweep: Sweep, checkpoints: Sequence[Checkpoint]) -> None:
+def refuse_others(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
+    """Check that the folder of a step has no answers of another checkpoint: nothing is ever relabelled. Set
+    those aside that are of the same path with other files in it, before it was overwritten.
+
+    Raises UsageError: there are some, or the step was submitted with another path; StoreError: they cannot
+    be set aside.
     """
-    Raises UsageError: the folder of a step holds answers of another checkpoint; nothing is ever relabelled.
-    """
-    for checkpoint in checkpoints:
-        output = sweep.out / checkpoint.name
-        if not output.is_dir():
-            continue
-        for folder in task_folders(output)[:1]:
-            first = first_answer(folder / RESPONSES)
-            if first is not None and first.model not in ("", checkpoint.identity):
-                raise UsageError(
-                    f"{folder} holds answers of {first.model}, not of {checkpoint.identity}; sweep into "
-                    "another folder (--out), or give the checkpoint that path"
-                )
+    output = sweep.out / checkpoint.name
+    for other in plan.checkpoints if checkpoint.content else ():
+        if other.step == checkpoint.step and other.path != checkpoint.path:
+            raise UsageError(
+                f"step {other.step} is {other.path} already, and {checkpoint.path} was submitted"
+            )
+    folders = task_folders(output)[:1] if output.is_dir() else []
+    first = first_answer(folders[0] / RESPONSES) if folders else None
+    if first is None or first.model in ("", checkpoint.identity):
+        return
+    before, sign, content = first.model.rpartition("#")
+    if checkpoint.content and checkpoint.place in (first.model, before if sign else ""):
+        aside = sweep.own_folder / "overwritten" / f"{checkpoint.name}-{content if sign else 'unknown'}"
+        aside = next(path for n in count() if not (path := aside.with_name(f"{aside.name}.{n}")).exists())
+        try:
+            aside.parent.mkdir(exist_ok=True)
+            output.rename(aside)
+        except OSError as error:
+            raise store_error("move", output, error) from error
+        return
+    raise UsageError(
+        f"{folders[0]} holds answers of {first.model}, not of {checkpoint.identity}; sweep into "
+        "another folder (--out), or give the checkpoint that path"
+    )

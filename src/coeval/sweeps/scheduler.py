@@ -15,9 +15,9 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError
+from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError
 from coeval.core.text import listed, numbered
-from coeval.sweeps.checkpoints import Checkpoint
+from coeval.sweeps.checkpoints import Checkpoint, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
 from coeval.sweeps.job_plan import (
     WORKER_ATTEMPTS,
@@ -27,10 +27,11 @@ from coeval.sweeps.job_plan import (
     due_of,
     foreign_shards_taken_in,
 )
-from coeval.sweeps.job_table import JobTable
+from coeval.sweeps.job_table import JobTable, refuse_others
 from coeval.sweeps.judge_worker import JudgeWorker
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
-from coeval.sweeps.sweep import Sweep, SweepPhases
+from coeval.sweeps.merging import Merging
+from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 
 # --- Sweep board
@@ -196,11 +197,12 @@ class Scheduler:
         self._open_workers: dict[int, int] = {}
         self._conclusions: deque[ConclusionDue] = deque()
         self._running = 0
-        self._concluding = 0
         self._given_up = 0
         self._answered = 0
         self._watching = False
         self._stopping = False
+        self._judged_now: list[int] = []
+        self._merging = Merging(sweep.merge, sweep.own_folder / WORKERS) if sweep.merge else None
         self._news = asyncio.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:
@@ -250,11 +252,25 @@ class Scheduler:
 
     async def _follow(self, source: CheckpointSource) -> None:
         while (found := await source.next()) is not None:
-            self._table.include(found)
             for checkpoint in found:
-                self.add(checkpoint)
+                while self._is_busy(checkpoint.step) and not self._stopping:  # its predecessor, overwritten
+                    await self._hear(None)
+                self._take(checkpoint)
         self._watching = False
         self._tell()
+
+    def _is_busy(self, step: int) -> bool:
+        due = (each.checkpoint.step for each in self._conclusions)
+        return bool(self._open_workers.get(step)) or step in self._judged_now or step in due
+
+    def _take(self, checkpoint: Checkpoint) -> None:
+        try:
+            refuse_others(self._sweep, self._table.plan, checkpoint)
+        except UsageError as error:
+            self.board.tell_problem(checkpoint.name, str(error), given_up=True)
+            return
+        self._table.include([checkpoint])
+        self.add(checkpoint)
 
     def _tell(self) -> None:
         self._news.set()
@@ -291,7 +307,12 @@ class Scheduler:
         return None
 
     async def _run_worker(self, due: WorkerDue, slot: WorkerSlot) -> None:
-        worker = self._sweep.worker(due.checkpoint, due.number, due.samples, slot)
+        try:
+            merged = await self._merged(due.checkpoint)
+        except CoevalError as error:
+            self._give_up(due, due.checkpoint.name, str(error))
+            return
+        worker = self._sweep.worker(due.checkpoint, due.number, due.samples, slot, merged)
         self.board.begin_worker(slot, worker)
         result: WorkerResult | None = None
         try:
@@ -307,6 +328,17 @@ class Scheduler:
             self._end_worker(due)
         elif not self._stopping:
             self._put_back(due, worker, result)
+
+    async def _merged(self, checkpoint: Checkpoint) -> Path | None:
+        """
+        Raises CoevalError: a checkpoint is not as it was submitted, or cannot be merged.
+        """
+        sharded = self._merging is not None
+        if checkpoint.content and (
+            why := await asyncio.to_thread(why_not_served, checkpoint, merged=sharded)
+        ):
+            raise UsageError(why)
+        return await self._merging.merged(checkpoint) if self._merging is not None else None
 
     def _note_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
         """What stands whole of a worker's tasks; of one that is done all were asked."""
@@ -324,18 +356,21 @@ class Scheduler:
         weight = 2 if result.end == "server_failed" else 1  # the worker has started it several times
         due.attempts.end_short(progress.done if progress is not None else 0, weight)
         if due.attempts.exhausted:
-            for task, runs in due.samples.items():
-                for run in runs:
-                    if not self._table.requested(due.checkpoint, self._tasks[task], run):
-                        self._fail(due.checkpoint, self._tasks[task], run, problem)
-            self.board.tell_problem(worker.name, problem, given_up=True)
-            self._given_up += 1
             self.board.unavailable = not self._answered and result.end == "server_failed"
-            self._end_worker(due)
+            self._given_up += 1
+            self._give_up(due, worker.name, problem)
             self._leave_the_rest()
             return
         self.board.tell_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)
+
+    def _give_up(self, due: WorkerDue, name: str, problem: str) -> None:
+        for task, runs in due.samples.items():
+            for run in runs:
+                if not self._table.requested(due.checkpoint, self._tasks[task], run):
+                    self._fail(due.checkpoint, self._tasks[task], run, problem)
+        self.board.tell_problem(name, problem, given_up=True)
+        self._end_worker(due)
 
     def _leave_the_rest(self) -> None:
         """Where nothing has come of the first checkpoints, nothing will of the others."""
@@ -353,6 +388,8 @@ class Scheduler:
         self.board.workers_ended += 1
         self._open_workers[due.checkpoint.step] -= 1
         if not self._open_workers[due.checkpoint.step]:
+            if self._merging is not None:
+                self._merging.forget(due.checkpoint)
             self._conclude(due.checkpoint)
 
     def _fail(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
@@ -382,11 +419,11 @@ class Scheduler:
 
     async def _judge(self) -> None:
         while (due := await self._next_conclusion()) is not None:
-            self._concluding += 1
+            self._judged_now.append(due.checkpoint.step)
             try:
                 await self._conclude_one(due)
             finally:
-                self._concluding -= 1
+                self._judged_now.remove(due.checkpoint.step)
                 self._tell()
 
     async def _next_conclusion(self) -> ConclusionDue | None:
@@ -404,7 +441,7 @@ class Scheduler:
 
     def _nothing_to_come(self) -> bool:
         workers = self._workers or self._running or self._watching
-        return not (workers or self._conclusions or self._concluding)
+        return not (workers or self._conclusions or self._judged_now)
 
     async def _conclude_one(self, due: ConclusionDue) -> None:
         evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)

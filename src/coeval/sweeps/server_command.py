@@ -65,14 +65,20 @@ class ServerCommand:
     or lacks ``{port}``.
     """
 
+    flag = _FLAG
+    presets = PRESETS
+    placeholders = PLACEHOLDERS
+    needed: Mapping[str, str] = {"port": "every server gets one of its own"}
+
     def __init__(self, text: str) -> None:
-        self.text = PRESETS.get(text.strip(), text)
+        self.text = self.presets.get(text.strip(), text)
         try:
             self.words = tuple(shlex.split(self.text))
         except ValueError as error:
-            raise UsageError(f"{_FLAG}: {error} in {self.text}; close it") from error
+            raise UsageError(f"{self.flag}: {error} in {self.text}; close it") from error
         if not self.words:
-            raise UsageError(f"{_FLAG} is empty; give a command, or one of {', '.join(PRESETS)}")
+            known = f", or one of {', '.join(self.presets)}" if self.presets else ""
+            raise UsageError(f"{self.flag} is empty; give a command{known}")
         self._refuse_shell_words()
         self._refuse_credentials()
         self._named = self._names()
@@ -81,37 +87,37 @@ class ServerCommand:
         for word in self.words:
             if word in _OF_SHELLS:
                 raise UsageError(
-                    f"{_FLAG} is run without a shell, and {word!r} is a shell's; leave it out, or "
+                    f"{self.flag} is run without a shell, and {word!r} is a shell's; leave it out, or "
                     "put such a command into a script and name that"
                 )
         if _ASSIGNMENT.match(self.words[0]):
             raise UsageError(
-                f"{_FLAG} is run without a shell, which {self.words[0]!r} needs; write `env` before it"
+                f"{self.flag} is run without a shell, which {self.words[0]!r} needs; write `env` before it"
             )
 
     def _refuse_credentials(self) -> None:
         """A command stands in the files of its workers, and in the list of this machine's processes."""
         if (found := _credential_in(self.text)) is not None:
             raise UsageError(
-                f"{_FLAG} holds a credential ({found}), and commands are kept in files; set it as a variable "
-                "of your environment that the server reads, and pass that on by its name: --server-env NAME"
+                f"{self.flag} holds a credential ({found}), and commands are kept in files; set it as a "
+                "variable of your environment that the server reads, and pass that on by its name: "
+                "--server-env NAME"
             )
 
     def _names(self) -> frozenset[str]:
         found = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
-        known = listed(f"{{{name}}}" for name in PLACEHOLDERS)
+        known = listed(f"{{{name}}}" for name in self.placeholders)
         for name in found:
-            if name not in PLACEHOLDERS:
-                close = get_close_matches(name, PLACEHOLDERS, n=1)
+            if name not in self.placeholders:
+                close = get_close_matches(name, self.placeholders, n=1)
                 hint = f"did you mean {{{close[0]}}}? There are" if close else "there are"
                 raise UsageError(
-                    f"{_FLAG}: {{{name}}} is no placeholder; {hint} {known}. "
+                    f"{self.flag}: {{{name}}} is no placeholder; {hint} {known}. "
                     f"The text itself is written {{{{{name}}}}}"
                 )
-        if "port" not in found:
-            raise UsageError(
-                f"{_FLAG} is to say {{port}} where the port stands: every server gets one of its own"
-            )
+        for name, why in self.needed.items():
+            if name not in found:
+                raise UsageError(f"{self.flag} is to say {{{name}}} where the {name} stands: {why}")
         return frozenset(found)
 
     @property
@@ -146,8 +152,15 @@ class ServerCommand:
             "tp_size": str(server.tp_size),
             "gpus": ",".join(server.gpus),
         }
+        return self.filled_with(values)
+
+    def filled_with(self, values: Mapping[str, str]) -> tuple[str, ...]:
+        """The words of the command with the value of each placeholder.
+
+        Raises UsageError: as `filled`.
+        """
         return tuple(
-            _filled(word, values, is_code=_is_code(word, self.words[:number]))
+            _filled(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
         )
 
@@ -164,14 +177,14 @@ def _program(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _filled(word: str, values: Mapping[str, str], *, is_code: bool) -> str:
+def _filled(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"
         text = values[match[2]]
         if is_code and not _HARMLESS.fullmatch(text):
             raise UsageError(
-                f"{_FLAG}: {{{match[2]}}} stands inside a word that a shell or another program reads, and "
+                f"{flag}: {{{match[2]}}} stands inside a word that a shell or another program reads, and "
                 f"{plain(text)[:_LONGEST_VALUE]!r} could be read there as code; hand it over as a word of "
                 """its own, such as sh -c 'exec my-server "$1" --port "$2"' sh {checkpoint} {port}"""
             )

@@ -40,7 +40,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     they are served, but for checkpoint, name and GPUs; without one ``external`` are the base URLs of the
     servers that the user runs, by step, or by None for any. Up to ``judge_jobs`` tasks are judged at a time.
     ``key_variable`` holds the tested model's key, ``logs`` is a folder for all logs. ``vouched``: that a
-    server which lists other models serves the checkpoint is the user's word.
+    server which lists other models serves the checkpoint is the user's word. ``merge`` is the command that
+    makes a sharded checkpoint one that can be served; empty where none does.
     """
 
     evaluation: EvalSpec
@@ -52,6 +53,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     key_variable: str = ""
     logs: Path | None = None
     vouched: bool = False
+    merge: str = ""
 
     @property
     def out(self) -> Path:
@@ -61,11 +63,21 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     def own_folder(self) -> Path:
         return folder_of(self.out)
 
-    def worker(self, checkpoint: Checkpoint, number: int, samples: Samples, slot: WorkerSlot) -> Worker:
-        """What is owed of a checkpoint's shard, as it is asked in a slot."""
+    def worker(
+        self,
+        checkpoint: Checkpoint,
+        number: int,
+        samples: Samples,
+        slot: WorkerSlot,
+        merged: Path | None = None,
+    ) -> Worker:
+        """What is owed of a checkpoint's shard, as it is asked in a slot; ``merged`` is served instead."""
         name = ".".join(filter(None, (checkpoint.name, shard_name(number, self.shards))))
         folder = self.own_folder / WORKERS / name
         shaped = self._shaped(checkpoint, samples)
+        loaded = checkpoint if merged is None else Checkpoint(step=checkpoint.step, path=str(merged))
+        if shaped.tested is not None:
+            shaped = msgspec.structs.replace(shaped, tested=self._served(shaped.tested, loaded))
         requested = msgspec.structs.replace(
             shaped,
             mode="inference",
@@ -76,10 +88,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         )
         server = None
         if self.server is not None:
-            called = filled(self.served_name, checkpoint)
-            server = msgspec.structs.replace(
-                self.server, checkpoint=checkpoint.path, name=called, gpus=slot.gpus
-            )
+            called = filled(self.served_name, loaded)
+            server = msgspec.structs.replace(self.server, checkpoint=loaded.path, name=called, gpus=slot.gpus)
         return Worker(
             name=name,
             folder=folder,
@@ -89,6 +99,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             logs=self.logs,
             start=uuid4().hex[:12],
             vouched=self.vouched,
+            loaded=loaded,
         )
 
     def whole(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
@@ -140,6 +151,11 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 def folder_of(out: Path) -> Path:
     """What is the sweep's own of an output folder."""
     return out / SWEEP
+
+
+def queue_of(out: Path) -> Path:
+    """Where trainers submit snapshots."""
+    return folder_of(out) / "queue"
 
 
 def shard_name(number: int, count: int) -> str:

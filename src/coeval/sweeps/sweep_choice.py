@@ -21,10 +21,11 @@ from coeval.core.settings import declared
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
 from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots
+from coeval.sweeps.merging import MergeCommand
 from coeval.sweeps.ray_engine import open_ray
 from coeval.sweeps.server_command import ServerCommand
 from coeval.sweeps.slurm_engine import open_slurm
-from coeval.sweeps.sweep import PATH, Sweep, SweepPhases
+from coeval.sweeps.sweep import PATH, Sweep, SweepPhases, queue_of
 from coeval.sweeps.sweep_settings import SweepSettings, counts, steps
 from coeval.sweeps.worker_files import Server
 
@@ -53,12 +54,15 @@ def places_of(settings: SweepSettings) -> CheckpointPlaces:
             listed += [_checkpoint(each["step"], each["path"]) for each in given]
     if settings.base_model is not None:
         listed.append(_checkpoint(0, settings.base_model))
-    if folder is None and not listed:
+    queue = None if settings.out is None else queue_of(Path(settings.out))
+    is_queued = settings.watch or (queue is not None and any(queue.glob("step_*.json")))
+    if folder is None and not listed and not is_queued:
         raise UsageError(
             f"no checkpoint is named; give their folder ({setting('checkpoints')} DIR), or a list of step "
             "and path in a file (--config)"
         )
-    return CheckpointPlaces(tuple(listed), folder, pattern, tuple(only or ()))
+    merged = bool(settings.merge_command)
+    return CheckpointPlaces(tuple(listed), folder, pattern, tuple(only or ()), queue, merged)
 
 
 def _checkpoint(step: int, path: str) -> Checkpoint:
@@ -71,10 +75,6 @@ def watch_of(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWat
         if settings.until_step is not None:
             raise UsageError(f"{setting('until_step')} says when {setting('watch')} ends; give that too")
         return None
-    if places.folder is None:
-        raise UsageError(
-            f"{setting('watch')} watches a folder of checkpoints; name it with {setting('checkpoints')}"
-        )
     if places.steps:
         watch, only = setting("watch"), setting("steps")
         raise UsageError(f"{watch} takes every step that appears; leave {only} out, or {watch}")
@@ -176,9 +176,24 @@ def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
         key_variable=KEY_VARIABLE if settings.api_key else "",
         logs=None if settings.log_dir is None else Path(settings.log_dir),
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
+        merge=_merge_command(settings),
     )
     places = places_of(settings)
     return RequestedFor(settings, keys, sweep, phases, places, watch_of(settings, places))
+
+
+def _merge_command(settings: SweepSettings) -> str:
+    """
+    Raises UsageError: it is no such command, or nothing is served that could be merged.
+    """
+    if not settings.merge_command:
+        return ""
+    if settings.external:
+        merge, external = setting("merge_command"), setting("external")
+        raise UsageError(
+            f"{merge} merges what the sweep serves, and {external} serves by itself; leave one out"
+        )
+    return MergeCommand(settings.merge_command).text
 
 
 def _evaluation(

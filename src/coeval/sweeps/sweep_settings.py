@@ -97,6 +97,14 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
         ),
     ] = None
 
+    merge_command: Annotated[
+        str | None,
+        Setting(
+            "A command that merges a sharded checkpoint before it is served, with {path} and {merged}.",
+            SERVER,
+            metavar="TEMPLATE",
+        ),
+    ] = None
     engine: Annotated[
         Literal["local", "ray", "slurm"],
         Setting("Where servers run: here, on a Ray cluster, or as Slurm jobs.", SERVER),

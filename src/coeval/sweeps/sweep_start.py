@@ -24,12 +24,12 @@ from coeval.models.pacing.throttle import throttle_of
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import job_plan
+from coeval.sweeps.job_plan import JobPlan, job_plan
 from coeval.sweeps.job_table import JobTable, refuse_others
 from coeval.sweeps.judge_worker import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import ACCOUNTS, WORKERS
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, queue_of
 from coeval.sweeps.sweep_choice import KEY_VARIABLE, RequestedFor, absent_program, engine_of, refuse_ambiguous
 
 
@@ -80,8 +80,9 @@ def under_way(
     """
     sweep, settings = requested.sweep, requested.settings
     with RunDir(sweep.own_folder).locked():
-        refuse_others(sweep, checkpoints)
-        table = JobTable(sweep.out, job_plan(sweep))
+        plan = job_plan(sweep)
+        checkpoints = [each for each in checkpoints if _has_room(sweep, plan, each, watcher)]
+        table = JobTable(sweep.out, plan)
         table.read()
         for sentence in end_leftovers(sweep.own_folder / WORKERS):
             watcher.note(sentence)
@@ -114,9 +115,24 @@ def under_way(
             if (board.workers or requested.watch is not None) and (absent := absent_program(requested)):
                 raise UsageError(absent)
             owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
-            watcher.note(owed if requested.watch is None else f"watching {requested.places.folder}")
+            watched = requested.places.folder or queue_of(sweep.out)
+            watcher.note(owed if requested.watch is None else f"watching {watched}")
             watcher.begin(board)
             yield SweepUnderWay(board, run)
+
+
+def _has_room(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher) -> bool:
+    """
+    Raises UsageError: the step holds answers of another checkpoint; of a submitted one that is a warning.
+    """
+    try:
+        refuse_others(sweep, plan, checkpoint)
+    except UsageError as error:
+        if not checkpoint.content:
+            raise
+        watcher.warn(f"{checkpoint.name} is left out: {error}")
+        return False
+    return True
 
 
 class _Told(Unwatched):

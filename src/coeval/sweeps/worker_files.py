@@ -22,6 +22,7 @@ from coeval.core.records import is_good
 from coeval.core.shown_url import url_secrets
 from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
+from coeval.sweeps.checkpoints import Checkpoint
 
 # --- Worker: one checkpoint on one slot
 #
@@ -68,7 +69,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     model's, if there is one. ``logs`` is a folder where both logs can be found too, under the worker's name.
     ``start`` is this attempt's own: what a worker of an earlier start tells late in the same folder is not
     this one's. A server that lists its models and not the tested one is refused, unless its name is
-    ``vouched`` for.
+    ``vouched`` for. ``loaded`` is what its server reads.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     logs: Path | None = None
     start: str = ""
     vouched: bool = False
+    loaded: Checkpoint | None = None
 
     def key_of(self, environment: Mapping[str, str]) -> str | None:
         """The tested model's credential; raises UsageError where it is none that can be sent."""

@@ -26,6 +26,7 @@ from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
 from coeval.models.keys import Keys
+from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
 from coeval.sweeps.server_command import HOST, ServerCommand
@@ -392,10 +393,12 @@ class _WorkerRun:
 
     async def _serve(self, server: WorkerServer, prepared: Prepared) -> Came:
         """Ask a server that is started again as often as it may be."""
-        wait_s = server.server.wait_s
+        wait_s, loaded = server.server.wait_s, self._worker.loaded
         while True:
             try:
                 async with server.up(self._interrupt) as up:
+                    if loaded and (why := await asyncio.to_thread(why_not_served, loaded)):
+                        return Came("failed", why)
                     return await self._asking.ask(prepared, up)
             except Draining:
                 return Came("interrupted")

@@ -81,6 +81,43 @@ _Pattern: TypeAlias = Annotated[
 ]
 
 
+@app.command("submit")
+def submit(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The sweep's folder. Example: --out outputs/run_a")
+    ],
+    step: Annotated[int, typer.Option(min=0, help="The training step. Example: --step 240")],
+    path: Annotated[
+        Path, typer.Option(metavar="DIR", help="The saved checkpoint. Example: --path ckpts/step_240")
+    ],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is scored, or has failed.")] = False,
+) -> None:
+    """Submit a checkpoint to a running coeval sweep --watch, and return at once.
+
+    The queue is kept in the sweep's folder, also when no sweep is running yet or it
+    is restarted. A checkpoint that is overwritten counts as another one.
+
+    \b
+    Examples:
+      coeval sweep submit --out outputs/run_a --step 240 --path ckpts/run_a/step_240
+      coeval sweep submit --out outputs/run_a --step 240 --path ckpts/run_a/step_240 --wait
+
+    \b
+    Exit codes: 0 submitted (with --wait: scored), 1 wrong request, 3 it failed or has gaps, 130 interrupted.
+    """
+    from coeval.cli import streams
+    from coeval.cli.streams import say, warn
+    from coeval.sweeps.submission import no_sweep_runs, submit_checkpoint
+
+    messages = streams.messages()
+    code = submit_checkpoint(out, step, path, wait, lambda line: say(messages, line))
+    if not wait:
+        say(streams.results(), f"step {step} submitted to {out}")
+        if idle := no_sweep_runs(out):
+            warn(messages, idle)
+    raise typer.Exit(code)
+
+
 @app.command("aggregate")
 def aggregate(
     out: Annotated[

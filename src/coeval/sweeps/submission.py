@@ -1,0 +1,132 @@
+"""Snapshots that a trainer submits to a sweep: one small file in ``OUT/sweep/queue`` for each, and the wait
+for what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from coeval.core.errors import GAPS, StoreError, UsageError
+from coeval.store.jsonl import store_error
+from coeval.store.rundir import RunDir
+from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of, submissions
+from coeval.sweeps.job_plan import JobPlan
+from coeval.sweeps.job_table import JobTable
+from coeval.sweeps.sweep import folder_of, queue_of
+
+log = logging.getLogger("coeval")
+
+# A job takes minutes, and a look reads the journal.
+LOOK_S = 2.0
+
+
+def submit_checkpoint(
+    out: str | Path, step: int, path: str | Path, wait: bool = False, say: Callable[[str], None] = log.info
+) -> int:
+    """Put a snapshot into the queue of the sweep in ``out``, and return 0 at once; with ``wait``, once it is
+    scored (0) or has failed (3). Nothing of the snapshot is read but names, sizes and times.
+
+    Raises UsageError: there is no such folder, the step is that of another path, or ``out`` is something
+    else's; StoreError: the queue cannot be written.
+    """
+    out, folder = Path(out), Path(path).absolute()
+    if step < 0:
+        raise UsageError(f"step {step!r}: give a whole number, 0 or more")
+    content = content_of(folder)
+    if not content:
+        raise UsageError(f"{path} is no folder with files in it; save the checkpoint first, then submit it")
+    checkpoint = Checkpoint(step=step, path=str(folder), content=content)
+    _refuse_another(out, checkpoint)
+    submission = Submission(checkpoint=checkpoint, at=time.time_ns())
+    _put(queue_of(out) / f"step_{step}.json", submission)
+    return _wait(out, submission, say) if wait else 0
+
+
+def no_sweep_runs(out: Path) -> str:
+    """Say what to start where no sweep of this machine is at work in ``out``; empty where one is."""
+    if RunDir(folder_of(out)).writer() is not None:
+        return ""
+    return (
+        f"no sweep runs in {out} on this machine; the snapshot is kept in its queue. Start "
+        f"coeval sweep --watch --out {out} with its tasks and servers"
+    )
+
+
+def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
+    own = folder_of(out)
+    if out.is_dir() and not own.is_dir() and any(out.iterdir()):
+        raise UsageError(f"{out} is not a sweep's folder; give the --out of the sweep, or a new folder")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; give the --out of the sweep")
+    known = [each.checkpoint for each in submissions(queue_of(out)).values()]
+    with suppress(FileNotFoundError, StoreError):  # the sweep has not begun, or writes it anew
+        known += JobPlan.read(own).checkpoints
+    for other in known:
+        if other.step == checkpoint.step and other.path != checkpoint.path:
+            raise UsageError(
+                f"step {other.step} of {out} is {other.path} already; give {checkpoint.path} another step, "
+                "or another --out"
+            )
+
+
+def _put(file: Path, submission: Submission) -> None:
+    """Replace a file, without waiting for the disk: beside a checkpoint that is being flushed, that would
+    take seconds of training."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(msgspec.json.encode(submission))
+        temporary.replace(file)
+    except OSError as error:
+        raise store_error("write", file, error) from error
+
+
+def _wait(out: Path, submission: Submission, say: Callable[[str], None]) -> int:
+    """Say how far a submission is whenever that changes; 0 once it is scored, 3 where it failed."""
+    said = ""
+    while True:
+        code, now = _outcome(out, submission)
+        if code is None and (idle := no_sweep_runs(out)):
+            now = idle
+        if now != said:
+            say(now)
+        if code is not None:
+            return code
+        said = now
+        time.sleep(LOOK_S)
+
+
+def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
+    """None while it is under way.
+
+    Raises UsageError: another snapshot has taken its step.
+    """
+    checkpoint, name = submission.checkpoint, submission.checkpoint.name
+    latest = submissions(queue_of(out)).get(checkpoint.step)
+    if latest is not None and latest.checkpoint != checkpoint:
+        raise UsageError(f"{name} was submitted again since; wait for that one")
+    try:
+        plan = JobPlan.read(folder_of(out))
+    except FileNotFoundError:
+        return None, f"{name}: in the queue"
+    if checkpoint not in plan.checkpoints:
+        return None, f"{name}: in the queue"
+    table = JobTable(out, plan)
+    table.read()
+    found = [table.status(checkpoint, task) for task in plan.tasks]
+    jobs, done = sum(each.samples for each in found), sum(each.concluded for each in found)
+    counts = f"{name}: {done} of {jobs} jobs scored"
+    failed = [each for each in found if each.failed and each.failed_at >= submission.at // 10**9]
+    if done == jobs:
+        return 0, counts
+    if failed and done + sum(each.failed for each in failed) == jobs:
+        return GAPS, f"{counts}; {failed[0].problem}"
+    return (
+        (GAPS, f"{counts}, with gaps") if table.ended(checkpoint, submission.at // 10**9) else (None, counts)
+    )
