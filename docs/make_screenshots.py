@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser, sync_playwright
 
-from docs.materials import COEVAL, build
+from docs.materials import COEVAL, SKILLS, build
 from docs.palette_png import small_png
 
 IMAGES = Path(__file__).with_name("images")
@@ -41,6 +41,7 @@ class Shot(NamedTuple):
     height: int = 900
     dark: bool = False
     paper: bool = False
+    after_ms: int = 2_500  # pictures are drawn after the first paint
 
 
 BEFORE = tuple(
@@ -57,6 +58,7 @@ AFTER = (
         for width in HEIGHTS
         if (width == 1440 and name != "panel") or (width != 1440 and name in PHONES)
     ),
+    Shot("benchmarks-1440", "benchmarks.html"),
     Shot("panel-dark", "panel.html", dark=True),
     Shot("sweeps-dark", "sweeps.html", dark=True),
     Shot("panel-print", "panel.html", *A4, paper=True),
@@ -85,7 +87,7 @@ def main() -> int:
                 build(work)
             _take_all(browser, AFTER, work / "pages")
             with _viewing(work) as server:
-                _take(browser, Shot("view", ""), server)
+                _take(browser, Shot("view", "", after_ms=20_000), server)  # every folder is read
         browser.close()
     return 0
 
@@ -98,7 +100,7 @@ def _take_all(browser: Browser, shots: tuple[Shot, ...], pages: Path) -> None:
 @contextmanager
 def _viewing(work: Path) -> Iterator[str]:
     """`coeval view` in a process of its own; its address."""
-    command = [*COEVAL, "view", "--port", "0"]
+    command = [*COEVAL, "view", "runs", "outputs", *(f"sweeps/{name}" for name in SKILLS), "--port", "0"]
     with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -113,7 +115,7 @@ def _take(browser: Browser, shot: Shot, address: str) -> None:
         color_scheme="dark" if shot.dark else "light",
     )
     page.goto(address)
-    page.wait_for_timeout(2_500)  # pictures are drawn after the first paint
+    page.wait_for_timeout(shot.after_ms)
     if shot.paper:
         page.emulate_media(media="print")
     path = IMAGES / f"{shot.name}.png"
