@@ -59,6 +59,8 @@ def test_the_list_is_sorted_searched_and_ticked(browser: Browser, server: ViewSe
     grpo = page.locator("#folders-body tbody tr", has=page.locator("button.sweep"))
     assert "step_2" in grpo.inner_text()
     assert grpo.locator("svg.spark").count() == 1
+    assert "$" not in grpo.inner_text(), "a cost that its folders do not hold is not zero"
+    assert "$" in alpha.inner_text()
     page.keyboard.press("/")
     page.keyboard.type("a")
     page.keyboard.press("Tab")

@@ -24,6 +24,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.curve_plot import curve_grid, curve_plot
 from coeval.reports.shipping_sections import runs_sections, shipping_section
+from coeval.store.output_folder import SWEEP
 
 _HOLLOW = " Hollow: not made or judged as the others."
 
@@ -93,7 +94,7 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
 
     Raises StoreError: an account cannot be read.
     """
-    accounts = (file for run in runs for file in sorted((run.folder / "sweep").rglob("usage.json")))
+    accounts = (file for run in runs for file in sorted((run.folder / SWEEP).rglob("usage.json")))
     if reported := bill([cost for file in accounts for cost in model_costs(file)]):
         yield plain(str(reported))
 
