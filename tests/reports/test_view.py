@@ -20,7 +20,7 @@ from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
 
 from coeval.core.shown_names import ShownNames
-from coeval.reports.view.folder_summary import GrowthRate, _best
+from coeval.reports.view.folder_summary import GrowthRate, _best, read_summary
 
 ITEM = "haiku__t.1__00002"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -367,7 +367,7 @@ def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
     """Not the highest mean: that of a student of some tasks only is over others."""
     whole = {"student": "ann", "task": None, "mean": 0.6, "low": 0.5, "high": 0.7}
     partial = {"student": "ben", "task": None, "mean": 0.9, "low": 0.8, "high": 1.0}
-    found = _best({"labels": [], "metrics": []}, [whole, partial], ShownNames({}))
+    found = _best({"pairs": [], "labels": [], "metrics": []}, [whole, partial], ShownNames({}))
     assert found is not None
     assert (found.name, found.tasks) == ("ann", 0)
     heads = [
@@ -378,7 +378,7 @@ def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
             ("other", "share", 0.0),
         )
     ]
-    of_tasks = _best({"labels": [], "metrics": heads}, [], ShownNames({}))
+    of_tasks = _best({"pairs": [], "labels": [], "metrics": heads}, [], ShownNames({}))
     assert of_tasks is not None
     assert (of_tasks.mean, of_tasks.what, of_tasks.tasks) == (0.75, "mean of 2 tasks", 2)
 
@@ -419,3 +419,14 @@ def test_the_pace_is_that_of_the_last_looks(monkeypatch: pytest.MonkeyPatch) -> 
     assert pace.told() == {"per_minute": 90, "seconds_left": 40}
     pace.see({"phases": {"evaluation": {"good": 0, "failed": 0, "owed": 90}}})
     assert pace.told() is None, "it began again"
+
+
+@pytest.mark.process
+def test_of_compared_answers_the_list_shows_who_wins_most(tmp_path: Path) -> None:
+    models = [model("good", skill=0.95), model("bad", "student", skill=0.1), model("jury", "judge")]
+    lab = Lab(tmp_path, models, [task(total=6, judging="pairwise")])
+    assert lab.run().exit_code == 0
+    best = read_summary(lab.path).best
+    assert best is not None
+    assert (best.name, best.what) == ("good", "wins in 100")
+    assert best.mean > 0.5

@@ -73,10 +73,11 @@ def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown:
         return Best(
             first["student"], shown.text(first["student"]), first["mean"], first["low"], first["high"]
         )
-    first = next((one for one in found["labels"] if one["accuracy"] is not None), None)
-    if first is not None:
-        name, figures = first["student"], (first["accuracy"], first["low"], first["high"])
-        return Best(name, shown.text(name), *figures, "labels right")
+    for part, figure, what in (("pairs", "strength", "wins in 100"), ("labels", "accuracy", "labels right")):
+        first = next((one for one in found[part] if one[figure] is not None), None)
+        if first is not None:
+            name, figures = first["student"], (first[figure], first["low"], first["high"])
+            return Best(name, shown.text(name), *figures, what)
     # The first metric of each task is its headline, that of the first sample stands for the others.
     heads: dict[tuple[str, str], Mapping[str, Any]] = {}
     for one in found["metrics"]:

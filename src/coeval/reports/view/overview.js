@@ -32,7 +32,8 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
       id: `f${one.number}`, one, members: [one], best, name: one.name, path: one.path, changed: one.changed,
       state: one.error ? "cannot be read" : stateOf(one) || "…", trouble: Boolean(one.error),
       students: one.summary?.students ?? null, items: one.summary?.items ?? null, mean: best?.mean ?? null,
-      judged: judged?.good ?? null, planned: judged?.planned ?? null, // A sweep keeps the accounts of its checkpoints, whose own folders have none.
+      judged: judged?.good ?? null, planned: judged?.planned ?? null,
+      // A sweep keeps the accounts of its checkpoints, whose own folders have none.
       cost: one.sweep ? null : one.status?.budget?.total?.spent_usd ?? null,
     };
   }
