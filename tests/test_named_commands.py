@@ -17,7 +17,9 @@ from coeval.cli.main import app
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "Makefile", "docs/**/*.md", "examples/*", "benchmark/*", "Config/*")
 
-CALL = re.compile(r"(?<![\w./-])coeval ((?:(?:datasets|sweep) )?[a-z][a-z-]*)((?:(?! coeval )[^`\n;)])*)")
+CALL = re.compile(
+    r"(?<![\w./-])coeval ((?:(?:datasets|judges|sweep) )?[a-z][a-z-]*)((?:(?! coeval )[^`\n;)])*)"
+)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROSE = {"import", "puts"}
 """Words that follow the package's name and are no command."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes.openai_chat import SPENT, Fault, Raw, Server, fake
+from fakes.openai_chat import SPENT, Answer, Fault, Raw, Server, fake
 from opened import opened
 
 from coeval.core.errors import BadRequest, ContentFiltered, ModelError, NotFound, RateLimited
@@ -252,3 +252,20 @@ async def test_what_only_we_put_in_and_a_family_refuses_is_left_out_before_anyth
         with pytest.raises(BadRequest, match="o3 takes no temperature other than 1"):
             await model.complete(ask(sampling={"temperature": 0.0}))
     assert [body.get("temperature") for body in server.bodies] == [None]
+
+
+@pytest.mark.parametrize(
+    ("reported", "kept"),
+    [
+        ("gpt-4o-mini", ""),
+        ("gpt-4o-mini-2024-07-18", "gpt-4o-mini-2024-07-18"),
+        (f"served with {KEY}", "served with [redacted]"),
+        ("x" * 10_000, "x" * 200),
+        (7, ""),
+        (None, ""),
+    ],
+)
+async def test_the_model_that_a_reply_names_is_kept_where_it_is_another(reported: object, kept: str) -> None:
+    async with fake() as server:
+        server.reply = lambda _: Answer(body={"model": reported})
+        assert (await complete(server, ask())).served_by == kept

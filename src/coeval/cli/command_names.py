@@ -121,7 +121,7 @@ class Commands(TyperGroup):
         shown = {name: command for name, command in self.commands.items() if not command.hidden}
         for name, command in shown.items():
             if isinstance(command, TyperGroup):
-                yield from ((below, f"{name} {below}") for below in command.commands)
+                yield from ((below, f"{name} {below}") for below in command.commands if below not in shown)
         yield from ((name, name) for name in shown)
 
 

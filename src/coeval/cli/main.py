@@ -8,7 +8,7 @@ import typer
 
 from coeval import __version__
 from coeval.cli.command_names import Commands
-from coeval.cli.commands import datasets
+from coeval.cli.commands import datasets, judges_command
 from coeval.cli.commands.analyze.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
@@ -19,11 +19,10 @@ from coeval.cli.commands.ingest_command import ingest
 from coeval.cli.commands.init_command import init
 from coeval.cli.commands.label_command import label
 from coeval.cli.commands.models_command import models
-from coeval.cli.commands.plan_command import plan
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
-from coeval.cli.commands.run_command import run
+from coeval.cli.commands.run_command import plan, run
 from coeval.cli.commands.show import show
 from coeval.cli.commands.simulate import simulate
 from coeval.cli.commands.status import status
@@ -66,6 +65,7 @@ app.command()(compare)
 app.command(cls=GateCommand)(gate)
 app.command()(repair)
 app.command()(simulate)
+app.add_typer(judges_command.app)
 app.add_typer(datasets.app)
 app.add_typer(sweep_group.app)
 

@@ -219,7 +219,8 @@ class Completion(msgspec.Struct, frozen=True):
     ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
     ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
-    ``dropped`` names the sampling parameters that the host refused and was asked without.
+    ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
+    the model that the reply names.
     """
 
     text: str
@@ -232,6 +233,7 @@ class Completion(msgspec.Struct, frozen=True):
     truncated: bool = False
     refusal: str | None = None
     dropped: tuple[str, ...] = ()
+    served_by: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -244,7 +246,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made.
 
-    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without.
+    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
+    ``served_by`` is the model that the reply names, where that is not the one that was asked for.
     """
 
     id: str
@@ -257,6 +260,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str | None = None
     truncated: bool = False
     dropped: tuple[str, ...] = ()
+    served_by: str = ""
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None

@@ -245,6 +245,7 @@ class ModelWork(ABC, Generic[KeptT]):
                 "reasoning": last.reasoning,
                 "truncated": last.truncated,
                 "dropped": last.dropped,
+                "served_by": last.served_by,
             }
         return fields
 

@@ -210,7 +210,7 @@ class HostedModel(Model):
     def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
         """The answer in a body, booked as it comes: one that fails has been paid for as well."""
         try:
-            completion = self._dialect.decode(body, redactor)
+            completion = self._read_body(body, redactor)
             if not completion.usage.output_tokens:
                 completion = counted(completion)
         except ModelError as error:
@@ -223,6 +223,13 @@ class HostedModel(Model):
         if len(body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
         return bounded(completion, self._most)
+
+    def _read_body(self, body: bytes, redactor: Redactor) -> Completion:
+        """Decode an answer; the model that it names is kept where it is not the one asked for."""
+        completion = self._dialect.decode(body, redactor)
+        if completion.served_by != self._spec.model:
+            return completion
+        return msgspec.structs.replace(completion, served_by="")
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

@@ -126,6 +126,19 @@ def run_and_report(
     config: Config, options: RunOptions, key_file: Path | None, file: Path, log_to: Sequence[Destination] = ()
 ) -> int:
     """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
+    messages = streams.messages()
+    run = run_with_progress(config, options, key_file)
+    labels = {model.name: model.label for model in config.models if model.label is not None}
+    _report(run, labels, messages, _way_on(file, options))
+    if config.experiment.report and run.summary is not None and run.summary.begun:
+        say(messages, f"Report: {run.path / 'report.html'}")
+    if run.summary is not None and run.summary.begun and not run.summary.interrupted:
+        log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
+    return run.exit_code
+
+
+def run_with_progress(config: Config, options: RunOptions, key_file: Path | None) -> Run:
+    """Run, with progress on the terminal."""
     messages, keys = streams.messages(), find_keys(key_file)
 
     async def work(interrupt: asyncio.Event) -> Run:
@@ -136,14 +149,7 @@ def run_and_report(
             loading.cancel()
 
     with streams.kept_for_results(), Terminal(messages) as terminal:
-        run = run_async(interruptible(work, terminal.note))
-    labels = {model.name: model.label for model in config.models if model.label is not None}
-    _report(run, labels, messages, _way_on(file, options))
-    if config.experiment.report and run.summary is not None and run.summary.begun:
-        say(messages, f"Report: {run.path / 'report.html'}")
-    if run.summary is not None and run.summary.begun and not run.summary.interrupted:
-        log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
-    return run.exit_code
+        return run_async(interruptible(work, terminal.note))
 
 
 async def _load_analysis() -> None:

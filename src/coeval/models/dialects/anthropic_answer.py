@@ -20,7 +20,7 @@ from coeval.core.errors import (
 )
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished, name_of
 from coeval.models.dialects.openai_answer import Count, Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
@@ -104,6 +104,7 @@ class _AnthropicAnswer(msgspec.Struct):
     stop_details: msgspec.Raw = msgspec.Raw(b"null")
     usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
+    model: Any = None
 
 
 _read_answer = foreign.decoder(_AnthropicAnswer)
@@ -138,6 +139,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         finish_reason=finish,
         reasoning=_reasoning(answer.content),
         truncated=finish in _CUT,
+        served_by=name_of(answer.model),
     )
     return finished(completion, redactor)
 

@@ -133,6 +133,15 @@ def reasoning_apart(completion: Completion) -> Completion:
     )
 
 
+# Characters; the longest that hosts document has some 100.
+_LONGEST_NAME = 200
+
+
+def name_of(reported: object) -> str:
+    """The model that a reply names, as hosts document it: a short text; else empty."""
+    return reported[:_LONGEST_NAME] if isinstance(reported, str) else ""
+
+
 def finished(completion: Completion, redactor: Redactor) -> Completion:
     """The answer with its reasoning apart, and without the credentials that the redactor knows."""
     return without_secrets(reasoning_apart(completion), redactor)
@@ -155,6 +164,8 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
         completion = msgspec.structs.replace(
             completion, text=text, finish_reason=finish, reasoning=reasoning, refusal=refusal
         )
+    if (served_by := redactor.answer(completion.served_by)) != completion.served_by:
+        completion = msgspec.structs.replace(completion, served_by=served_by)
     if completion.logprobs and _may_hold(completion.logprobs):
         logprobs = tuple(_token(token, redactor) for token in completion.logprobs)
         completion = msgspec.structs.replace(completion, logprobs=logprobs)

@@ -24,7 +24,7 @@ from coeval.core.errors import (
 )
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished
+from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished, name_of
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.transport.faults import excerpt, from_status
 
@@ -226,6 +226,7 @@ class _GeminiAnswer(msgspec.Struct, rename="camel"):
     prompt_feedback: _GeminiFeedback | None = None
     usage_metadata: msgspec.Raw = msgspec.Raw(b"{}")
     error: Any = None
+    model_version: Any = None
 
 
 _read_answer = foreign.decoder(_GeminiAnswer)
@@ -266,6 +267,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         reasoning=reasoning,
         logprobs=_logprobs(candidate.logprobs_result),
         truncated=finish == "length",
+        served_by=name_of(answer.model_version),
     )
     return finished(completion, redactor)
 

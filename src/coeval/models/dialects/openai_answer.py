@@ -14,7 +14,7 @@ from coeval.core import foreign
 from coeval.core.errors import ContentFiltered, Misshapen, ServerFault, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import finished
+from coeval.models.dialects.dialect import finished, name_of
 from coeval.models.dialects.openai_error import inner_error
 
 # --- Token counts
@@ -205,6 +205,7 @@ class _Answer(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
+    model: Any = None
 
 
 _read_sound = foreign.decoder(_SoundUsage)
@@ -250,6 +251,7 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
         logprobs=_logprobs(choice.logprobs) if choice.logprobs is not None else (),
         truncated=finish == "length",
         refusal=refusal,
+        served_by=name_of(answer.model),
     )
     return finished(completion, redactor)
 

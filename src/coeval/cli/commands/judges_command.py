@@ -1,0 +1,157 @@
+"""`coeval judges check`: whether a judge still judges as it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coeval.cli.command_names import Commands, KeyFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coeval.analysis.panel.judge_drift import JudgeDrift
+    from coeval.pipeline.upkeep.judge_check import JudgeCheck
+
+app = typer.Typer(
+    name="judges",
+    cls=Commands,
+    help="Check that a judge still judges as it did.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("check")
+def check(
+    judge: Annotated[str, typer.Option(metavar="NAME", help="The judge, by its name in the run.")],
+    anchor: Annotated[
+        Path,
+        typer.Option(
+            metavar="RUN|LABELS",
+            help="What it is compared with: its own scores in a run, or people's in RUN/labels.jsonl.",
+        ),
+    ],
+    max_shift: Annotated[
+        float,
+        typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved."),
+    ] = 0.0,
+    items: Annotated[
+        int | None,
+        typer.Option("--items", metavar="N", min=1, help="Judge the answers of N items, always the same."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="An experiment file with the judge as it is now; else as in the run."),
+    ] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the calls and price them; send and write nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    keys: KeyFile = None,
+) -> None:
+    """Judge an anchor set again, and compare: flip rate, shift, and what shift would be noticed.
+
+    The anchor is a run that you keep. Its answers are judged again in a folder
+    beside it, RUN-check-NAME-1; a check that was interrupted continues there. The
+    command warns where replies name another model than then.
+
+    \b
+    Examples:
+      coeval judges check --judge gpt-4.1 --anchor runs/support --dry-run
+      coeval judges check --judge gpt-4.1 --anchor runs/support --items 60 --max-shift 3
+      coeval judges check --judge gpt-4.1 --anchor runs/support/labels.jsonl
+
+    \b
+    Exit codes: 0 no shift beyond --max-shift is shown, 1 wrong request,
+    2 the judge is unavailable, 3 scores are missing, 4 it has shifted further,
+    130 interrupted.
+    """
+    from tempfile import TemporaryDirectory
+
+    from coeval.cli import streams
+    from coeval.cli.commands.run_report import count_calls, run_with_progress
+    from coeval.cli.streams import warn
+    from coeval.core.errors import GAPS, WORSE
+    from coeval.pipeline.run_options import RunOptions
+    from coeval.pipeline.upkeep.judge_check import CheckRequest, prepare_check, write_drift
+
+    request = CheckRequest(judge, anchor, items, config, budget_usd)
+    if dry_run:
+        with TemporaryDirectory() as nowhere:
+            raise typer.Exit(count_calls(prepare_check(request, Path(nowhere)).config, RunOptions(), keys))
+    prepared = prepare_check(request)
+    run = run_with_progress(prepared.config, RunOptions(continue_run=prepared.continues), keys)
+    if run.exit_code not in (0, GAPS):
+        for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
+            warn(streams.messages(), sentence)
+        raise typer.Exit(run.exit_code)
+    # Here, because they load numpy.
+    from coeval.cli.views.results_view import json_text
+
+    found = prepared.drift()
+    write_drift(prepared, found, ended=run.exit_code == 0)
+    if as_json:
+        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
+    else:
+        _print(prepared, found, max_shift, streams.results())
+    raise typer.Exit(WORSE if found.beyond(max_shift / 100) else run.exit_code)
+
+
+def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
+    from coeval.cli.streams import say, warn
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.core.figures import figure, figure_text, points
+    from coeval.core.text import listed, numbered
+
+    shift, flips = found.shift, found.flips
+    gap = figure_text("gap", shift.difference, shift.low, shift.high)
+    if found.beyond(max_shift / 100):
+        way = "higher" if shift.difference > 0 else "lower"
+        say(console, f"{found.judge} judges {way} than the anchor: {gap} points.", "bold red")
+    else:
+        least = f" beyond {max_shift:g} points" if max_shift else ""
+        say(console, f"{found.judge}: no shift{least} is shown ({gap} points).", "bold green")
+    rate = "not known" if flips.mean is None else figure_text("share", flips.mean, flips.low, flips.high)
+    say(
+        console,
+        f"Changed scores: {rate} of {found.scores:,}, on {numbered(found.answers, 'answer')} to "
+        f"{numbered(found.items, 'item')}.",
+    )
+    if shift.minimum_detectable is not None:
+        say(
+            console,
+            f"Four times in five, this anchor shows a shift of {points(shift.minimum_detectable)} points.",
+        )
+    rows = [
+        NameRow(
+            f"{one.task}, {one.factor}",
+            [f"{one.n:,}", figure(one.flips, "share"), figure(one.shift, "points")],
+        )
+        for one in found.factors
+    ]
+    print_table(console, "", "task, factor", [Column("scores"), Column("changed"), Column("shift")], rows)
+    say(
+        console,
+        "Shift in points: new − anchor, tasks counting alike, with the 95% interval over items.",
+        "dim",
+    )
+    if found.missing:
+        warn(console, f"{numbered(found.missing, 'score')} of the anchor were not given again.")
+    then, now = found.served
+    if then != now:
+        warn(
+            console,
+            f"Replies named {listed(then) or 'no other model'} then, {listed(now) or 'no other model'} now.",
+        )
+    elif now:
+        warn(
+            console,
+            f"The judge is asked by a name that its host resolves to {listed(now)}; name that to pin it.",
+        )
+    say(console, f"The check is the run {check.folder.path.name}, beside the anchor.", "dim")

@@ -1,0 +1,179 @@
+"""A check of a judge is a run of its own: items and answers of the anchor's run, and one judge.
+
+So it is priced, held to its budget, journalled and continued as every run is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.analysis.panel.judge_drift import (
+    JudgeDrift,
+    ScorePlace,
+    Scores,
+    judge_drift,
+    judge_scores,
+    served_by,
+)
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.core.errors import UsageError
+from coeval.core.foreign import decoder
+from coeval.core.text import digest, listed
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.schema import Config, ModelConfig
+from coeval.store.human_labels import read_labels
+from coeval.store.jsonl import whole_lines, write_bytes_atomic, write_json_atomic
+from coeval.store.rundir import RunDir
+
+LABELS = "labels.jsonl"
+RESULT = "judge_drift.json"
+"""What a check came to; the folder of one that did not end has none."""
+
+
+class JudgeCheck(NamedTuple):
+    """``config`` is the run that judges again, ``anchor`` the scores it is held against; ``continues`` an
+    earlier start that did not end."""
+
+    judge: str
+    source: RunDir
+    config: Config
+    folder: RunDir
+    anchor: Scores
+    continues: bool
+
+    def drift(self) -> JudgeDrift:
+        """Compare what the check has brought so far; raises as `judge_drift`."""
+        with RunReader(self.source.path) as before, RunReader(self.folder.path) as after:
+            found = judge_drift(self.judge, self.anchor, judge_scores(after, self.judge))
+            then = served_by(before, self.judge)
+            return msgspec.structs.replace(found, served=(then, served_by(after, self.judge)))
+
+
+class CheckRequest(NamedTuple):
+    """``anchor`` is a run's folder, or the ``labels.jsonl`` of one; ``items`` how many of its items are
+    judged again, None for all; ``models`` an experiment file that says how the judge is asked now."""
+
+    judge: str
+    anchor: Path
+    items: int | None = None
+    models: Path | None = None
+    budget_usd: float | None = None
+    anew: bool = False
+
+
+def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck:
+    """Make the check's folder, in ``home`` or else beside the anchor's run; nobody is asked.
+
+    A check of the same judge that did not end is continued, unless ``anew``.
+
+    Raises UsageError: the anchor is no run, or holds no score of the judge; it compares answers in pairs.
+    """
+    by_people = request.anchor.name == LABELS
+    source = RunDir(request.anchor.parent if by_people else request.anchor)
+    if not source.is_run():
+        raise UsageError(f"{request.anchor} is no run; name a run's folder, or its {LABELS}")
+    config = load_config(source.config)
+    if any(task.judging == "pairwise" for task in config.tasks):
+        raise UsageError(f"{source.path} compares answers in pairs; a check needs a run that scores answers")
+    judge = _judge(config, request)
+    with RunReader(source.path) as reader:
+        scores = _labels(source) if by_people else judge_scores(reader, judge.name)
+    if not scores:
+        whose = "people" if by_people else judge.name
+        raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
+    items = _drawn({place.item for place in scores}, request.items)
+    anchor = {place: value for place, value in scores.items() if place.item in items}
+    folder, continues = _folder(source, home or source.path.resolve().parent, request)
+    checked = _config(config, source, folder, judge, request.budget_usd)
+    if not continues:
+        _copy_items(source, folder, items, {place.answer for place in anchor})
+    return JudgeCheck(judge.name, source, checked, folder, anchor, continues)
+
+
+def _judge(config: Config, request: CheckRequest) -> ModelConfig:
+    models = config.models
+    if request.models is not None:
+        models = load_config(request.models).models
+    judges = {model.name: model for model in models if "judge" in model.roles}
+    if request.judge not in judges:
+        known = listed(sorted(judges)) or "none"
+        raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {known}")
+    return judges[request.judge]
+
+
+def _labels(source: RunDir) -> dict[ScorePlace, float]:
+    """What people gave, the mean where several did."""
+    given: dict[ScorePlace, list[float]] = {}
+    for label in read_labels(source.path).values():
+        if label.given and label.value is not None:
+            place = ScorePlace(label.task_id, label.datapoint_id, label.response_id, label.factor)
+            given.setdefault(place, []).append(label.value)
+    return {place: sum(values) / len(values) for place, values in given.items()}
+
+
+def _drawn(items: Collection[str], most: int | None) -> set[str]:
+    """The same items at every check: those whose ids hash lowest."""
+    return set(sorted(items, key=digest)[:most])
+
+
+def _folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
+    """Where the check goes, and whether an earlier one is continued there."""
+    stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
+    number = 1
+    while (folder := RunDir(home / f"{stem}-{number}")).path.exists():
+        if not request.anew and not (folder.path / RESULT).exists():
+            return folder, folder.meta.exists()
+        number += 1
+    return folder, False
+
+
+def _config(
+    config: Config, source: RunDir, folder: RunDir, judge: ModelConfig, budget_usd: float | None
+) -> Config:
+    """The anchor's experiment with this judge alone; all that comes before judging is kept as it is."""
+    keep = dict.fromkeys(
+        ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
+    )
+    experiment = {
+        "id": folder.path.name,
+        "storage_folder": str(folder.path.parent),
+        "resume_from": str(source.path.resolve()),
+        "phases": keep,
+        "seed": config.experiment.seed,
+        "probe_mode": "resume",  # the judge alone has work
+        **({} if budget_usd is None else {"budget_usd": budget_usd}),
+    }
+    read = load_config({"experiment": experiment})
+    models = []
+    for model in read.models:
+        asked = judge if model.name == judge.name else model
+        roles = [role for role in model.roles if role != "judge"] + ["judge"] * (asked is judge)
+        if roles:
+            models.append(asked.model_copy(update={"roles": roles}))
+    if judge.name not in {model.name for model in models}:
+        models.append(judge.model_copy(update={"roles": ["judge"]}))
+    return read.model_copy(update={"models": models})
+
+
+def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
+    """Copy the lines of the anchor's items and answers; taking over leaves what is there."""
+    read = decoder(_WithId)
+    for phase, kept in (("data_generation", items), ("response_collection", answers)):
+        for path in source.files(phase):
+            lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]
+            if lines:
+                write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
+
+
+class _WithId(msgspec.Struct):
+    id: str = ""
+
+
+def write_drift(check: JudgeCheck, found: JudgeDrift, *, ended: bool) -> None:
+    """Keep what a check came to with its run, once it has ``ended``; another check is another folder then."""
+    if ended:
+        write_json_atomic(check.folder.path / RESULT, found)

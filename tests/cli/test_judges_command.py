@@ -1,0 +1,119 @@
+"""``coeval judges check``: an anchor judged again, priced, continued, and told by its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.invoked import Command
+from pipeline.experiments import Lab, model, task
+
+from coeval.pipeline.upkeep.judge_check import RESULT
+
+pytestmark = pytest.mark.process
+STUDENT, JUDGE = "Qwen/Qwen2.5-72B-Instruct-Turbo", "acme/judge-v1"
+
+
+def judge(**parameters: Any) -> dict[str, Any]:
+    return model(JUDGE, "judge", noise=0.1, **parameters)
+
+
+@pytest.fixture
+def lab(here: Path) -> Lab:
+    """A run of two students and two judges, 12 items, with its records."""
+    made = Lab(here)
+    made.models = [model("ann", "teacher", "student"), model(STUDENT, "student", skill=0.4), judge()]
+    made.models.append(model("other", "judge"))
+    made.tasks = [task(sampling={"target": [1, 1], "total": 12})]
+    made.run()
+    return made
+
+
+def checked(coeval: Command, lab: Lab, *words: object) -> tuple[int, dict[str, Any]]:
+    ended = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, *words, "--json")
+    return ended.code, json.loads(ended.out)
+
+
+def test_the_same_judge_has_not_moved_and_each_check_is_a_run_of_its_own(lab: Lab, coeval: Command) -> None:
+    code, found = checked(coeval, lab)
+    assert (code, found["items"], found["answers"], found["missing"]) == (0, 12, 24, 0)
+    assert found["flips"]["mean"] == found["shift"]["difference"] == 0
+    first = lab.path.with_name("exp-check-acme-judge-v1-1")
+    assert json.loads((first / RESULT).read_text()) == found
+    assert {path.name.rpartition(".")[2] for path in first.rglob("*.jsonl")} == {"jsonl"}
+    judges = {
+        json.loads(line)["judge_model_id"]
+        for file in (first / "phase5_evaluations").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    }
+    assert judges <= {JUDGE, "exact_match"}
+    assert checked(coeval, lab)[0] == 0
+    assert lab.path.with_name("exp-check-acme-judge-v1-2").is_dir()
+
+
+def test_a_judge_that_has_moved_ends_with_4_and_is_allowed_so_much(lab: Lab, coeval: Command) -> None:
+    lab.models[2] = judge(severity=0.2)
+    code, found = checked(coeval, lab, "--config", lab.file)
+    assert code == 4
+    assert found["shift"]["high"] < 0
+    assert checked(coeval, lab, "--config", lab.file, "--max-shift", "60")[0] == 0
+    said = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--config", lab.file).out
+    assert f"{JUDGE} judges lower than the anchor: −" in said
+    assert "Four times in five, this anchor shows a shift of" in said
+
+
+def test_fewer_items_are_the_same_ones_each_time_and_a_dry_run_writes_nothing(
+    lab: Lab, coeval: Command
+) -> None:
+    before = sorted(lab.path.parent.iterdir())
+    words = ("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--items", "5")
+    counted = coeval(*words, "--dry-run")
+    assert counted.code == 0
+    assert "10 calls" in counted.out
+    assert sorted(lab.path.parent.iterdir()) == before
+    assert [checked(coeval, lab, "--items", "5")[1]["items"] for _ in range(2)] == [5, 5]
+    items = [
+        {
+            json.loads(line)["id"]
+            for file in (lab.path.with_name(f"exp-check-acme-judge-v1-{n}") / "phase3_datapoints").glob(
+                "*.jsonl"
+            )
+            for line in file.read_text().splitlines()
+        }
+        for n in (1, 2)
+    ]
+    assert items[0] == items[1]
+    assert len(items[0]) == 5
+
+
+def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab, coeval: Command) -> None:
+    checked(coeval, lab)
+    folder = lab.path.with_name("exp-check-acme-judge-v1-1")
+    (folder / RESULT).unlink()
+    [file] = [path for path in (folder / "phase5_evaluations").glob("*.jsonl") if "judge-v1" in path.name]
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:-4]))
+    code, found = checked(coeval, lab)
+    assert (code, found["missing"]) == (0, 0)
+    assert len(file.read_text().splitlines()) == len(lines)
+    assert not lab.path.with_name("exp-check-acme-judge-v1-2").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--judge", "nobody"), "no judge of that name; there are: acme/judge-v1, other"),
+        (("--judge", "other", "--anchor", "."), "is no run"),
+        (("--judge", "other", "--anchor", "runs/exp/labels.jsonl"), "holds no score of people"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(
+    words: tuple[str, ...], said: str, lab: Lab, coeval: Command
+) -> None:
+    given = words if "--anchor" in words else (*words, "--anchor", lab.path)
+    ended = coeval("judges", "check", *given)
+    assert ended.code == 1
+    assert said in " ".join(ended.err.split())
+    assert [path.name for path in lab.path.parent.iterdir()] == ["exp"]
