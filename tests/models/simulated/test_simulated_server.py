@@ -375,58 +375,16 @@ async def test_n_answers_differ_and_can_be_had_again(client: openai.AsyncOpenAI)
     assert said[0].usage.completion_tokens > 2 * alone.usage.completion_tokens / 3
 
 
-WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "parameters": {
-            "type": "object",
-            "properties": {"place": {"type": "string"}, "days": {"type": "integer", "maximum": 7}},
-            "required": ["place", "days"],
-        },
-    },
-}
-
-
-async def test_a_function_is_called_where_the_client_insists(client: openai.AsyncOpenAI) -> None:
-    by_name: Any = {"type": "function", "function": {"name": "weather"}}
-    for choice in ("required", by_name):
-        said = await client.chat.completions.create(
-            model="sim-large", messages=TURNS, tools=[WEATHER], tool_choice=choice
-        )
-        assert said.choices[0].finish_reason == "tool_calls"
-        assert said.choices[0].message.content is None
-        [call] = said.choices[0].message.tool_calls or []
-        assert call.type == "function"
-        assert call.function.name == "weather"
-        assert json.loads(call.function.arguments).keys() == {"place", "days"}
-    talk = await client.chat.completions.create(model="sim-large", messages=TURNS, tools=[WEATHER])
-    assert talk.choices[0].message.content
-    history: Any = [
-        *TURNS,
-        said.choices[0].message.model_dump(exclude_none=True),
-        {"role": "tool", "tool_call_id": call.id, "content": "sunny"},
-    ]
-    assert (
-        (await client.chat.completions.create(model="sim-large", messages=history)).choices[0].message.content
-    )
-    with pytest.raises(openai.BadRequestError) as caught:
-        await client.chat.completions.create(
-            model="sim-large",
-            messages=TURNS,
-            tools=[WEATHER],
-            tool_choice={"type": "function", "function": {"name": "tide"}},
-        )
-    assert caught.value.param == "tool_choice"
-
-
-async def test_a_function_call_streams(client: openai.AsyncOpenAI) -> None:
-    async with client.chat.completions.stream(
-        model="sim-large", messages=TURNS, tools=[WEATHER], tool_choice="required"
-    ) as stream:
-        final = await stream.get_final_completion()
-    [call] = final.choices[0].message.tool_calls or []
-    assert json.loads(call.function.arguments).keys() == {"place", "days"}
+async def test_a_function_cannot_be_demanded(client: openai.AsyncOpenAI) -> None:
+    tool: Any = {"type": "function", "function": {"name": "weather"}}
+    said = await client.chat.completions.create(model="sim-large", messages=TURNS, tools=[tool])
+    assert said.choices[0].message.content
+    for choice in ("required", tool):
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.chat.completions.create(
+                model="sim-large", messages=TURNS, tools=[tool], tool_choice=choice
+            )
+        assert caught.value.param == "tool_choice"
 
 
 async def test_one_model_is_shown(client: openai.AsyncOpenAI) -> None:
@@ -434,37 +392,6 @@ async def test_one_model_is_shown(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         await client.models.retrieve("sim-huge")
     assert caught.value.code == "model_not_found"
-
-
-async def test_the_older_interface(client: openai.AsyncOpenAI) -> None:
-    said = await client.completions.create(model="sim-large", prompt=["Hello", "Goodbye"], n=2, max_tokens=15)
-    assert [choice.index for choice in said.choices] == [0, 1, 2, 3]
-    assert len({choice.text for choice in said.choices}) == 4
-    assert {choice.finish_reason for choice in said.choices} == {"length"}
-    assert all(len(choice.text) == 60 for choice in said.choices)
-    stream = await client.completions.create(
-        model="sim-large", prompt=["Hello", "Goodbye"], n=2, max_tokens=15, stream=True
-    )
-    texts = [""] * 4
-    async for chunk in stream:
-        texts[chunk.choices[0].index] += chunk.choices[0].text
-    assert texts == [choice.text for choice in said.choices]
-    with pytest.raises(openai.BadRequestError, match="no tokenizer"):
-        await client.completions.create(model="sim-large", prompt=[1, 2, 3])
-
-
-async def test_the_likelihood_of_a_prompt(client: openai.AsyncOpenAI) -> None:
-    said = await client.completions.create(
-        model="sim-large", prompt="Hello, world", echo=True, logprobs=2, max_tokens=0
-    )
-    choice = said.choices[0]
-    assert choice.text == "Hello, world"
-    reported: Any = choice.logprobs  # the client's types do not know that the first token has none
-    assert reported.tokens == ["Hell", "o, w", "orld"]
-    assert reported.text_offset == [0, 4, 8]
-    first, *others = reported.token_logprobs
-    assert first is None
-    assert all(value < 0 for value in others)
 
 
 @pytest.mark.process

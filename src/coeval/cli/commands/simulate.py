@@ -70,7 +70,7 @@ def simulate(
 ) -> None:
     """Serve simulated models on this machine.
 
-    It is an OpenAI-compatible server for any client: chats, completions, files and
+    It is an OpenAI-compatible server for any client: chats, files and
     batch jobs. Ctrl-C ends it.
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35

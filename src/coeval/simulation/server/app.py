@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -18,12 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
-from coeval.simulation.server.chat import chat_body, chat_events, read_chat, seeded
-from coeval.simulation.server.completions import (
-    completions_body,
-    completions_events,
-    read_completions,
-)
+from coeval.simulation.server.chat import ChatBody, chat_body, chat_events, read_chat, seeded
 from coeval.simulation.server.events import Refusal, json_response, stream
 from coeval.simulation.server.served_batches import AT_ONCE, BatchFates, ServedBatches
 from coeval.simulation.simulated_model import SimulatedModel
@@ -37,8 +32,6 @@ _LONG = 50_000
 # Answers to one request after which others have their turn.
 _SOME = 100
 _DONE = b"data: [DONE]\n\n"
-
-T = TypeVar("T")
 
 
 def make_app(
@@ -62,7 +55,6 @@ def make_app(
     app.cleanup_ctx.append(jobs.opened)
     app.router.add_routes(jobs.routes())
     app.router.add_post("/v1/chat/completions", handlers.chat)
-    app.router.add_post("/v1/completions", handlers.completions)
     app.router.add_get("/v1/models", handlers.models)
     app.router.add_get("/v1/models/{id:.+}", handlers.model)
     app.router.add_get("/health", handlers.health)
@@ -169,7 +161,7 @@ class _Handlers:
         return json_response(_model_row(self._served(request.match_info["id"]).model))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request, read_chat)
+        body = await self._body(request)
         model = self._served(body.model)
         answers = await _first_tokens(model, seeded(body.request(), body.n or 1))
         if body.stream:
@@ -182,25 +174,14 @@ class _Handlers:
 
         Raises Refusal.
         """
-        body = _read(content, read_chat)
+        body = _read(content)
         return chat_body(body, await _answers(self._served(body.model), seeded(body.request(), body.n or 1)))
 
-    async def completions(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request, read_completions)
-        model = self._served(body.model)
-        requests = [one for prompt in body.requests() for one in seeded(prompt, body.n or 1)]
-        answers = await _first_tokens(model, requests)
-        if body.stream:
-            events = completions_events(body, requests, answers)
-            return await stream(request, events, model.traits.tokens_per_s, done=_DONE)
-        await _last_token(model, answers)
-        return json_response(completions_body(body, requests, answers))
-
-    async def _body(self, request: web.Request, read: Callable[[bytes], T]) -> T:
+    async def _body(self, request: web.Request) -> ChatBody:
         """The body of a request for an answer, once it is clear that it gets one."""
         _heed_orders(request)
         self._limit()
-        return _read(await request.read(), read)
+        return _read(await request.read())
 
     def _served(self, name: str) -> SimulatedModel:
         model = self._models.get(name)
@@ -278,10 +259,10 @@ def _rate_limited() -> Refusal:
     )
 
 
-def _read(content: bytes, read: Callable[[bytes], T]) -> T:
+def _read(content: bytes) -> ChatBody:
     """Raises Refusal: the body cannot be read."""
     try:
-        return read(content)
+        return read_chat(content)
     except Undecodable as error:
         raise Refusal(f"the request body is wrong: {error}", param=_field(str(error))) from None
 

@@ -6,7 +6,7 @@ Fields that are not listed here (``temperature``, ``top_k``, …) are accepted a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -56,11 +56,6 @@ class TextPart(msgspec.Struct):
 Content = str | list[TextPart] | None
 
 
-class Function(msgspec.Struct):
-    name: str
-    parameters: dict[str, Any] | None = None
-
-
 def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
     """Parse the labels of a request's metadata.
 
@@ -92,32 +87,6 @@ def _another(request: Request, number: int) -> Request:
     return msgspec.structs.replace(request, seed=int.from_bytes(digest, "big") >> 1)
 
 
-def called_function(functions: Iterable[Function], choice: Any) -> Function | None:
-    """Return the function that must be called; None where a text will do.
-
-    Simulated models call a function only where the client requires it (``required``, or by name).
-
-    Raises Refusal: a function is asked for that was not offered.
-    """
-    offered = {function.name: function for function in functions}
-    if choice in (None, "auto", "none"):
-        return None
-    if choice == "required" and offered:
-        return next(iter(offered.values()))
-    if isinstance(choice, dict):
-        inner = choice.get("function")
-        name = inner.get("name") if isinstance(inner, dict) else choice.get("name")
-        if isinstance(name, str) and name in offered:
-            return offered[name]
-    raise Refusal(
-        "tool_choice must be none, auto, required, or one of the tools by name", param="tool_choice"
-    )
-
-
-def arguments_schema(function: Function) -> Schema:
-    return Schema("arguments", function.parameters or {"type": "object"})
-
-
 def usage_body(completions: list[Completion]) -> dict[str, int]:
     """Make the usage of one prompt and its answers."""
     taken = completions[0].usage.input_tokens
@@ -128,23 +97,9 @@ def usage_body(completions: list[Completion]) -> dict[str, int]:
 FINGERPRINT = "fp_simulated"
 
 
-class Called(msgspec.Struct):
-    name: str = ""
-    arguments: str = ""
-
-
-class ToolCall(msgspec.Struct):
-    function: Called | None = None
-
-
 class ChatMessage(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content = None
-    tool_calls: list[ToolCall] | None = None
-
-    def text(self) -> str:
-        calls = [f"{c.function.name}({c.function.arguments})" for c in self.tool_calls or () if c.function]
-        return "\n".join(filter(None, [text_of(self.content), *calls]))
 
 
 class JsonSchema(msgspec.Struct):
@@ -167,11 +122,6 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class Tool(msgspec.Struct):
-    type: Literal["function"]
-    function: Function
-
-
 class ChatBody(msgspec.Struct):
     """Request body; other fields are ignored."""
 
@@ -183,8 +133,7 @@ class ChatBody(msgspec.Struct):
     stop: Stops | None = None
     seed: int | None = None
     response_format: ResponseFormat | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Any = None
+    tool_choice: Literal["none", "auto"] | None = None  # simulated models call no function
     metadata: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
@@ -195,19 +144,15 @@ class ChatBody(msgspec.Struct):
     def with_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def called(self) -> Function | None:
-        """The function to call, where the client requires one."""
-        return called_function((tool.function for tool in self.tools or ()), self.tool_choice)
-
     def request(self) -> Request:
         """Convert the body to a Request."""
         sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
-        schema = self.response_format.schema() if self.response_format else None
-        function = self.called()
         return Request(
-            messages=tuple(Message(ROLES[message.role], message.text()) for message in self.messages),
+            messages=tuple(
+                Message(ROLES[message.role], text_of(message.content)) for message in self.messages
+            ),
             sampling=SamplingParameters.of(sampling),
-            schema=arguments_schema(function) if function else schema,
+            schema=self.response_format.schema() if self.response_format else None,
             seed=self.seed,
             labels=labels_of(self.metadata),
             top_logprobs=(self.top_logprobs or 0) if self.logprobs else None,
@@ -219,13 +164,12 @@ read_chat = decoder(ChatBody)
 
 def chat_body(body: ChatBody, completions: list[Completion]) -> dict[str, Any]:
     """Make the whole answer, ``object: chat.completion``."""
-    function = body.called()
     choices = [
         {
             "index": index,
-            "message": _message(completion.text, function),
+            "message": {"role": "assistant", "content": completion.text, "refusal": None},
             "logprobs": _logprobs(completion.logprobs) if body.logprobs else None,
-            "finish_reason": _finish(completion, function),
+            "finish_reason": completion.finish_reason,
         }
         for index, completion in enumerate(completions)
     ]
@@ -236,7 +180,6 @@ def chat_events(body: ChatBody, completions: list[Completion]) -> Iterator[Timed
     """Yield the answer as events: per choice a role, the text in pieces, the end; then usage if requested."""
     head = _head(body.model, "chat.completion.chunk")
     usage = {"usage": None} if body.with_usage else {}
-    function = body.called()
 
     def event(
         index: int, delta: dict[str, Any], finish: str | None = None, logprobs: Any = None
@@ -245,44 +188,13 @@ def chat_events(body: ChatBody, completions: list[Completion]) -> Iterator[Timed
         return {**head, "choices": [choice], **usage}
 
     for index, completion in enumerate(completions):
-        yield Timed(event(index, _first_delta(function)))
+        yield Timed(event(index, {"role": "assistant", "content": "", "refusal": None}))
         for at, piece in enumerate(tokens(completion.text)):
             logprobs = _logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
-            yield Timed(event(index, _delta(piece, function), None, logprobs), characters=len(piece))
-        yield Timed(event(index, {}, _finish(completion, function)))
+            yield Timed(event(index, {"content": piece}, None, logprobs), characters=len(piece))
+        yield Timed(event(index, {}, completion.finish_reason))
     if body.with_usage:
         yield Timed({**head, "choices": [], "usage": usage_body(completions)})
-
-
-def _message(text: str, function: Function | None) -> dict[str, Any]:
-    if function is None:
-        return {"role": "assistant", "content": text, "refusal": None}
-    return {"role": "assistant", "content": None, "refusal": None, "tool_calls": [_call(function, text)]}
-
-
-def _first_delta(function: Function | None) -> dict[str, Any]:
-    if function is None:
-        return {"role": "assistant", "content": "", "refusal": None}
-    call = {"index": 0, **_call(function, "")}
-    return {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]}
-
-
-def _delta(piece: str, function: Function | None) -> dict[str, Any]:
-    if function is None:
-        return {"content": piece}
-    return {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
-
-
-def _call(function: Function, arguments: str) -> dict[str, Any]:
-    return {
-        "id": f"call_{uuid4().hex[:24]}",
-        "type": "function",
-        "function": {"name": function.name, "arguments": arguments},
-    }
-
-
-def _finish(completion: Completion, function: Function | None) -> str:
-    return "tool_calls" if function and completion.finish_reason == "stop" else completion.finish_reason
 
 
 def _head(model: str, kind: str) -> dict[str, Any]:
