@@ -24,9 +24,12 @@ needs_transformers = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("accelerate") is None,
     reason="needs torch and transformers: make local",
 )
+needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL: pip install trl")
+of_trl = pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore:.*fork:DeprecationWarning")
+"""Its settings bear names of transformers' next-to-last version."""
 
 
-def trainer_of(folder: Path, callback: Any, save_steps: int) -> Any:
+def trainer_of(kind: str, folder: Path, callback: Any, save_steps: int) -> Any:
     """A Llama of random weights, two layers deep, that learns to count."""
     import torch
     import transformers
@@ -39,26 +42,43 @@ def trainer_of(folder: Path, callback: Any, save_steps: int) -> Any:
         num_attention_heads=2,
         num_key_value_heads=2,
     )
-    tokens = [(torch.arange(8) + start) % 32 for start in range(32)]
-    return transformers.Trainer(
-        model=transformers.LlamaForCausalLM(config),
-        args=transformers.TrainingArguments(
-            output_dir=str(folder),
-            max_steps=4 * save_steps,
-            save_steps=save_steps,
-            per_device_train_batch_size=4,
-            report_to=[],
-            disable_tqdm=True,
-            use_cpu=True,
-        ),
-        train_dataset=[{"input_ids": each, "labels": each} for each in tokens],
+    lines = [[(start + n) % 32 for n in range(8)] for start in range(32)]
+    settings = {
+        "output_dir": str(folder),
+        "max_steps": 4 * save_steps,
+        "save_steps": save_steps,
+        "per_device_train_batch_size": 4,
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+    model = transformers.LlamaForCausalLM(config)
+    if kind == "transformers":
+        rows = [{"input_ids": torch.tensor(line), "labels": torch.tensor(line)} for line in lines]
+        arguments = transformers.TrainingArguments(**settings)
+        return transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[callback])
+    import datasets
+    import tokenizers
+    import trl
+
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({str(n): n for n in range(32)}, unk_token="0"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="0", pad_token="0", eos_token="1"
+    )
+    return trl.SFTTrainer(
+        model,
+        args=trl.SFTConfig(**settings, bf16=False),
+        train_dataset=datasets.Dataset.from_list([{"text": " ".join(map(str, line))} for line in lines]),
+        processing_class=tokenizer,
         callbacks=[callback],
     )
 
 
 @needs_transformers
 @pytest.mark.system
-async def test_curves_appear_while_it_trains(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["transformers", pytest.param("trl", marks=(needs_trl, of_trl))])
+async def test_curves_appear_while_it_trains(tmp_path: Path, kind: str) -> None:
     sweeping = Sweeping(tmp_path)
     words = sweeping.flags("--watch", "--watch-interval", "0.3", "--no-plot", "--until-step", "80")
     at = words.index("--checkpoints")
@@ -75,7 +95,7 @@ async def test_curves_appear_while_it_trains(tmp_path: Path) -> None:
                 os.sched_yield()
             scored_before_its_end[:] = [step for step, _, _ in sweeping.concluded()]
 
-    trainer = trainer_of(tmp_path / "run_a", coeval.sweep_callback(sweeping.out), 20)
+    trainer = trainer_of(kind, tmp_path / "run_a", coeval.sweep_callback(sweeping.out), 20)
     trainer.add_callback(WaitsForTheFirst())
     await asyncio.to_thread(trainer.train)
     ended = await process.output()

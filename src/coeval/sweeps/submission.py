@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import GAPS, StoreError, UsageError
-from coeval.store.jsonl import store_error
+from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
-from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of, submissions
+from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.sweep import folder_of, queue_of
@@ -44,7 +44,7 @@ def submit_checkpoint(
     checkpoint = Checkpoint(step=step, path=str(folder), content=content)
     _refuse_another(out, checkpoint)
     submission = Submission(checkpoint=checkpoint, at=time.time_ns())
-    _put(queue_of(out) / f"step_{step}.json", submission)
+    _put(_file(out, step), submission)
     return _wait(out, submission, say) if wait else 0
 
 
@@ -64,8 +64,10 @@ def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
         raise UsageError(f"{out} is not a sweep's folder; give the --out of the sweep, or a new folder")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; give the --out of the sweep")
-    known = [each.checkpoint for each in submissions(queue_of(out)).values()]
-    with suppress(FileNotFoundError, StoreError):  # the sweep has not begun, or writes it anew
+    known: list[Checkpoint] = []
+    with suppress(FileNotFoundError, StoreError):  # not submitted yet, or damaged
+        known.append(read_json(_file(out, checkpoint.step), Submission).checkpoint)
+    with suppress(FileNotFoundError, StoreError):  # the sweep has not begun
         known += JobPlan.read(own).checkpoints
     for other in known:
         if other.step == checkpoint.step and other.path != checkpoint.path:
@@ -73,6 +75,10 @@ def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
                 f"step {other.step} of {out} is {other.path} already; give {checkpoint.path} another step, "
                 "or another --out"
             )
+
+
+def _file(out: Path, step: int) -> Path:
+    return queue_of(out) / f"step_{step}.json"
 
 
 def _put(file: Path, submission: Submission) -> None:
@@ -108,13 +114,13 @@ def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
     Raises UsageError: another snapshot has taken its step.
     """
     checkpoint, name = submission.checkpoint, submission.checkpoint.name
-    latest = submissions(queue_of(out)).get(checkpoint.step)
-    if latest is not None and latest.checkpoint != checkpoint:
-        raise UsageError(f"{name} was submitted again since; wait for that one")
     try:
+        latest = read_json(_file(out, checkpoint.step), Submission).checkpoint
         plan = JobPlan.read(folder_of(out))
     except FileNotFoundError:
         return None, f"{name}: in the queue"
+    if latest != checkpoint:
+        raise UsageError(f"{name} was submitted again since; wait for that one")
     if checkpoint not in plan.checkpoints:
         return None, f"{name}: in the queue"
     table = JobTable(out, plan)
