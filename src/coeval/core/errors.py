@@ -30,6 +30,7 @@
         └── ReplyError *            an answer came, without what was asked
             ├── Refused *           the model declined
             ├── EmptyReply *        nothing in it
+            ├── Filtered *          items that say what their documents do not, or what others ask
             └── Unparsable *        not in the form asked for
                 └── CutOff *            because it ended at max_tokens
 
@@ -232,6 +233,10 @@ class Refused(ReplyError):
 
 class EmptyReply(ReplyError):
     kind = "empty"
+
+
+class Filtered(ReplyError):
+    kind = "filtered"
 
 
 class Unparsable(ReplyError):

@@ -272,7 +272,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Datapoint(Kept, frozen=True, kw_only=True, omit_defaults=True):
-    """Phase 3: one benchmark item, ``id`` = ``{task}__{teacher}__{n:05d}``."""
+    """Phase 3: one benchmark item, ``id`` = ``{task}__{teacher}__{n:05d}``.
+
+    Of an item made from documents, ``source`` is the passage (``file#offset``), ``evidence`` what its teacher
+    quotes of it, ``filtered`` how many replies were discarded before it, by reason; ``prompt`` begins with
+    ``shown_passage`` characters of the passage.
+    """
 
     task_id: str
     teacher_model_id: str
@@ -282,6 +287,10 @@ class Datapoint(Kept, frozen=True, kw_only=True, omit_defaults=True):
     generated_at: str = ""
     sampled_nuanced_attributes: dict[str, str] | None = None
     benchmark_native_score: float | None = None
+    source: str = ""
+    evidence: tuple[str, ...] = ()
+    shown_passage: int = 0
+    filtered: dict[str, int] = {}
 
     @property
     def value(self) -> str | None:

@@ -260,8 +260,8 @@ class ModelWork(ABC, Generic[KeptT]):
 
         role_model, purpose = self.role_model, self.purpose
 
-        def make(again: int) -> Request:
-            attempt = self.tried + again
+        def make(_: int) -> Request:
+            attempt = self.tried + tally.attempts
             return role_model.request(question(attempt), purpose, key, attempt)
 
         return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)

@@ -175,7 +175,8 @@ async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
     for task in running.config.tasks:
         settled = None if running.interrupted else blueprint.settle(task, proposals)
         if settled is not None:
-            setups.append(build_setup(running.config, task, settled))
+            documents = start.preview.supply.documents.get(task.name)
+            setups.append(build_setup(running.config, task, settled, documents))
             unheard = [work for work in works if work.task == task.name and work.key not in proposals]
             running.summary.notes += _without(task.name, unheard)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,11 +26,12 @@ from coeval.core.records import (
     item_number,
     parent_id,
 )
-from coeval.engine.model_work import Asking
+from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.phases.check_work import CheckWork
+from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -138,6 +139,7 @@ class RunFlow:
         }
         self._phases = frozenset(phases)
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
+        self._accepted: dict[str, AcceptedItems] = {}
         self._meetings: defaultdict[str, _Meeting] = defaultdict(_Meeting)
         self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
         self._nuance = {
@@ -169,10 +171,23 @@ class RunFlow:
             if node.phase == "data_generation" and node.owed:
                 left = node.phase in self._phases and node.key not in self.short
                 if slot.teacher is not None and left:
-                    tried = tried_before(self._recorded.items, slot.id)
-                    yield ItemWork(self._asking, setup, slot.teacher, slot.id, samples.of(slot), tried)
+                    yield self._item_work(setup, slot, slot.teacher, samples.of(slot))
                 return  # the rest follows from it
             yield from self._begun([node], origin)
+
+    def _item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
+        tried = tried_before(self._recorded.items, slot.id)
+        if not sample.passages:
+            return ItemWork(self._asking, setup, teacher, slot.id, sample, tried)
+        task, items = setup.task.name, self._recorded.items
+        if task not in self._accepted:
+            slots = self._plan.slots(setup)
+            there = (each.id for each in slots if (entry := items.get(each.id)) is not None and entry.good)
+            self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in there)
+        self._accepted[task].drop(slot.id)
+        return DocumentItemWork(
+            self._asking, setup, teacher, slot.id, sample, tried, accepted=self._accepted[task]
+        )
 
     def follow(self, work: Work, record: Kept) -> Iterable[Work]:
         """The works that a new record brings about; none after a failed one."""
@@ -388,12 +403,13 @@ class _Sampled:
 
     def _start(self, teacher: str) -> Samples:
         task = self._setup.task
-        recorded = {}
+        recorded, about = dict[int, Mapping[str, str]](), dict[int, str]()
         for key, attributes in self._plan.recorded.by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
             number = item_number(key)
             if entry is not None and entry.good and number is not None:
                 recorded[number] = attributes
-        return Samples(
-            self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher, recorded=recorded
-        )
+                if (keys := self._plan.recorded.about.get(self._plan.recorded.rows[key])) is not None:
+                    about[number] = keys
+        seed, space = task.sampling.seed, self._setup.space
+        return Samples(space, seed=seed, task=task.name, teacher=teacher, recorded=recorded, about=about)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from heapq import heapify, heappop, heappush
 from itertools import combinations, groupby
 from math import comb, gcd, lcm, prod
 from typing import Literal, NamedTuple
@@ -12,9 +14,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from coeval.core.records import Datapoint, item_id, item_number
-from coeval.core.text import canonical
+from coeval.core.text import canonical, digest
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.plan.recipes import base_recipe, item_recipe
+from coeval.pipeline.prompts import render_attributes
+from coeval.tables.documents import Passage
 
 # --- Attribute choice: balanced, or the cross product
 #
@@ -284,7 +288,8 @@ class ItemSpace(msgspec.Struct, frozen=True, kw_only=True):
     """What a task's items may be, once its attributes are known.
 
     ``labels`` are target attributes that every item has, beside the lo…hi others of
-    ``target_range``. With ``walk_product``, or the range ``all``, an item has every attribute.
+    ``target_range``. With ``walk_product``, or the range ``all``, an item has every attribute. Where there
+    are ``passages`` of documents, an item is about ``per_item`` of them.
     """
 
     target: dict[str, list[str]]
@@ -293,6 +298,8 @@ class ItemSpace(msgspec.Struct, frozen=True, kw_only=True):
     nuance_range: tuple[int, int] = (0, 0)
     labels: tuple[str, ...] = ()
     walk_product: bool = False
+    passages: tuple[Passage, ...] = ()
+    per_item: int = 1
 
     @property
     def chosen_range(self) -> tuple[int, int] | None:
@@ -301,11 +308,22 @@ class ItemSpace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(NamedTuple):
-    """The attributes of item ``n`` (from 1), in the order they are declared."""
+    """The attributes of item ``n`` (from 1), in the order they are declared, and its passages."""
 
     n: int
     target: dict[str, str]
     nuance: dict[str, str]
+    passages: tuple[Passage, ...] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The variables of a teacher's prompt; a passage cannot end the block it is in."""
+        texts = (re.sub(r"<(?=\s*/?\s*passage)", "‹", each.text) for each in self.passages)
+        return {
+            "target_attributes": render_attributes(self.target),
+            "nuanced_attributes": render_attributes(self.nuance),
+            "passages": "\n\n".join(f"<passage>\n{text}\n</passage>" for text in texts),
+        }
 
 
 class Samples:
@@ -313,7 +331,8 @@ class Samples:
 
     ``recorded`` holds the target attributes of items that exist: they are given as they are and
     count towards the balance of what comes after. Where they are what was planned, nothing else
-    changes; where the space has changed since, later items fill what is lacking.
+    changes; where the space has changed since, later items fill what is lacking. ``about`` holds the
+    `passage_keys` of items that exist.
     """
 
     def __init__(
@@ -324,6 +343,7 @@ class Samples:
         task: str,
         teacher: str,
         recorded: Mapping[int, Mapping[str, str]] | None = None,
+        about: Mapping[int, str] | None = None,
     ) -> None:
         source = _draws_of(seed, task, teacher)
         self._recorded = recorded or {}
@@ -333,6 +353,7 @@ class Samples:
         else:
             self._targets = Balanced(space.target, space.chosen_range, f"{source} target", space.labels)
         self._nuances = Nuances(space.nuance, space.nuance_range, seed=seed, task=task, teacher=teacher)
+        self._passages = _PassagePlan(space, f"{source} passages", about or {}) if space.passages else None
         self._next = 1
 
     def item(self, n: int) -> Sample:
@@ -347,7 +368,45 @@ class Samples:
                 for _ in numbers:
                     self._targets.next_item(None)
         self._next = n + 1
-        return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.of(n))
+        passages = () if self._passages is None else self._passages.of(n)
+        return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.of(n), passages)
+
+
+def passage_keys(passages: Iterable[Passage]) -> str:
+    """``input_hash`` of an item made from passages."""
+    return "+".join(passage.key for passage in passages)
+
+
+class _PassagePlan:
+    """Each item's passages: the least used, ties by a hash of the draws' name, the round and the text.
+
+    So one plan begins another where documents were added, but for what is new. An item that exists and is
+    ``about`` other passages than planned leaves its own to the item whose passages it holds.
+    """
+
+    def __init__(self, space: ItemSpace, source: str, about: Mapping[int, str]) -> None:
+        self._source = source
+        self._per_item = space.per_item
+        self._heap = [(0, digest(source, "0", each.key), at) for at, each in enumerate(space.passages)]
+        heapify(self._heap)
+        self._of = space.passages
+        self._planned: list[tuple[Passage, ...]] = []
+        self._held = {keys: n for n, keys in about.items() if keys != passage_keys(self._plan(n))}
+
+    def of(self, n: int) -> tuple[Passage, ...]:
+        planned, left = self._plan(n), dict(self._held)
+        while (holder := left.pop(passage_keys(planned), None)) is not None:
+            planned = self._plan(holder)
+        return planned
+
+    def _plan(self, n: int) -> tuple[Passage, ...]:
+        while len(self._planned) < n:
+            drawn = [heappop(self._heap) for _ in range(self._per_item)]
+            for times, _, at in drawn:
+                tie = digest(self._source, str(times + 1), self._of[at].key)
+                heappush(self._heap, (times + 1, tie, at))
+            self._planned.append(tuple(self._of[at] for _, _, at in drawn))
+        return self._planned[n - 1]
 
 
 class Nuances:

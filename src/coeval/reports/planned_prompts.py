@@ -18,7 +18,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
+from coeval.pipeline.prompts import BENCHMARK_ITEM, QUOTED_ITEM, render_attributes
 from coeval.pipeline.samples import KnownNuance, Samples
 from coeval.reports.content import PassagePart
 
@@ -181,9 +181,8 @@ class _TaskPrompts:
                 yield self._prompt(PHASE_OF[kind], noun, alike, requested, "")
         for alike in _alike(setup.teachers):
             values, item = self._sampled(alike[0].name)
-            yield self._prompt(
-                "data_generation", "item", alike, alike[0].prompt(values, BENCHMARK_ITEM), item
-            )
+            form = BENCHMARK_ITEM if setup.task.documents is None else QUOTED_ITEM
+            yield self._prompt("data_generation", "item", alike, alike[0].prompt(values, form), item)
         item_values, item = self._item()
         for alike in _alike([each for each in setup.students if each.name not in setup.given]):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
@@ -221,6 +220,7 @@ class _TaskPrompts:
         samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
         first = samples.item(1)
         values = {
+            **first.values,
             "target_attributes": self._drawn("target", first.target),
             "nuanced_attributes": self._drawn("nuanced", first.nuance),
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from coeval.simulation.prose import ItemMark, Reply, SimulatedAsk, sentences, write_item
+from coeval.core.records import Message, Request
+from coeval.simulation.prose import Draws, ItemMark, Reply, SimulatedAsk, sentences, write_item
 
 _TARGET = {
     "topic": ("science", "business", "culture", "sport", "travel"),
@@ -29,6 +30,8 @@ _CRITERIA = {
     "format": "The answer has the form that the task asks for.",
 }
 
+_PASSAGE = re.compile(r"<passage>\n(.*?)\n</passage>", re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n{2,}")
 _BUILT_IN_LIST = re.compile(r"<must_have>\n([^\n]*)\n</must_have>")
 _OTHER_LIST = re.compile(r"\battributes?\b[^:\n]{0,100}:\s*([^\n]+)", re.IGNORECASE)
 _LIST_ENDS = re.compile(r"\.(?:\s|$)| and \w+:")
@@ -59,17 +62,34 @@ def rubric(ask: SimulatedAsk) -> Reply:
 
 
 def benchmark_item(ask: SimulatedAsk) -> Reply:
-    """Write a prompt that states its difficulty and attributes, and a reference answer."""
+    """Write a prompt that states its difficulty and attributes, and a reference answer; about passages, with
+    a quote of each."""
     spread = ask.traits.difficulty_spread * ask.draws.normal("difficulty")
     difficulty = min(1.0, max(0.0, 0.5 + spread))
     attributes = sampled_attributes(ask.text)
-    case = f"Case {ask.draws.bits('case') >> 40:06x}"
-    notes = sentences(ask.draws, "notes", round(4 * ask.traits.verbosity))
-    reference = sentences(ask.draws, "reference", round(3 * ask.traits.verbosity))
+    passages, draws = _PASSAGE.findall(ask.text), ask.draws
+    if passages and draws.uniform("repeated") < ask.traits.repeated_items:
+        draws = Draws(ask.model, Request((Message("user", passages[0]),)))  # as for any other such item
+        difficulty = 0.5
+    case = f"Case {draws.bits('case') >> 40:06x}"
+    notes = sentences(draws, "notes", round(4 * ask.traits.verbosity))
+    reference = sentences(draws, "reference", round(3 * ask.traits.verbosity))
     return {
         "prompt": f"{case}. {notes}\n{write_item(ItemMark(difficulty, attributes))}",
         "response": f"[simulated reference for {case.lower()}] {reference}",
+        **({"evidence": [_quote(ask, passage) for passage in passages]} if passages else {}),
     }
+
+
+def _quote(ask: SimulatedAsk, passage: str) -> str:
+    """A sentence of a passage, spaced and marked otherwise, or an invented one: with a word or number of its
+    own."""
+    whole = [each for each in _SENTENCE.split(passage) if len(each.split()) > 3] or [passage]
+    words = ask.draws.pick("quote", whole).split()
+    if ask.draws.uniform("invented") < ask.traits.invented_quotes:
+        at = ask.draws.bits("altered") % len(words)
+        words[at] = ask.draws.pick("invention", ("never", "47", words[at] + "ish"))
+    return ask.draws.pick("spacing", (" ", "  ", "\n")).join(words).replace('"', "”").strip("*_#> ")
 
 
 def sampled_attributes(prompt: str) -> dict[str, str]:

@@ -19,15 +19,19 @@ class Traits(msgspec.Struct, frozen=True):
     Student: ``skill`` is the mean hidden quality of its answers. Judge: ``severity`` is subtracted from what
     it perceives, ``noise`` is the standard deviation of its error, ``family_bias`` is added for answers of
     its own ``family``, ``position_bias`` for the first answer of a pair. Teacher: ``difficulty_spread`` is
-    the standard deviation of item difficulty around 0.5. Every role: ``verbosity`` scales lengths,
-    ``malformed_rate`` and ``failure_rate`` are the shares of spoiled replies and failed calls. ``latency_s``
-    is the time to the first token, ``tokens_per_s`` the pace afterwards; 0 means at once.
+    the standard deviation of item difficulty around 0.5; of items about passages, ``invented_quotes`` is the
+    share whose evidence is made up, ``repeated_items`` the share that asks the same of a passage. Every role:
+    ``verbosity`` scales lengths, ``malformed_rate`` and ``failure_rate`` are the shares of spoiled replies
+    and failed calls. ``latency_s`` is the time to the first token, ``tokens_per_s`` the pace afterwards; 0
+    means at once.
     """
 
     skill: float = 0.6
     severity: float = 0.0
     noise: float = 0.1
     difficulty_spread: float = 0.2
+    invented_quotes: float = 0.0
+    repeated_items: float = 0.0
     verbosity: float = 1.0
     position_bias: float = 0.0
     family_bias: float = 0.0
@@ -48,6 +52,8 @@ RANGES: dict[str, Range] = {
     "severity": Range(-1, 1),
     "noise": Range(0, 1),
     "difficulty_spread": Range(0, 1),
+    "invented_quotes": Range(0, 1),
+    "repeated_items": Range(0, 1),
     "verbosity": Range(0, 100),
     "position_bias": Range(-1, 1),
     "family_bias": Range(-1, 1),

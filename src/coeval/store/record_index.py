@@ -380,6 +380,7 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
     reference_response: str | None = None
     sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
     recipe: str = ""
+    input_hash: str = ""
 
     @property
     def value(self) -> str | None:

@@ -144,6 +144,40 @@ class Items(TableSection):
         return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
 
 
+class Documents(Section):
+    """The user's documents, from whose passages teachers write the items of a task."""
+
+    path: Annotated[
+        PathText,
+        Field(
+            description="A file or folder of Markdown, text, HTML or PDF, relative to the working directory."
+        ),
+    ]
+    chunk: Annotated[
+        int,
+        Field(
+            ge=200,
+            le=20_000,
+            description="Most characters of a passage; it ends with a paragraph or sentence.",
+        ),
+    ] = 800
+    per_item: Annotated[int, Field(ge=1, le=10, description="Passages that each item is about.")] = 1
+    show: Annotated[
+        bool,
+        Field(
+            description="Whether students see the passages above the question; `false` tests what they know "
+            "or look up."
+        ),
+    ] = True
+    closed_book: Annotated[
+        bool,
+        Field(
+            description="Discard items that their teacher answers correctly without the passage; two more "
+            "calls per item."
+        ),
+    ] = False
+
+
 class AnswerTable(TableSection):
     """A table of answers that exist; a row belongs to the item of its id, or else of its prompt."""
 

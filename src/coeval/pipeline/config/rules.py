@@ -57,6 +57,7 @@ V-39  a model of the interface python has its ``callable``, one of command its `
 V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; ``baseline`` and
       ``pairs`` need it, ``evaluation_mode: per_factor`` does not go with it
 V-41  ``stop`` says one of ``half_width`` and ``decided: true``, and is for scores, of two students or more
+V-42  ``documents`` are of a task whose items teachers write
 ====  ======================================================================================
 """
 
@@ -164,6 +165,8 @@ def complete_items(data: dict[str, Any]) -> None:
     rubric and the label among ``label_attributes``."""
     tasks = data.get("tasks")
     for task in tasks if isinstance(tasks, list) else ():
+        if isinstance(task, dict) and isinstance(task.get("documents"), dict):
+            _complete_documents(task)
         items = task.get("items") if isinstance(task, dict) else None
         if not isinstance(items, dict):
             continue
@@ -176,6 +179,14 @@ def complete_items(data: dict[str, Any]) -> None:
             labels = task["label_attributes"] = [*labels, label]
         if labels:
             task.setdefault("rubric", {})
+
+
+def _complete_documents(task: dict[str, Any]) -> None:
+    """Passages alone may vary the items: no attribute is declared then, and none sampled."""
+    if "target_attributes" not in task:
+        task["target_attributes"] = {}
+        if isinstance(task.get("sampling"), dict):
+            task["sampling"].setdefault("target", [0, 0])
 
 
 def complete_labels(data: dict[str, Any]) -> None:
@@ -203,6 +214,10 @@ def item_rules(draft: Draft) -> Iterator[Finding]:
             message = f"'{name}' stands for the teacher of a task with items; choose another name"
             yield Finding(("models", index, "name"), "V-32", message)
     for index in draft.entries("tasks"):
+        supplied = index in tables or draft.get("tasks", index, "category") == BENCHMARK
+        if supplied and draft.raw("tasks", index, "documents") is not None:
+            message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
+            yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
             yield from _conditions(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
@@ -229,6 +244,7 @@ _WITHOUT = {
     "rubric": "judges would not see the factors, which teachers write",
     "answer_a": "judges would compare answers of which they see one at most",
     "answer_b": "judges would compare answers of which they see one at most",
+    "passages": "teachers would not see what to write from",
     "target_attributes": "teachers would not see what their items are to cover",
 }
 

@@ -18,6 +18,7 @@ from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.items_section import (
     AnsweredStudent,
+    Documents,
     Items,
     ModelName,
     Name,
@@ -54,7 +55,15 @@ PHASES: tuple[Phase, ...] = (
 Mode: TypeAlias = Literal["New", "Keep", "Extend", "Model"]
 
 Omissible: TypeAlias = Literal[
-    "input", "response", "factor", "criterion", "rubric", "target_attributes", "answer_a", "answer_b"
+    "input",
+    "response",
+    "factor",
+    "criterion",
+    "rubric",
+    "target_attributes",
+    "passages",
+    "answer_a",
+    "answer_b",
 ]
 
 INTERFACES = (*HOSTS.own, "auto")
@@ -250,6 +259,13 @@ class TaskConfig(Section):
         Field(
             description="Your own items (docs/items.md): no model writes any. `target_attributes` and "
             "`sampling` may be left out then, and with a label `rubric` too."
+        ),
+    ] = None
+    documents: Annotated[
+        Documents | None,
+        Field(
+            description="Your documents: teachers write each item from a passage of them and quote it as "
+            "evidence (docs/documents.md). `target_attributes` may be left out then."
         ),
     ] = None
     target_attributes: Annotated[

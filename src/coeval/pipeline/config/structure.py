@@ -10,7 +10,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
-from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Items, Sampling, Stop
+from coeval.pipeline.config.items_section import (
+    AnsweredStudent,
+    AnswerTable,
+    Documents,
+    Items,
+    Sampling,
+    Stop,
+)
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
 from coeval.simulation.traits import SAMPLING
@@ -100,6 +107,8 @@ def _known_keys(detail: ErrorDetails) -> list[str]:
             section = Sampling
         case ("tasks", _, "items"):
             section = Items
+        case ("tasks", _, "documents"):
+            section = Documents
         case ("tasks", _, "stop"):
             section = Stop
         case ("tasks", _, "rubric", _):

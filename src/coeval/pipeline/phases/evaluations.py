@@ -350,11 +350,7 @@ class ItemWork(ModelWork[Datapoint]):
         return self.setup.item_weight
 
     def question(self, _: int) -> Request:
-        values = {
-            "target_attributes": render_attributes(self.sample.target),
-            "nuanced_attributes": render_attributes(self.sample.nuance),
-        }
-        return self.role_model.prompt(values, BENCHMARK_ITEM)
+        return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
     def read(self, completion: Completion) -> dict[str, Any]:
         """What one that was cut off holds is not mended into half an item."""

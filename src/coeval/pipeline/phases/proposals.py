@@ -30,6 +30,8 @@ _RESPONSE_KEYS = (
     "solution",
 )
 
+_EVIDENCE_KEYS = ("evidence", "quotes", "quote", "citations", "citation")
+
 # What stands for a prompt: text, an object, or null where one is missing. A number is no question.
 _PROMPTS = (str, dict, type(None))
 
@@ -92,6 +94,15 @@ def parse_item(text: str) -> ParsedItem:
                 raise EmptyReply(f"the item has no {part}", raw=text)
         return item
     raise Unparsable(f"the reply's JSON has no prompt; it begins {text[:80]!r}", raw=text)
+
+
+def parse_evidence(text: str) -> tuple[str, ...]:
+    """The quotes beside an item that `parse_item` reads; none where it has none."""
+    for candidate in _objects_in(extract_json(text).value):
+        folded = {fold_name(name): part for name, part in reversed(candidate.items())}
+        for quoted in filter(None, map(folded.get, _EVIDENCE_KEYS)):
+            return tuple(map(_as_text, quoted if isinstance(quoted, list) else [quoted]))
+    return ()
 
 
 def parse_attributes(text: str) -> ParsedAttributes:

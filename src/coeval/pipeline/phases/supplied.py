@@ -31,6 +31,7 @@ from coeval.pipeline.plan.run_plan import Plan
 from coeval.store.jsonl import replaced_whole
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
+from coeval.tables.documents import Documents, read_documents
 from coeval.tables.harvest import Harvest, Selection, sampled
 from coeval.tables.item_map import ItemMap
 from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
@@ -106,11 +107,12 @@ _NAMED = 6
 @dataclass(frozen=True, slots=True)
 class Supply:
     """The files of all benchmark teachers of a configuration; ``absent`` are those that are not there.
-    ``answers`` are the files of students whose answers exist."""
+    ``answers`` are the files of students whose answers exist, ``documents`` those of tasks, by name."""
 
     files: list[ItemFile]
     absent: dict[Path, ItemSource]
     answers: list[AnswerFile] = field(default_factory=list)
+    documents: dict[str, Documents] = field(default_factory=dict)
 
     @property
     def rewritten(self) -> Mapping[Path, list[bytes]]:
@@ -133,6 +135,8 @@ class Supply:
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
         for answers in self.answers:
             yield from answers.said
+        for documents in self.documents.values():
+            yield from documents.said
 
     def refuse_flawed(self) -> None:
         """Raises ConfigError where lines cannot be used as items or answers; it names them."""
@@ -309,9 +313,9 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
     """Read what lies in the run's folder; where there is nothing, in the one that phase 3 is taken over from.
     A table that the file names is read where it is not the one that the items there were taken out of.
 
-    An older layout is read where it is converted.
+    An older layout is read where it is converted. Documents that are gone leave the items made from them.
     """
-    supply = Supply([], {})
+    supply = Supply([], {}, documents=dict(_documents(config, folder)))
     for path, source in item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
             supply.files.append(table_items(ItemFile(path, source), folder))
@@ -323,3 +327,23 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
         elif found == path or taken is None or not is_legacy(taken.path):
             supply.files.append(ItemFile(found, source).read())
     return supply
+
+
+def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, Documents]]:
+    """Raises UsageError: they cannot be read, and no item of the task was made from them yet."""
+    for task in config.tasks:
+        if (section := task.documents) is None:
+            continue
+        writers = item_writers(config, task)
+        try:
+            found = read_documents(Path(section.path), section.chunk)
+        except UsageError as error:
+            if any(folder.datapoints(task.name, teacher).exists() for teacher in writers):
+                continue
+            raise UsageError(f"tasks.{task.name}.documents: {error}") from None
+        if len(found.passages) < section.per_item:
+            raise UsageError(
+                f"tasks.{task.name}.documents.per_item is {section.per_item}, and {section.path} makes "
+                f"{numbered(len(found.passages), 'passage')} only"
+            )
+        yield task.name, found

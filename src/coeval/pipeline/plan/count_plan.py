@@ -139,6 +139,8 @@ def _reasons(
         yield f"tasks.{changed.task}.rubric.{changed.factor}{scale} ({noun})"
     elif changed.change == "input" and (table := tables.get(changed.task)) is not None:
         yield f"{table} (task {changed.task}, {noun})"
+    elif changed.change == "input" and changed.phase == "data_generation":
+        yield f"tasks.{changed.task}.documents: the passages they were made from have changed ({noun})"
     elif changed.change == "input":
         source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
         yield f"the content of the {source} they were made from (task {changed.task}, {noun})"

@@ -11,6 +11,7 @@ from pathlib import Path
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import model_of, task_prefix
+from coeval.core.text import numbered
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
@@ -24,6 +25,7 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
 from coeval.store.rundir import RunDir
+from coeval.tables.documents import Documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,14 @@ class Preview:
         """
         changed = self.supply.changed_tables()
         refuse_changed(self.least, self.plan.setups, self.standing, options.stance, changed)
+        for setup in self.plan.setups:
+            task = setup.task
+            owed = self.plan_count.total("data_generation", task=task.name).owed
+            if task.documents is not None and owed and not setup.space.passages:
+                raise UsageError(
+                    f"{numbered(owed, 'item')} of {task.name} are missing, and the documents cannot be read: "
+                    f"put {task.documents.path} back, or lower sampling.total"
+                )
         if options.overwrite and options.only_models and not self.plan_count.total().owed:
             raise UsageError(
                 f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what "
@@ -127,9 +137,9 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
         drawn = blueprint.known(task)
         if drawn is None:
             unsettled.add(task.name)
-            small, large = _bounds(config, task, blueprint, recorded)
+            small, large = _bounds(config, task, blueprint, recorded, supply.documents.get(task.name))
         else:
-            small = large = build_setup(config, task, drawn)
+            small = large = build_setup(config, task, drawn, supply.documents.get(task.name))
         least.append(small)
         most.append(large)
     plan = make_plan(config, options, most, recorded)
@@ -145,14 +155,18 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
 
 
 def _bounds(
-    config: Config, task: TaskConfig, blueprint: Blueprint, recorded: Recorded
+    config: Config,
+    task: TaskConfig,
+    blueprint: Blueprint,
+    recorded: Recorded,
+    documents: Documents | None,
 ) -> tuple[TaskSetup, TaskSetup]:
     """A task whose blueprint is open, with the smallest and with the largest rubric that may come of what
     teachers are still to propose."""
     target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
-        return build_setup(config, task, TaskBlueprint(target, nuanced, rubric))
+        return build_setup(config, task, TaskBlueprint(target, nuanced, rubric), documents)
 
     if (known := blueprint.known_part(task, "rubric")) is not None:
         settled = setup(known)

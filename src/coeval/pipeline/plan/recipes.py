@@ -27,22 +27,30 @@ def template_parts(
     return parts
 
 
+_SHOWN = "sees the passages above your input: do not repeat them in it"
+_NOT_SHOWN = (
+    "does not see the passages, and your input must make sense without them: name what it is about, and "
+    "never refer to a passage or document"
+)
 _FIELD_PATH = {
     "task_name": "name",
     "task_description": "description",
     "output_description": "output_description",
     "rubric": "rubric",
+    "student_sees": "documents.show",
 }
 
 
 def task_fields(task: TaskConfig) -> dict[str, str]:
     """The variables of a task that every template may use and that no item changes."""
     rubric = task.declared_rubric
+    shown = task.documents is not None and task.documents.show
     return {
         "task_name": task.name,
         "task_description": task.description.strip(),
         "output_description": task.output_description.strip(),
         "rubric": render_rubric(rubric) if isinstance(rubric, dict) else "",
+        "student_sees": _SHOWN if shown else _NOT_SHOWN,
     }
 
 

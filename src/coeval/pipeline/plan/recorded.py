@@ -105,6 +105,8 @@ class RecordIndexes:
         self.pairs: PhaseIndex[PairEntry] = PhaseIndex(self.rows, 2)
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
+        self.about: dict[int, str] = {}
+        """Row of an item made from documents → the `passage_keys` of its passages."""
         self.scored: set[tuple[str, str]] = set()
         """(task, factor) of all scores on record."""
         self.doubtful = False
@@ -202,6 +204,8 @@ class RecordNotes:
                 if (older := contents.items.get(row)) is not None:
                     contents.older_items.setdefault(row, []).append(older)
                 contents.items[row] = ItemContents(answer_input(prompt), content)
+                if part.input_hash:
+                    indexes.about[row] = part.input_hash
                 entry = self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
                 column.put(row, entry, position)
             except Undecodable:

@@ -16,15 +16,18 @@ from coeval.pipeline.phases.blueprint import TaskBlueprint
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.pair_design import pair_design
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
-from coeval.pipeline.prompts import COMPARE_PAIR
+from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS
 from coeval.pipeline.samples import ItemSpace
+from coeval.tables.documents import Documents
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 """Stands for what phases 1–2 have yet to propose, where records are only counted."""
 
 
-def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> TaskSetup:
-    """A task with its cast, attributes and rubric."""
+def build_setup(
+    config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: Documents | None = None
+) -> TaskSetup:
+    """A task with its cast, attributes and rubric; its ``documents`` where items may be written."""
     names = item_writers(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
@@ -56,13 +59,13 @@ def build_setup(config: Config, task: TaskConfig, blueprint: TaskBlueprint) -> T
     )
     return TaskSetup(
         task=task,
-        teachers=cast(writers, "teacher", "sample"),
+        teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
         sources=item_sources(config, task),
         students=students,
         given=frozenset(given),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
-        space=_space(task, blueprint),
+        space=_space(task, blueprint, documents),
         criteria=criteria,
         form=form,
         checks=checks,
@@ -77,7 +80,7 @@ def judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
     return JudgeForm(criteria, scales, rationale=task.rationale)
 
 
-def _space(task: TaskConfig, blueprint: TaskBlueprint) -> ItemSpace:
+def _space(task: TaskConfig, blueprint: TaskBlueprint, documents: Documents | None) -> ItemSpace:
     sampling = task.sampling
     return ItemSpace(
         target=blueprint.target,
@@ -86,4 +89,6 @@ def _space(task: TaskConfig, blueprint: TaskBlueprint) -> ItemSpace:
         nuance_range=sampling.nuance,
         labels=tuple(task.label_attributes),
         walk_product=sampling.target == "all" or task.target_attributes == "complete",
+        passages=documents.passages if documents is not None else (),
+        per_item=task.documents.per_item if task.documents is not None else 1,
     )

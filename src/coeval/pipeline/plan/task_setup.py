@@ -14,7 +14,7 @@ from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.pair_design import PairDesign
 from coeval.pipeline.plan.recipes import task_fields, template_parts
-from coeval.pipeline.prompts import find_template
+from coeval.pipeline.prompts import CLOSED_BOOK, FROM_DOCUMENTS, find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
 
 # A reason of 25 words and its level take about 60 tokens: enough for 16 factors. It does not depend on their
@@ -34,6 +34,9 @@ def role_model(
     if "answer_format" in placeholders(template):
         shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
         sampling = with_room_for_reasons(sampling) if task.rationale else sampling
+    if template_id == FROM_DOCUMENTS and task.documents is not None and task.documents.closed_book:
+        tried = (find_template(task.prompt_library, each, model.name) for each in CLOSED_BOOK)
+        shown[f"tasks.{task.name}.documents.closed_book"] = digest(*tried)
     return RoleModel(
         name=model.name,
         model=spec.model,
@@ -102,6 +105,12 @@ class TaskSetup:
     def labels(self) -> dict[str, list[str]]:
         """Each label attribute with the values that an answer may give to it."""
         return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
+
+    @property
+    def item_calls(self) -> int:
+        """Requests for one item."""
+        documents = self.task.documents
+        return 1 + (len(CLOSED_BOOK) if documents is not None and documents.closed_book else 0)
 
     @property
     def shows_nuance(self) -> bool:

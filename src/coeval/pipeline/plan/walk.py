@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from coeval.core.records import SEPARATOR, answer_name, item_of, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
@@ -140,6 +142,9 @@ class Walk:
         self._alike: dict[str, _Alike] = {}
         self._spared: dict[tuple[Phase, str, str], Spared] = {}
         self._item = self._recorded.items.entry_getter("")
+        self._passages = frozenset(passage.key for passage in setup.space.passages)
+        self._outdated: dict[Entry, Entry] = {}
+        self._setup = setup
         by_row = not (each or plan.selective or plan.renewed or active)
         self._whole = rows_that_stand(self._recorded.rows.values(), self._columns()) if by_row else set[int]()
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
@@ -160,6 +165,8 @@ class Walk:
             return
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
+        if entry is not None and self._passages and not self._is_current(row):
+            entry = self._outdated.setdefault(entry, msgspec.structs.replace(entry, fresh=False))
         status = SETTLED if slot.teacher is None else self._teachers[teacher].statuses[entry]
         owed = status.owed and self._left("data_generation", slot.id, teacher)
         good = (entry is not None and entry.good) or slot.id in self._recorded.assumed
@@ -170,7 +177,8 @@ class Walk:
             counts = len(self._students), len(self._judges), len(self._computed)
             alike = self._alike[teacher] = _Alike(*counts)
         if owed or status is not SETTLED:
-            yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, int(owed))
+            calls = self._setup.item_calls if owed else 0
+            yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, calls)
         elif row in self._whole:
             alike.whole += 1
             return
@@ -186,6 +194,12 @@ class Walk:
             alike.fresh_items += 1
         else:
             yield from self.below_item(slot.id, teacher, always, waits=True)
+
+    def _is_current(self, row: int) -> bool:
+        """Whether the passages that an item was made from, if any, are still there."""
+        about = self._recorded.about.get(row)
+        keys = about.split("+") if about else []
+        return about is None or (len(keys) == self._setup.space.per_item and self._passages.issuperset(keys))
 
     def _columns(self) -> Iterator[tuple[Mapping[int, Entry], Callable[[Any], bool]]]:
         """What may follow from items: records by the item's row, and how to tell whether one stands."""

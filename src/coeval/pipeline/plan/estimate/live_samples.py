@@ -40,6 +40,7 @@ from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.ledger import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
+from coeval.pipeline.phases.document_items import DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -164,7 +165,8 @@ class _LiveSamples:
             task = setup.task
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
             key = item_id(task.name, teacher.name, number + 1)
-            yield ItemWork(asking, setup, teacher, key, samples.item(number + 1), 0)
+            kind = ItemWork if setup.task.documents is None else DocumentItemWork
+            yield kind(asking, setup, teacher, key, samples.item(number + 1), 0)
 
     def _answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
         possible = [setup for setup in self._setups if self._items[setup.task.name]]

@@ -24,7 +24,7 @@ from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
+from coeval.pipeline.prompts import BENCHMARK_ITEM, QUOTED_ITEM
 from coeval.pipeline.samples import Samples
 from coeval.pricing.estimate import CallShape, Estimate, RequestedModel, estimate_of
 from coeval.pricing.lengths import (
@@ -267,11 +267,10 @@ class _TaskShapes:
 
     def _item_prompt(self, teacher: RoleModel) -> PromptSize:
         """The mean over some of the items that a teacher will be asked for."""
-        values = [
-            {"target_attributes": target, "nuanced_attributes": nuance}
-            for target, nuance in self._attributes(teacher.name, _DRAWN)
-        ]
-        return _size(teacher, [teacher.prompt(each, BENCHMARK_ITEM) for each in values])
+        schema = BENCHMARK_ITEM if self.setup.task.documents is None else QUOTED_ITEM
+        return _size(
+            teacher, [teacher.prompt(each, schema) for each in self._attributes(teacher.name, _DRAWN)]
+        )
 
     def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
         setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
@@ -285,16 +284,14 @@ class _TaskShapes:
 
     def _values(self) -> dict[str, str]:
         """The variables of an item, its texts unknown."""
-        ((target, nuance),) = self._attributes("", 1)
         texts = {"input": _MARKS["item"], "reference": _MARKS["reference"]}
-        return {**texts, "target_attributes": target, "nuanced_attributes": nuance}
+        return {**texts, **self._attributes("", 1)[0]}
 
-    def _attributes(self, teacher: str, number: int) -> list[tuple[str, str]]:
-        """Attributes and nuance of some items, as prompts show them."""
+    def _attributes(self, teacher: str, number: int) -> list[dict[str, str]]:
+        """Attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
-        drawn = map(samples.item, range(1, number + 1))
-        return [(render_attributes(sample.target), render_attributes(sample.nuance)) for sample in drawn]
+        return [samples.item(n).values for n in range(1, number + 1)]
 
 
 def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:

@@ -1,0 +1,216 @@
+"""Passages of a user's documents (Markdown, text, HTML, PDF), from which teachers write items.
+
+Lengths and offsets are characters of a document's text: that of the file, or what HTML or a PDF shows of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from coeval.core.errors import UsageError
+from coeval.core.plain import plain
+from coeval.core.text import digest, listed, numbered
+
+# A line of a table may be as long.
+LARGEST_FILE = 64 << 20
+# Characters of all documents of a task: they are in memory, with their passages.
+LARGEST_TEXT = 256 << 20
+# A heading alone holds no fact to ask about.
+_FEWEST_LETTERS = 20
+_TEXT, _HTML = frozenset({".md", ".markdown", ".txt", ".rst"}), frozenset({".html", ".htm"})
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """``source`` is its file and offset (``returns.md#800``), ``key`` a hash of its text."""
+
+    source: str
+    text: str
+    key: str
+
+
+class Documents(NamedTuple):
+    """Distinct passages, in the order of file names; ``said`` says what was left out."""
+
+    passages: tuple[Passage, ...]
+    said: tuple[str, ...]
+
+
+def read_documents(path: Path, chunk: int) -> Documents:
+    """Read a file or a folder, and cut its texts into passages of at most ``chunk`` characters.
+
+    Files of other kinds, those that are too large or not UTF-8, and links that lead out of the folder are
+    left out. Raises UsageError: there is no such file or folder, or nothing in it makes a passage.
+    """
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {path}")
+    found: dict[str, Passage] = {}
+    left_out: dict[str, list[str]] = {}
+    whole = 0
+    for file in _files(path):
+        below = file.relative_to(path if path.is_dir() else path.parent).as_posix()
+        name = plain(os.fsencode(below).decode("utf-8", "replace"))
+        try:
+            text = _text_of(file, path)
+        except (_LeftOut, OSError) as error:
+            reason = str(error) if isinstance(error, _LeftOut) else error.strerror or type(error).__name__
+            left_out.setdefault(reason, []).append(name)
+            continue
+        whole += len(text)
+        if whole > LARGEST_TEXT:
+            raise UsageError(f"{path} holds more than {LARGEST_TEXT:,} characters of text; name a part of it")
+        for start, end in spans(text, chunk):
+            passage = Passage(f"{name}#{start}", text[start:end], digest(text[start:end])[:12])
+            found.setdefault(passage.key, passage)
+    said = tuple(
+        f"{path}: {numbered(len(names), 'file')} left out ({reason}): {listed(names, 4)}"
+        for reason, names in left_out.items()
+    )
+    if not found:
+        nothing = f"nothing in {path} makes a passage of {_FEWEST_LETTERS} letters"
+        raise UsageError("; ".join((nothing, *said)))
+    return Documents(tuple(found.values()), said)
+
+
+def spans(text: str, chunk: int) -> Iterator[tuple[int, int]]:
+    """Start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a word.
+
+    A passage that is half full ends before a heading, or before a paragraph chosen by its own hash, so that
+    an edit moves the cuts near it and no others.
+    """
+    start = end = None
+    for at, to in _units(text, chunk):
+        unit = text[at:to]
+        if start is not None and end is not None:
+            half = 2 * (end - start) >= chunk
+            if to - start > chunk or (half and (unit.startswith("#") or digest(unit)[0] in "0123")):
+                yield from _worth(text, start, end)
+                start = None
+        start, end = at if start is None else start, to
+    if start is not None and end is not None:
+        yield from _worth(text, start, end)
+
+
+def _worth(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    if sum(map(str.isalnum, text[start:end])) >= _FEWEST_LETTERS:
+        yield start, end
+
+
+def _units(text: str, chunk: int) -> Iterator[tuple[int, int]]:
+    """Paragraphs; of one that is longer than a passage, its sentences; of such a sentence, pieces."""
+    ends = [*(blank.start() for blank in _BLANK_LINE.finditer(text)), len(text)]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        for at, to in _pieces(text, begin, end, chunk):
+            piece = text[at:to]
+            first = at + len(piece) - len(piece.lstrip())
+            if piece.strip():
+                yield first, first + len(piece.strip())
+
+
+def _pieces(text: str, begin: int, end: int, chunk: int) -> Iterator[tuple[int, int]]:
+    if end - begin <= chunk:
+        yield begin, end
+        return
+    cuts = [begin, *(cut.end() for cut in _SENTENCE.finditer(text, begin, end)), end]
+    for at, to in itertools.pairwise(cuts):
+        while to - at > chunk:
+            blank = text.rfind(" ", at + 1, at + chunk)
+            middle = blank if blank > 0 else at + chunk
+            yield at, middle
+            at = middle
+        yield at, to
+
+
+class _LeftOut(Exception):
+    """Why a file makes no passages."""
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    for folder, below, names in os.walk(path):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _text_of(file: Path, root: Path) -> str:
+    """Raises _LeftOut, OSError."""
+    kind = file.suffix.lower()
+    if kind not in _TEXT | _HTML | {".pdf"}:
+        raise _LeftOut("neither Markdown, text, HTML nor PDF")
+    if root.is_dir() and not file.resolve().is_relative_to(root.resolve()):
+        raise _LeftOut("a link out of the folder")
+    if not file.is_file():
+        raise _LeftOut("no regular file")
+    if file.stat().st_size > LARGEST_FILE:
+        raise _LeftOut(f"more than {LARGEST_FILE >> 20} MiB")
+    if kind == ".pdf":
+        return _pdf_text(file)
+    data = file.read_bytes()
+    if b"\0" in data:
+        raise _LeftOut("binary")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _LeftOut("not UTF-8") from None
+    return _html_text(text) if kind in _HTML else text
+
+
+class _Html(HTMLParser):
+    """What a page shows; blocks are paragraphs."""
+
+    _UNSEEN = frozenset({"script", "style", "template", "noscript", "title"})
+    _INLINE = frozenset({
+        "a", "abbr", "b", "bdi", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span",
+        "strong", "sub", "sup", "time", "u", "var", "wbr",
+    })  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._unseen = 0
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self._unseen += tag in self._UNSEEN
+        self._end_block(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._unseen = max(0, self._unseen - (tag in self._UNSEEN))
+        self._end_block(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self._unseen:
+            self.texts.append(re.sub(r"\s+", " ", data))
+
+    def _end_block(self, tag: str) -> None:
+        if tag not in self._INLINE:
+            self.texts.append(" " if tag in ("td", "th") else "\n\n")
+
+
+def _html_text(text: str) -> str:
+    page = _Html()
+    page.feed(text)
+    page.close()
+    return "".join(page.texts)
+
+
+def _pdf_text(file: Path) -> str:
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError:
+        raise _LeftOut('a PDF needs pypdf: pip install "coeval[pdf]"') from None
+    try:
+        return "\n\n".join(page.extract_text() for page in PdfReader(file).pages)
+    except (PyPdfError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        raise _LeftOut("a damaged PDF") from None
