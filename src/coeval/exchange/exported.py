@@ -40,7 +40,8 @@ class GivenScore(NamedTuple):
 
 
 class AnswerOut(NamedTuple):
-    """An answer with all its scores. ``text`` None where it failed, and ``error`` why."""
+    """An answer with all its scores. ``source`` is the passage of a document that its item was made from, if
+    any; ``text`` None where it failed, and ``error`` why."""
 
     task: str
     model: str
@@ -48,6 +49,7 @@ class AnswerOut(NamedTuple):
     sample: int
     prompt: str
     reference: str
+    source: str
     text: str | None
     error: str
     input_tokens: int | None
@@ -120,6 +122,7 @@ class Export:
                     sample=answer.sample,
                     prompt=(detail.prompt if detail is not None else None) or "",
                     reference=(detail.reference if detail is not None else None) or "",
+                    source=detail.source if detail is not None else "",
                     text=None if answer.failed else answer.text,
                     error=answer.error.message if answer.error is not None else "",
                     input_tokens=answer.input_tokens,

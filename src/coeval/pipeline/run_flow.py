@@ -46,7 +46,7 @@ from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
-from coeval.store.record_index import EvaluationPart, ResponsePart
+from coeval.store.record_index import NO_ROW, EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
 
 _BREATH = 256  # slots walked before other tasks get their turn
@@ -185,8 +185,11 @@ class RunFlow:
             there = (each.id for each in slots if (entry := items.get(each.id)) is not None and entry.good)
             self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in there)
         self._accepted[task].drop(slot.id)
+        before = self._recorded.filtered.get(self._recorded.rows.get(slot.id, NO_ROW), {})
         return DocumentItemWork(
-            self._asking, setup, teacher, slot.id, sample, tried, accepted=self._accepted[task]
+            *(self._asking, setup, teacher, slot.id, sample, tried),
+            accepted=self._accepted[task],
+            filtered=Counter(before),
         )
 
     def follow(self, work: Work, record: Kept) -> Iterable[Work]:

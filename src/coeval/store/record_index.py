@@ -381,6 +381,7 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
     sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
     recipe: str = ""
     input_hash: str = ""
+    filtered: dict[str, int] = {}
 
     @property
     def value(self) -> str | None:

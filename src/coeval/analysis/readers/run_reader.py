@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage, Twin
-from coeval.analysis.readers.run_records import RECORD_KINDS
+from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decoder
@@ -81,10 +81,11 @@ STAGES = (
             "prompt": "VARCHAR",
             "reference_response": "VARCHAR",
             "status": "VARCHAR",
+            "filtered": "MAP(VARCHAR, BIGINT)",
         },
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
-            sampled_target_attributes AS attributes, hash(prompt) AS content,
+            sampled_target_attributes AS attributes, filtered, hash(prompt) AS content,
             hash(reference_response) AS reference,
             NOT {good_sql(PROMPT_SQL)} AS failed""",
         {"task": "term", "teacher": "term"},
@@ -479,7 +480,7 @@ class RunReader(Reader):
         return declared_attributes(self.run, task)
 
     def notes(self) -> tuple[str, ...]:
-        notes = super().notes()
+        notes = super().notes() + filtered_note(dict(self.rows(FILTERED_SQL)))
         if self.beyond_samples:
             cut = ", ".join(f"{count:,} of {name}" for name, count in self.beyond_samples.items())
             notes += (f"not counted: answers beyond the `samples` of the configuration ({cut})",)

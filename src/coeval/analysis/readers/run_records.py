@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,6 +11,7 @@ from coeval.core.errors import Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.html_table import Columns, columns
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
+from coeval.core.text import numbered
 from coeval.engine.session import ErrorLine
 from coeval.store.jsonl import whole_lines
 from coeval.store.record_index import known_records
@@ -62,3 +63,18 @@ def read_errors(errors: Path) -> Iterator[ErrorLine]:
     for line in whole_lines(errors):
         with suppress(Undecodable):
             yield read(line.text)
+
+
+FILTERED_SQL = """
+SELECT entry.key, sum(entry.value)::BIGINT
+FROM (SELECT unnest(map_entries(filtered)) AS entry FROM planned) GROUP BY 1 ORDER BY 2 DESC, 1
+"""
+
+
+def filtered_note(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """How many replies were discarded while items were written from documents, and why; empty where none."""
+    if not counts:
+        return ()
+    why = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
+    drafts = numbered(sum(counts.values()), "draft")
+    return (f"discarded while items were written from documents: {drafts} ({why})",)

@@ -105,7 +105,8 @@ class ShownAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``nuance`` is what else was sampled, ``origin`` where one's own item was taken from."""
+    """``nuance`` is what else was sampled, ``source`` the passage of a document that the item was made from,
+    ``evidence`` the quotes from it."""
 
     item: str
     task: str
@@ -115,6 +116,8 @@ class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     nuance: dict[str, str] = {}
     prompt: str | None = None
     reference: str | None = None
+    source: str = ""
+    evidence: tuple[str, ...] = ()
     failed: bool = False
     error: ItemFailure | None = None
 
@@ -244,6 +247,8 @@ class RunItems:
             nuance=found.sampled_nuanced_attributes or {},
             prompt=found.prompt,
             reference=found.reference_response,
+            source=found.source,
+            evidence=found.evidence,
             failed=not is_good(found),
             error=_failure(found),
             answers=[

@@ -88,8 +88,11 @@ class AnswerView:
                 pairs = ", ".join(f"{attribute}={value}" for attribute, value in values.items())
                 self._line(Text(plain(f"{name}: {pairs}"), style="dim"))
         self._failure(item)
+        if item.source:
+            self._line(Text(plain(f"source: {item.source}"), style="dim"))
         self._texts("prompt", item.prompt)
         self._texts("reference", item.reference_response)
+        self._texts("evidence", "\n".join(item.evidence) or None)
 
     def _answer(self, judged: JudgedAnswer) -> None:
         answer = judged.answer

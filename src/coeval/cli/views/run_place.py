@@ -119,7 +119,10 @@ class RunPlace:
                 None if isinstance(config, str) else config.experiment,
                 at_work=pid is not None,
             ),
-            (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else (),
+            (
+                *((look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else ()),
+                *look.recorded.filtered_note(),
+            ),
         )
 
     def _half_replaced(self, said: str) -> FolderStatus:
@@ -201,6 +204,8 @@ def _show_phases(folder: RunDir, look: QuickLook, console: Console) -> None:
     print_table(console, "", "phase", columns, rows)
     if said := empty_answers_sentence(recorded.empty_answers(), "of"):
         warn(console, said)
+    for said in recorded.filtered_note():
+        say(console, f"{said[0].upper()}{said[1:]}.")
     if report is None:
         if count := len(recorded.damaged):
             lines = "line is no record" if count == 1 else "lines are no records"

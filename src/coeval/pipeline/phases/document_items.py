@@ -174,7 +174,7 @@ class DocumentItemWork(ItemWork):
     times."""
 
     accepted: AcceptedItems = field(default_factory=AcceptedItems)
-    filtered: Counter[Filter] = field(default_factory=Counter)
+    filtered: Counter[str] = field(default_factory=Counter)
     told: str = ""
 
     async def do(self) -> Datapoint:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from coeval.analysis.readers.run_records import filtered_note
 from coeval.analysis.run_results import EmptyAnswers
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decoder
@@ -107,6 +108,8 @@ class RecordIndexes:
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.about: dict[int, str] = {}
         """Row of an item made from documents → the `passage_keys` of its passages."""
+        self.filtered: dict[int, dict[str, int]] = {}
+        """Row of such an item → the replies that were discarded before it, by reason."""
         self.scored: set[tuple[str, str]] = set()
         """(task, factor) of all scores on record."""
         self.doubtful = False
@@ -206,6 +209,8 @@ class RecordNotes:
                 contents.items[row] = ItemContents(answer_input(prompt), content)
                 if part.input_hash:
                     indexes.about[row] = part.input_hash
+                if part.filtered:
+                    indexes.filtered[row] = part.filtered
                 entry = self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
                 column.put(row, entry, position)
             except Undecodable:
@@ -441,6 +446,13 @@ class Recorded(RecordIndexes):
             ids = [item_id(task, teacher, n) for n in range(1, total + 1)]
             self.by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
+
+    def filtered_note(self) -> tuple[str, ...]:
+        """How many replies of teachers were discarded, in words."""
+        counts = Counter[str]()
+        for of in self.filtered.values():
+            counts.update(of)
+        return filtered_note(dict(counts.most_common()))
 
     def empty_answers(self) -> list[EmptyAnswers]:
         """Of each student, how many of its good answers hold nothing."""

@@ -325,7 +325,7 @@
       draw();
     });
     if (all.length) draw();
-    const facts = [detail.task, detail.teacher ? `teacher ${called(detail.teacher)}` : "", ...Object.entries({ ...detail.attributes, ...detail.nuance }).map(([name, value_]) => `${name} = ${value_}`)];
+    const facts = [detail.task, detail.teacher ? `teacher ${called(detail.teacher)}` : "", detail.source ? `source ${detail.source}` : "", ...Object.entries({ ...detail.attributes, ...detail.nuance }).map(([name, value_]) => `${name} = ${value_}`)];
     const element = make(
       "div",
       { class: "whole" },
@@ -336,6 +336,7 @@
         { class: "asked" },
         detail.prompt === undefined || detail.prompt === null ? null : make("section", { "aria-label": "prompt" }, make("h4", {}, "Prompt"), textBox(detail.prompt)),
         reference && all.length < 2 ? null : isText(detail.reference) ? make("details", {}, make("summary", {}, "Reference"), textBox(detail.reference)) : null,
+        detail.evidence?.length ? make("details", {}, make("summary", {}, "Evidence"), ...detail.evidence.map((quote) => textBox(quote))) : null,
       ),
       all.length ? make("div", { class: "chosen-answer", role: "group", "aria-label": "answers" }, chips) : make("p", { class: "note" }, "Nobody has answered this item yet."),
       all.length ? make("p", { class: "compared" }, make("label", {}, "Beside it ", select), " ", said) : null,

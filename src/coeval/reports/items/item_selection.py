@@ -91,6 +91,7 @@ def shortened(detail: ItemDetail) -> ItemDetail:
         detail,
         prompt=_cut(detail.prompt),
         reference=_cut(detail.reference),
+        evidence=tuple(filter(None, map(_cut, detail.evidence))),
         answers=[_shortened_answer(answer) for answer in detail.answers],
     )
 
