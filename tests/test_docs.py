@@ -10,7 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pipeline.experiments import Lab, listen, model, task
@@ -22,6 +22,8 @@ from coeval.judging.checks.check_options import KINDS, check_problems, read_chec
 from coeval.judging.checks.code_checks import PythonCheck
 from coeval.judging.checks.rubric_check import CheckedAnswer
 from coeval.judging.labels import score_labels
+from coeval.pipeline.config.items_section import Documents as DocumentSettings
+from coeval.pipeline.phases.document_items import Filter
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
@@ -110,6 +112,26 @@ def test_teachers_add_to_a_rubric_in_a_run_that_extends_it(proposed: Lab, tmp_pa
     before, after = (list(json.loads(rubric(run).read_text())) for run in (proposed, lab))
     assert after[: len(before)] == before
     assert len(after) > len(before)
+
+
+def test_the_documents_of_the_page_become_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "documents.md").read_text(encoding="utf-8")
+    (config,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "handbook").mkdir()
+    for name in ("returns", "postage", "refunds", "gifts"):
+        text = f"The rules for {name} hold from the first of May on, for members and for guests alike."
+        (tmp_path / "handbook" / f"{name}.md").write_text(text)
+    (tmp_path / "handbook.yaml").write_text(config)
+    assert coeval.run("handbook.yaml").exit_code == 0
+    (path,) = (tmp_path / "runs" / "handbook" / "phase3_datapoints").iterdir()
+    sources = [json.loads(line)["source"] for line in path.read_text().splitlines()]
+    assert sorted(sources) == ["gifts.md#0", "postage.md#0", "refunds.md#0", "returns.md#0"]
+    declared = YAML(typ="safe").load(config)["tasks"][0]["documents"]
+    keys = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert set(keys) == set(DocumentSettings.model_fields) >= set(declared)
+    reasons = set(re.findall(r"^\| ([a-z]+ ?[a-z]* ?[a-z]*) \| a|^\| ([a-z ]+) \| the", page, re.MULTILINE))
+    assert {one or other for one, other in reasons} - {"reason"} == set(get_args(Filter))
 
 
 @pytest.mark.process

@@ -58,6 +58,8 @@ LATE_IMPORTS = {
         "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"
     },
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
+    "pipeline/run_flow.py": {"coeval.pipeline.phases.document_items": "numpy, for items about documents"},
+    "tables/documents.py": {"pypdf": "optional, for PDF files"},
     "models/transport/network.py": {"resource": "not on Windows"},
     "models/hosts/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
     "models/hosts/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
@@ -162,6 +164,7 @@ DECODERS = {
     "pipeline/config/document.py": "YAML",
     "pricing/pricing_file.py": "YAML",
     "tables/source_bytes.py": "an encoding that the user names",
+    "tables/documents.py": "a document that is not UTF-8, or a damaged PDF",
 }
 """Who else reads foreign text, or catches what reading it raises."""
 RESULT_FILES = {

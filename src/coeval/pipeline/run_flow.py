@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coeval.core.records import (
     EXACT_MATCH,
@@ -31,7 +32,6 @@ from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.phases.check_work import CheckWork
-from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
@@ -48,6 +48,9 @@ from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
 from coeval.store.record_index import NO_ROW, EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
+
+if TYPE_CHECKING:
+    from coeval.pipeline.phases.document_items import AcceptedItems
 
 _BREATH = 256  # slots walked before other tasks get their turn
 
@@ -179,6 +182,8 @@ class RunFlow:
         tried = tried_before(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, setup, teacher, slot.id, sample, tried)
+        from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
+
         task, items = setup.task.name, self._recorded.items
         if task not in self._accepted:
             slots = self._plan.slots(setup)

@@ -18,7 +18,7 @@ from coeval.core.text import canonical, digest
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.plan.recipes import base_recipe, item_recipe
 from coeval.pipeline.prompts import render_attributes
-from coeval.tables.documents import Passage
+from coeval.tables.documents import DocumentPassage
 
 # --- Attribute choice: balanced, or the cross product
 #
@@ -298,7 +298,7 @@ class ItemSpace(msgspec.Struct, frozen=True, kw_only=True):
     nuance_range: tuple[int, int] = (0, 0)
     labels: tuple[str, ...] = ()
     walk_product: bool = False
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[DocumentPassage, ...] = ()
     per_item: int = 1
 
     @property
@@ -313,7 +313,7 @@ class Sample(NamedTuple):
     n: int
     target: dict[str, str]
     nuance: dict[str, str]
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[DocumentPassage, ...] = ()
 
     @property
     def values(self) -> dict[str, str]:
@@ -372,7 +372,7 @@ class Samples:
         return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.of(n), passages)
 
 
-def passage_keys(passages: Iterable[Passage]) -> str:
+def passage_keys(passages: Iterable[DocumentPassage]) -> str:
     """``input_hash`` of an item made from passages."""
     return "+".join(passage.key for passage in passages)
 
@@ -390,16 +390,16 @@ class _PassagePlan:
         self._heap = [(0, digest(source, "0", each.key), at) for at, each in enumerate(space.passages)]
         heapify(self._heap)
         self._of = space.passages
-        self._planned: list[tuple[Passage, ...]] = []
+        self._planned: list[tuple[DocumentPassage, ...]] = []
         self._held = {keys: n for n, keys in about.items() if keys != passage_keys(self._plan(n))}
 
-    def of(self, n: int) -> tuple[Passage, ...]:
+    def of(self, n: int) -> tuple[DocumentPassage, ...]:
         planned, left = self._plan(n), dict(self._held)
         while (holder := left.pop(passage_keys(planned), None)) is not None:
             planned = self._plan(holder)
         return planned
 
-    def _plan(self, n: int) -> tuple[Passage, ...]:
+    def _plan(self, n: int) -> tuple[DocumentPassage, ...]:
         while len(self._planned) < n:
             drawn = [heappop(self._heap) for _ in range(self._per_item)]
             for times, _, at in drawn:

@@ -30,7 +30,7 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
-class Passage(msgspec.Struct, frozen=True):
+class DocumentPassage(msgspec.Struct, frozen=True):
     """``source`` is its file and offset (``returns.md#800``), ``key`` a hash of its text."""
 
     source: str
@@ -38,14 +38,14 @@ class Passage(msgspec.Struct, frozen=True):
     key: str
 
 
-class Documents(NamedTuple):
+class CutDocuments(NamedTuple):
     """Distinct passages, in the order of file names; ``said`` says what was left out."""
 
-    passages: tuple[Passage, ...]
+    passages: tuple[DocumentPassage, ...]
     said: tuple[str, ...]
 
 
-def read_documents(path: Path, chunk: int) -> Documents:
+def read_documents(path: Path, chunk: int) -> CutDocuments:
     """Read a file or a folder, and cut its texts into passages of at most ``chunk`` characters.
 
     Files of other kinds, those that are too large or not UTF-8, and links that lead out of the folder are
@@ -53,7 +53,7 @@ def read_documents(path: Path, chunk: int) -> Documents:
     """
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}")
-    found: dict[str, Passage] = {}
+    found: dict[str, DocumentPassage] = {}
     left_out: dict[str, list[str]] = {}
     whole = 0
     for file in _files(path):
@@ -69,7 +69,7 @@ def read_documents(path: Path, chunk: int) -> Documents:
         if whole > LARGEST_TEXT:
             raise UsageError(f"{path} holds more than {LARGEST_TEXT:,} characters of text; name a part of it")
         for start, end in spans(text, chunk):
-            passage = Passage(f"{name}#{start}", text[start:end], digest(text[start:end])[:12])
+            passage = DocumentPassage(f"{name}#{start}", text[start:end], digest(text[start:end])[:12])
             found.setdefault(passage.key, passage)
     said = tuple(
         f"{path}: {numbered(len(names), 'file')} left out ({reason}): {listed(names, 4)}"
@@ -78,7 +78,7 @@ def read_documents(path: Path, chunk: int) -> Documents:
     if not found:
         nothing = f"nothing in {path} makes a passage of {_FEWEST_LETTERS} letters"
         raise UsageError("; ".join((nothing, *said)))
-    return Documents(tuple(found.values()), said)
+    return CutDocuments(tuple(found.values()), said)
 
 
 def spans(text: str, chunk: int) -> Iterator[tuple[int, int]]:
@@ -190,18 +190,19 @@ class _Html(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._unseen:
-            self.texts.append(re.sub(r"\s+", " ", data))
+            self.texts.append(data.replace("\n", " "))
 
     def _end_block(self, tag: str) -> None:
         if tag not in self._INLINE:
-            self.texts.append(" " if tag in ("td", "th") else "\n\n")
+            self.texts.append(" " if tag in ("td", "th") else "\n")
 
 
 def _html_text(text: str) -> str:
     page = _Html()
     page.feed(text)
     page.close()
-    return "".join(page.texts)
+    lines = (" ".join(line.split()) for line in "".join(page.texts).split("\n"))
+    return "\n\n".join(filter(None, lines))
 
 
 def _pdf_text(file: Path) -> str:

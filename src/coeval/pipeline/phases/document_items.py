@@ -50,11 +50,11 @@ _SHORTEST_QUOTE = 8
 _COPIED = 60
 # A shorter answer, such as "yes" or "5", may be in a question by chance.
 _SHORTEST_ANSWER = 4
-# Similarity of answers (0 to 100, words in any order) from which nearly the same question is a duplicate:
-# "the fee for adults" and "the fee for children" have two answers.
+# Similarity of answers (0 to 100, words in any order) from which two with the same numbers say the same.
 _SAME_ANSWER = 70.0
 # Of questions whose answer and evidence are the same: reworded ones have more, other questions less.
 _REWORDED = 55.0
+_NUMBER = re.compile(r"\d+")
 _CHOICE = re.compile(r"^\s*\(?[A-Ha-h1-8][.):]\s", re.MULTILINE)
 
 
@@ -79,14 +79,14 @@ def occurs(quote: str, passage: str) -> bool:
     return bool(pieces)
 
 
-def _supported(evidence: Sequence[str], passages: Sequence[str]) -> bool:
+def supported(evidence: Sequence[str], passages: Sequence[str]) -> bool:
     """Whether every quote is in a passage, and every passage quoted."""
     of = [squeezed(passage) for passage in passages]
     found = [{at for at, passage in enumerate(of) if occurs(quote, passage)} for quote in evidence]
     return bool(found) and all(found) and len(set().union(*found)) == len(of)
 
 
-def _copies(question: str, passages: Sequence[str]) -> bool:
+def copies(question: str, passages: Sequence[str]) -> bool:
     asked = squeezed(question)
     runs = {asked[at : at + _COPIED] for at in range(len(asked) - _COPIED + 1)}
     return any(
@@ -96,7 +96,7 @@ def _copies(question: str, passages: Sequence[str]) -> bool:
     )
 
 
-def _gives_away(question: str, answer: str) -> bool:
+def gives_away(question: str, answer: str) -> bool:
     """Whether the answer is in the question as whole words; not where the question lists choices."""
     said, asked = (" ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question))
     return (
@@ -117,16 +117,17 @@ class _Asked(NamedTuple):
     evidence: frozenset[str]
 
     def repeats(self, other: _Asked, *, same_passages: bool) -> bool:
-        """Whether it is the same question about the same passages, or a similar one with a similar answer
-        and, where it is worded otherwise, the same evidence."""
-        if self.squeezed == other.squeezed and same_passages:
+        """Whether it asks a similar question with a similar answer and the same evidence; of the same
+        question, the passages or the answer alone decide."""
+        equal = self.squeezed == other.squeezed
+        if equal and same_passages:
             return True
-        if token_sort_ratio(self.answer, other.answer) < _SAME_ANSWER:
+        alike = _NUMBER.findall(self.answer) == _NUMBER.findall(other.answer)
+        if not alike or token_sort_ratio(self.answer, other.answer) < _SAME_ANSWER:
             return False
-        if self.squeezed == other.squeezed or jaccard(self.shingles, other.shingles) >= SIMILAR:
-            return True
         shared = any(one in two or two in one for one in self.evidence for two in other.evidence)
-        return shared and token_sort_ratio(self.text, other.text) >= _REWORDED
+        near = jaccard(self.shingles, other.shingles) >= SIMILAR
+        return equal or (shared and (near or token_sort_ratio(self.text, other.text) >= _REWORDED))
 
 
 class AcceptedItems:
@@ -204,11 +205,11 @@ class DocumentItemWork(ItemWork):
     def flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
         """The first filter that discards an item; one without flaw is accepted."""
         passages = [passage.text for passage in self.sample.passages]
-        if not _supported(evidence, passages):
+        if not supported(evidence, passages):
             return "invented quote"
-        if _copies(question, passages):
+        if copies(question, passages):
             return "copied passage"
-        if not self.setup.labels and _gives_away(question, answer):
+        if not self.setup.labels and gives_away(question, answer):
             return "answer in question"
         about = passage_keys(self.sample.passages)
         return None if self.accepted.accept(self.key, question, answer, evidence, about) else "duplicate"

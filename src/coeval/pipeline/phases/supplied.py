@@ -31,7 +31,7 @@ from coeval.pipeline.plan.run_plan import Plan
 from coeval.store.jsonl import replaced_whole
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
-from coeval.tables.documents import Documents, read_documents
+from coeval.tables.documents import CutDocuments, read_documents
 from coeval.tables.harvest import Harvest, Selection, sampled
 from coeval.tables.item_map import ItemMap
 from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
@@ -112,7 +112,7 @@ class Supply:
     files: list[ItemFile]
     absent: dict[Path, ItemSource]
     answers: list[AnswerFile] = field(default_factory=list)
-    documents: dict[str, Documents] = field(default_factory=dict)
+    documents: dict[str, CutDocuments] = field(default_factory=dict)
 
     @property
     def rewritten(self) -> Mapping[Path, list[bytes]]:
@@ -329,7 +329,7 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
     return supply
 
 
-def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, Documents]]:
+def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
     """Raises UsageError: they cannot be read, and no item of the task was made from them yet."""
     for task in config.tasks:
         if (section := task.documents) is None:

@@ -25,7 +25,7 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
 from coeval.store.rundir import RunDir
-from coeval.tables.documents import Documents
+from coeval.tables.documents import CutDocuments
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _bounds(
     task: TaskConfig,
     blueprint: Blueprint,
     recorded: Recorded,
-    documents: Documents | None,
+    documents: CutDocuments | None,
 ) -> tuple[TaskSetup, TaskSetup]:
     """A task whose blueprint is open, with the smallest and with the largest rubric that may come of what
     teachers are still to propose."""

@@ -18,14 +18,14 @@ from coeval.pipeline.plan.pair_design import pair_design
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
 from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS
 from coeval.pipeline.samples import ItemSpace
-from coeval.tables.documents import Documents
+from coeval.tables.documents import CutDocuments
 
 UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 """Stands for what phases 1–2 have yet to propose, where records are only counted."""
 
 
 def build_setup(
-    config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: Documents | None = None
+    config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None = None
 ) -> TaskSetup:
     """A task with its cast, attributes and rubric; its ``documents`` where items may be written."""
     names = item_writers(config, task)
@@ -80,7 +80,7 @@ def judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
     return JudgeForm(criteria, scales, rationale=task.rationale)
 
 
-def _space(task: TaskConfig, blueprint: TaskBlueprint, documents: Documents | None) -> ItemSpace:
+def _space(task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None) -> ItemSpace:
     sampling = task.sampling
     return ItemSpace(
         target=blueprint.target,
