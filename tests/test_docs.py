@@ -125,7 +125,7 @@ def test_the_documents_of_the_page_become_items(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "handbook.yaml").write_text(config)
     assert coeval.run("handbook.yaml").exit_code == 0
     (path,) = (tmp_path / "runs" / "handbook" / "phase3_datapoints").iterdir()
-    sources = [json.loads(line)["source"] for line in path.read_text().splitlines()]
+    sources = [json.loads(line)["passage_source"] for line in path.read_text().splitlines()]
     assert sorted(sources) == ["gifts.md#0", "postage.md#0", "refunds.md#0", "returns.md#0"]
     declared = YAML(typ="safe").load(config)["tasks"][0]["documents"]
     keys = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)

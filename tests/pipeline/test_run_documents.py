@@ -84,29 +84,31 @@ def test_items_cover_the_passages_and_quote_them(lab: Lab) -> None:
     texts = {path.name: path.read_text() for path in (lab.folder / "handbook").iterdir()}
     for teacher in ("tea", "tom"):
         mine = [item for item in items(lab) if item["teacher_model_id"] == teacher]
-        used = Counter(item["source"] for item in mine)
+        used = Counter(item["passage_source"] for item in mine)
         assert len(mine) == 50
         assert max(used.values()) - min(used.values()) <= 1
         assert len(used) == 12  # all of them
         for item in mine:
-            name, _, at = item["source"].partition("#")
-            passage = item["prompt"][: item["shown_passage"]].strip()
+            name, _, at = item["passage_source"].partition("#")
+            passage = item["prompt"][: item["passage_shown"]].strip()
             assert texts[name][int(at) :].startswith(passage)
-            assert all(quoted(quote, passage) for quote in item["evidence"])
-    orders = [[i["source"] for i in items(lab) if i["teacher_model_id"] == name] for name in ("tea", "tom")]
+            assert all(quoted(quote, passage) for quote in item["passage_quotes"])
+    orders = [
+        [i["passage_source"] for i in items(lab) if i["teacher_model_id"] == name] for name in ("tea", "tom")
+    ]
     assert orders[0] != orders[1]
 
 
 def test_a_longer_plan_begins_with_the_shorter_one(lab: Lab) -> None:
     assert lab.run().exit_code == 0
-    first = {item["id"]: item["source"] for item in items(lab)}
+    first = {item["id"]: item["passage_source"] for item in items(lab)}
     lab.tasks[0]["sampling"]["total"] = 30
     assert lab.run(continue_run=True).exit_code == 0
-    longer = {item["id"]: item["source"] for item in items(lab)}
+    longer = {item["id"]: item["passage_source"] for item in items(lab)}
     assert longer.items() >= first.items()
     again = Lab(lab.folder, lab.models, lab.tasks, id="again")
     assert again.run().exit_code == 0
-    assert {item["id"]: item["source"] for item in items(again)} == longer
+    assert {item["id"]: item["passage_source"] for item in items(again)} == longer
 
 
 def test_students_see_the_passage_unless_told_otherwise(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +130,9 @@ def test_students_see_the_passage_unless_told_otherwise(lab: Lab, monkeypatch: p
 def test_several_passages_are_all_quoted(lab: Lab) -> None:
     lab.tasks = [about(lab.folder / "handbook", per_item=2)]
     assert lab.run().exit_code == 0
-    assert all(len(item["source"].split("; ")) == len(item["evidence"]) == 2 for item in items(lab))
+    assert all(
+        len(item["passage_source"].split("; ")) == len(item["passage_quotes"]) == 2 for item in items(lab)
+    )
 
 
 def test_a_passage_fills_no_braces_and_ends_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +206,7 @@ def test_invented_quotes_and_repeated_items_of_simulated_teachers_are_caught(
     assert lost <= 0.01 * good
     counted: Counter[str] = Counter()
     for line in lab.records("data_generation").values():
-        counted.update(line.get("filtered", {}))
+        counted.update(line.get("passage_filtered", {}))
     assert counted["invented quote"] == caught_invented
 
 
@@ -309,14 +313,14 @@ def test_an_item_that_never_passes_fails_within_bounds_and_is_owed_again(
     assert requested.phases()[2] == 8 * 8
     (failed,) = {line["error"]["kind"] for line in lab.lines("data_generation")}
     assert failed == "filtered"
-    assert all(line["filtered"] == {"invented quote": 8} for line in lab.lines("data_generation"))
+    assert all(line["passage_filtered"] == {"invented quote": 8} for line in lab.lines("data_generation"))
     last = requested.requests[-1][1].messages[-1].content
     assert "An earlier reply was not used: its evidence is not, word for word, in the passages" in last
     requested.clear()
     lab.models = [model("tea", "teacher"), ANN, JOE]
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert requested.phases()[2] == 8
-    assert {json.dumps(item["filtered"]) for item in items(lab)} == {'{"invented quote": 8}'}
+    assert {json.dumps(item["passage_filtered"]) for item in items(lab)} == {'{"invented quote": 8}'}
 
 
 def test_what_the_teacher_knows_without_the_passage_is_dropped(
@@ -343,7 +347,7 @@ def test_what_the_teacher_knows_without_the_passage_is_dropped(
         of = asked[item["id"]]
         assert [name for name, _ in of] == ["benchmark_item", "answer", "same_answer"] * (len(of) // 3)
         verdicts = [json.loads(text)["same"] for name, text in of if name == "same_answer"]
-        assert verdicts == ["yes"] * item.get("filtered", {}).get("closed book", 0) + ["no"]
+        assert verdicts == ["yes"] * item.get("passage_filtered", {}).get("closed book", 0) + ["no"]
 
 
 # --- What changes, and what is shown
@@ -353,7 +357,7 @@ def test_an_edited_passage_is_owed_again_and_no_other(lab: Lab, monkeypatch: pyt
     assert lab.run().exit_code == 0
     before = {item["id"]: item for item in items(lab)}
     chosen = before["handbook__tea__00003"]
-    path = lab.folder / "handbook" / chosen["source"].partition("#")[0]
+    path = lab.folder / "handbook" / chosen["passage_source"].partition("#")[0]
     sentence = chosen["prompt"].split(". ")[1]
     path.write_text(path.read_text().replace(sentence, f"{sentence} or so"))
     with pytest.raises(UsageError, match=r"tasks\.handbook\.documents: the passages .* have changed"):
@@ -408,7 +412,7 @@ def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
     lab.models = [model("tea", "teacher", invented_quotes=0.4), ANN, JOE]
     lab.tasks[0]["sampling"]["total"] = 20
     assert lab.run().exit_code == 0
-    drafts = sum(sum(item.get("filtered", {}).values()) for item in items(lab))
+    drafts = sum(sum(item.get("passage_filtered", {}).values()) for item in items(lab))
     assert drafts > 3
     note = f"discarded while items were written from documents: {drafts} drafts (invented quote {drafts})"
     folder = str(lab.path)
@@ -421,4 +425,4 @@ def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
         scores, _ = write_csv(found, lab.folder / "out")
     with scores.open(newline="") as file:
         sources = [row["source"] for row in csv.DictReader(file)]
-    assert sources == [item["source"] for item in items(lab) for _ in lab.tasks[0]["rubric"]]
+    assert sources == [item["passage_source"] for item in items(lab) for _ in lab.tasks[0]["rubric"]]

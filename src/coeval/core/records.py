@@ -287,10 +287,11 @@ class Datapoint(Kept, frozen=True, kw_only=True, omit_defaults=True):
     generated_at: str = ""
     sampled_nuanced_attributes: dict[str, str] | None = None
     benchmark_native_score: float | None = None
-    source: str = ""
-    evidence: tuple[str, ...] = ()
-    shown_passage: int = 0
-    filtered: dict[str, int] = {}
+    # Named so in files, since lines written by hand may hold a ``source`` or ``evidence`` of any kind.
+    source: str = msgspec.field(default="", name="passage_source")
+    evidence: tuple[str, ...] = msgspec.field(default=(), name="passage_quotes")
+    shown_passage: int = msgspec.field(default=0, name="passage_shown")
+    filtered: dict[str, int] = msgspec.field(default_factory=dict, name="passage_filtered")
 
     @property
     def value(self) -> str | None:

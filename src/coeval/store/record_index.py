@@ -381,7 +381,7 @@ class ItemPart(RecordPart, frozen=True, kw_only=True):
     sampled_target_attributes: dict[str, str] = msgspec.field(default_factory=dict)
     recipe: str = ""
     input_hash: str = ""
-    filtered: dict[str, int] = {}
+    filtered: dict[str, int] = msgspec.field(default_factory=dict, name="passage_filtered")
 
     @property
     def value(self) -> str | None:

@@ -67,7 +67,7 @@ def read_errors(errors: Path) -> Iterator[ErrorLine]:
 
 FILTERED_SQL = """
 SELECT entry.key, sum(entry.value)::BIGINT
-FROM (SELECT unnest(map_entries(filtered)) AS entry FROM planned) GROUP BY 1 ORDER BY 2 DESC, 1
+FROM (SELECT unnest(map_entries(passage_filtered)) AS entry FROM planned) GROUP BY 1 ORDER BY 2 DESC, 1
 """
 
 

@@ -54,7 +54,7 @@ BOM = b"\xef\xbb\xbf"
 """What some editors begin a file with; it is no part of the first item."""
 
 _ATTRIBUTES = ("sampled_target_attributes", "sampled_nuanced_attributes")
-_FIELDS = frozenset(Datapoint.__struct_fields__)
+_FIELDS = frozenset(Datapoint.__struct_encode_fields__)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -314,7 +314,7 @@ def _meant(name: str, labels: tuple[str, ...]) -> str:
     """What a field that no record has was probably meant to be: a label's value, or a field."""
     if near := get_close_matches(name, labels, n=1):
         return f'; values of labels stand in `sampled_target_attributes`: {{"{near[0]}": …}}'
-    near = get_close_matches(name, Datapoint.__struct_fields__, n=1)
+    near = get_close_matches(name, Datapoint.__struct_encode_fields__, n=1)
     return f"; is `{near[0]}` meant?" if near else ""
 
 
