@@ -314,7 +314,7 @@ def _meant(name: str, labels: tuple[str, ...]) -> str:
     """What a field that no record has was probably meant to be: a label's value, or a field."""
     if near := get_close_matches(name, labels, n=1):
         return f'; values of labels stand in `sampled_target_attributes`: {{"{near[0]}": …}}'
-    near = get_close_matches(name, Datapoint.__struct_encode_fields__, n=1)
+    near = get_close_matches(name, sorted(each for each in _FIELDS if not each.startswith("passage_")), n=1)
     return f"; is `{near[0]}` meant?" if near else ""
 
 
