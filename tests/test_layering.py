@@ -72,7 +72,7 @@ LATE_IMPORTS = {
     "models/local/local_vllm.py": {"vllm": "the user's own installation"},
     "sweeps/ray_engine.py": {"ray": "an extra, and a second to load"},
     "sweeps/slurm_engine.py": {"submitit": "an extra"},
-    "exchange/inspect_log.py": {"zstandard": "an extra, wanted for compressed logs"},
+    "exchange/inspect_file.py": {"zstandard": "an extra, wanted for compressed logs"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",

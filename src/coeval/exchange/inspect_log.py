@@ -3,87 +3,27 @@
 from __future__ import annotations
 
 import math
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
-from io import BytesIO
 from pathlib import Path
-from struct import unpack
 from typing import Any
 
-import msgspec
-
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode_python
-from coeval.core.plain import file_bytes
 from coeval.core.records import Usage
 from coeval.core.text import canonical
 from coeval.exchange.imported import ForeignAnswer, ForeignResult
+from coeval.exchange.inspect_file import LogEval, LogSample, read_log
 
 TOOL = "inspect"
 
-_ZSTANDARD = 93
-# Bytes of one member of an archive: a sample with its transcript is a few megabytes.
-_LARGEST = 1 << 30
 # How Inspect itself makes numbers of these.
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _ATTACHED = "attachment://"
 
 
-class _LogScore(msgspec.Struct):
-    value: Any = None
-
-
-class _LogOutput(msgspec.Struct):
-    completion: str | None = None
-    choices: list[dict[str, Any]] = []
-    usage: dict[str, Any] | None = None
-    time: float | None = None
-
-
-class _LogSample(msgspec.Struct):
-    id: int | str
-    epoch: int = 1
-    input: Any = ""
-    output: _LogOutput = msgspec.field(default_factory=_LogOutput)
-    scores: dict[str, _LogScore] | None = None
-    error: dict[str, Any] | None = None
-    attachments: dict[str, str] = {}
-
-
-class _LogEval(msgspec.Struct):
-    task: str
-    model: str
-    task_display_name: str | None = None
-    model_generate_config: dict[str, Any] = {}
-    scorers: list[dict[str, Any]] | None = None
-
-
-class _LogMetric(msgspec.Struct):
-    value: Any = None
-
-
-class _LogFigures(msgspec.Struct):
-    name: str
-    metrics: dict[str, _LogMetric] = {}
-    scorer: str = ""
-
-
-class _LogResults(msgspec.Struct):
-    scores: list[_LogFigures] = []
-
-
-class _InspectLog(msgspec.Struct):
-    eval: _LogEval
-    status: str = ""
-    results: _LogResults | None = None
-    samples: list[_LogSample] | None = None
-
-
 def read_inspect(path: Path) -> ForeignResult:
     """Read a log. Raises UsageError: it is none, is damaged, or holds no samples."""
     try:
-        log, samples = _of_archive(path) if path.suffix == ".eval" else _of_json(path)
+        log, samples = read_log(path)
     except Undecodable as error:
         raise UsageError(f"{path} is no log of Inspect: {error}") from error
     if not samples:
@@ -107,55 +47,7 @@ def read_inspect(path: Path) -> ForeignResult:
     )
 
 
-def _of_json(path: Path) -> tuple[_InspectLog, list[_LogSample]]:
-    log = decode_python(file_bytes(path), _InspectLog)
-    return log, log.samples or []
-
-
-def _of_archive(path: Path) -> tuple[_InspectLog, list[_LogSample]]:
-    data = file_bytes(path)
-    try:
-        with zipfile.ZipFile(BytesIO(data)) as archive:
-            members = {info.filename: info for info in archive.infolist()}
-            if "header.json" not in members:
-                raise UsageError(f"{path} was never finished; `inspect log recover` closes it")
-            log = decode_python(_member(archive, members["header.json"], data), _InspectLog)
-            samples = [
-                decode_python(_member(archive, info, data), _LogSample)
-                for name, info in members.items()
-                if name.startswith("samples/") and name.endswith(".json")
-            ]
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise UsageError(f"{path} is damaged, or no log of Inspect: {error}") from error
-    return log, sorted(samples, key=lambda one: (one.epoch, str(one.id).rjust(12)))
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> bytes:
-    if info.file_size > _LARGEST:
-        raise UsageError(f"{info.filename} in the log has {info.file_size:,} bytes")
-    if info.compress_type != _ZSTANDARD:
-        return archive.read(info)
-    try:
-        import zstandard  # an extra: Python reads this compression from 3.14
-    except ImportError:
-        raise UsageError(
-            "this log is compressed with Zstandard: pip install 'coeval[inspect]', or write it as JSON with "
-            "`inspect log convert`"
-        ) from None
-    # Behind the 30 bytes of the member's own header stand its name and its extra field.
-    name, extra = unpack("<HH", data[info.header_offset + 26 : info.header_offset + 30])
-    start = info.header_offset + 30 + name + extra
-    packed = data[start : start + info.compress_size]
-    try:
-        found: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
-    except zstandard.ZstdError as error:
-        raise zipfile.BadZipFile(f"{info.filename}: {error}") from error
-    if zlib.crc32(found) != info.CRC:
-        raise zipfile.BadZipFile(f"{info.filename} has another checksum")
-    return found
-
-
-def _judges(log: _LogEval) -> Iterator[tuple[str, str]]:
+def _judges(log: LogEval) -> Iterator[tuple[str, str]]:
     """Scorers that asked a model, and which."""
     for scorer in log.scorers or []:
         options = scorer.get("options")
@@ -165,7 +57,7 @@ def _judges(log: _LogEval) -> Iterator[tuple[str, str]]:
             yield scorer["name"], name
 
 
-def _answer(sample: _LogSample) -> ForeignAnswer:
+def _answer(sample: LogSample) -> ForeignAnswer:
     scores: dict[str, float | None] = {}
     for name, score in (sample.scores or {}).items():
         if isinstance(score.value, Mapping):
