@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import singledispatch
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from coeval.analysis.measures.pair_measures import (
     KeptPair,
@@ -24,6 +24,9 @@ from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.store.output_folder import is_sweep, sweep_steps
+
+_Place: TypeAlias = tuple[str, str, int, str]
+"""Task, item, sample and model."""
 
 
 class GivenScore(NamedTuple):
@@ -92,23 +95,18 @@ class Export:
         return [each for each in (*found, *_strengths(self._reader)) if each.task or overall]
 
     def answers(self) -> Iterator[AnswerOut]:
-        """All answers, by task and item; a comparison is a score of both its answers.
+        """All answers, by task and item; labels that match and comparisons are scores too.
 
         Raises UsageError: nothing is scored yet.
         """
-        scores: defaultdict[tuple[str, str, int, str], list[GivenScore]] = defaultdict(list)
+        scores: defaultdict[_Place, list[GivenScore]] = defaultdict(list)
         for task, item, sample, model, *score in self._reader.rows(
             "SELECT task, item, sample, model, judge, metric, CASE WHEN NOT failed THEN value END "
             "FROM scores ORDER BY ALL"
         ):
             scores[task, item, sample, model].append(GivenScore(*score))
-        for pair in _pairs(self._reader):
-            part = pair.part
-            students = part.first_model_id, part.second_model_id
-            for student, other, place in zip(students, students[::-1], ("first", "second"), strict=True):
-                against = f"against {other}, shown {place}"
-                given = GivenScore(part.judge_model_id, against, pair.won(student))
-                scores[part.task_id, part.datapoint_id, 0, student].append(given)
+        for place, given in _of_run(self._reader):
+            scores[place].append(given)
         if not scores:
             raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
@@ -156,18 +154,33 @@ def folders_to_export(folder: Path) -> dict[str, Path]:
 
 
 @singledispatch
-def _pairs(reader: Reader) -> list[KeptPair]:  # noqa: ARG001
-    """The comparisons of answers in pairs; none outside runs."""
-    return []
+def _of_run(reader: Reader) -> Iterator[tuple[_Place, GivenScore]]:  # noqa: ARG001
+    """What only runs have: labels that match, and comparisons, each as a score of both its answers."""
+    yield from ()
+
+
+@_of_run.register
+def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
+    for *place, attribute, match in reader.rows(
+        "SELECT task, item, sample, model, attribute, match FROM labels ORDER BY ALL"
+    ):
+        task, item, sample, model = place
+        yield (
+            (task, item, sample, model),
+            GivenScore(None, f"label {attribute}", None if match is None else float(match)),
+        )
+    for pair in kept_pairs(reader):
+        part = pair.part
+        students = part.first_model_id, part.second_model_id
+        for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
+            given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
+            yield (part.task_id, part.datapoint_id, 0, student), given
 
 
 @singledispatch
 def _strengths(reader: Reader) -> Iterator[FigureOut]:  # noqa: ARG001
     """What they come to for each student."""
     yield from ()
-
-
-_pairs.register(RunReader, kept_pairs)
 
 
 @_strengths.register
