@@ -210,6 +210,34 @@ def test_new_figures_join_the_same_run(sweep: Path, tracker: str, tmp_path: Path
     assert len(rows) == 20
 
 
+@pytest.mark.process
+def test_a_trainers_own_run_goes_on(sweep: Path, tmp_path: Path) -> None:
+    installed("wandb")
+    installed("trackio")
+    environment = places(tmp_path)
+    ended = python(
+        f"""
+import sys, trackio, wandb, coeval
+own, leave = wandb.init(project="mine", settings=wandb.Settings(silent=True)), sys.exit
+trackio.init("train", name="own", embed=False, auto_log_cpu=False, auto_log_gpu=False)
+for loss in (2, 1):
+    own.log({{"loss": loss}})
+    trackio.log({{"loss": loss}})
+    print(coeval.log_results({str(sweep)!r}, ["wandb:mine", "wandb:other", "trackio:mine"]))
+assert wandb.run is own and sys.exit is leave and sys.stdin is sys.__stdin__
+trackio.finish()
+from trackio.sqlite_storage import SQLiteStorage
+assert [row["loss"] for row in SQLiteStorage.get_logs("train", "own")] == [2, 1]
+""",
+        environment,
+    )
+    assert ended.returncode == 0, ended.stderr
+    said = [line for line in ended.stdout.splitlines() if line.startswith("{")]
+    counts = dict.fromkeys(("wandb:mine", "wandb:other", "trackio:mine"), 20)
+    assert said == [str(counts), str(dict.fromkeys(counts, 0))]
+    assert len(logged("trackio", environment)[0]) == 20
+
+
 def test_what_cannot_be_logged_is_refused(
     run: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ class Tracking:
             self._tracked = _Tracked(token_hex(8))
             write_json_atomic(self._folder / _FILE, self._tracked)
         self.name = _clean(self._folder.name)
-        self.id = digest(self._tracked.key, self._folder.name)[:16]
+        self.key = digest(self._tracked.key, self._folder.name)
 
     @property
     def seals(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from contextvars import copy_context
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from struct import unpack_from
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -36,7 +37,7 @@ _AWAY_S = 20
 
 
 class TrackedRun(NamedTuple):
-    """A folder as a tracker's run: ``id`` is the folder's own, ``name`` what people see."""
+    """A folder as a tracker's run: ``id`` is the folder's own in the project, ``name`` what people see."""
 
     project: str
     id: str
@@ -101,16 +102,18 @@ def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], No
         try:
             log_results(folder, str(one))
         except CoevalError as error:
-            warn(f"{error}. Send them later: coeval log {folder} --to {one}")
+            warn(f"{error}. Send them later: coeval log {quote(str(folder))} --to {quote(str(one))}")
 
 
 def _log(found: Any, to: Destination) -> int:
     seal = digest(__version__, canonical(found.rows))
-    hooks = sys.exit, sys.excepthook  # W&B replaces them as soon as it is imported
+    kept = sys.exit, sys.excepthook, sys.stdin  # W&B replaces the first two as soon as it is imported
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
+        sys.stdin = io.StringIO()  # nobody may sit there: a package that asks for a key fails instead
         try:
-            tracker = TRACKERS[to.tracker](TrackedRun(to.project, found.id, found.name))
+            run = TrackedRun(to.project, digest(found.key, to.project)[:16], found.name)
+            tracker = TRACKERS[to.tracker](run)
             sent = tracker.sent()
             owed = {
                 step: left
@@ -126,7 +129,7 @@ def _log(found: Any, to: Destination) -> int:
             said = " ".join(Redactor().message(f"{type(error).__name__}: {error}").split())[:300]
             raise UsageError(f"{to} did not take the figures: {said}") from error
         finally:
-            sys.exit, sys.excepthook = hooks
+            sys.exit, sys.excepthook, sys.stdin = kept
     return sum(map(len, owed.values()))
 
 
