@@ -124,7 +124,7 @@ def test_what_is_no_credential_is_none(part: str) -> None:
             r"\{model\} is no placeholder; there are \{checkpoint\}, \{name\}",
         ),
         ("vllm serve {chekpoint} --port {port}", r"did you mean \{checkpoint\}\?"),
-        ("vllm serve {checkpoint}", r"is to say \{port\}"),
+        ("vllm serve {checkpoint}", r"needs \{port\}: every server gets one"),
         ("vllm serve x --port {port} > log", "without a shell, and '>' is a shell's"),
         ("CUDA_VISIBLE_DEVICES=1 vllm serve x --port {port}", "write `env` before it"),
     ],

@@ -103,7 +103,7 @@ def test_a_damaged_file_of_the_queue_is_told_and_the_others_are_taken(
 
 
 def test_values_of_a_merge_command_are_no_code() -> None:
-    with pytest.raises(UsageError, match=r"--merge-command is to say \{merged\}"):
+    with pytest.raises(UsageError, match=r"--merge-command needs \{merged\}: it is what is served"):
         MergeCommand("merge {path}")
     with pytest.raises(UsageError, match=r"--merge-command is run without a shell"):
         MergeCommand("merge {path} {merged} && rm -r {path}")

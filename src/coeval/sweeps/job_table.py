@@ -153,7 +153,6 @@ class TaskStatus(NamedTuple):
     failed: int
     missing: int
     problem: str
-    failed_at: float = 0.0
 
 
 class JobTable:
@@ -280,7 +279,7 @@ class JobTable:
         """Where a task of a checkpoint stands."""
         settings = self.plan.settings(checkpoint, task)
         answered = concluded = failed = missing = 0
-        problem, at = "", 0.0
+        problem = ""
         for run in range(task.samples):
             job = Job(checkpoint.step, task.label, run)
             line = self._concluded.get(job)
@@ -291,17 +290,21 @@ class JobTable:
                 missing += line.unanswered + line.unscored
             if (failure := self._failed.get(job)) is not None and not whole:
                 failed += 1
-                problem, at = failure.problem, datetime.fromisoformat(failure.at).timestamp()
-        return TaskStatus(task.samples, answered, concluded, failed, missing, problem, at)
+                problem = failure.problem
+        return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
-    def ended(self, checkpoint: Checkpoint, since: float) -> bool:
-        """Whether every job of a checkpoint was concluded or failed since then, in seconds since 1970; with
-        gaps too."""
-        jobs = (Job(checkpoint.step, task.label, n) for task in self.plan.tasks for n in range(task.samples))
-        lines = (self._failed.get(job) or self._concluded.get(job) for job in jobs)
-        return all(
-            line is not None and datetime.fromisoformat(line.at).timestamp() >= since for line in lines
-        )
+    def has_ended(self, checkpoint: Checkpoint, since: float) -> bool:
+        """Whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
+        failed, or has gaps."""
+        for task in self.plan.tasks:
+            settings = self.plan.settings(checkpoint, task)
+            for run in range(task.samples):
+                job = Job(checkpoint.step, task.label, run)
+                line = self._failed.get(job) or self._concluded.get(job)
+                is_late = line is None or datetime.fromisoformat(line.at).timestamp() < since
+                if is_late and not self._is_concluded(job, task, settings):
+                    return False
+        return True
 
     def requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
         """Whether all prompts of a job were asked, with an answer or without."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from coeval.core.errors import CoevalError, ServerDown
@@ -30,10 +30,12 @@ class MergeCommand(ServerCommand):
 
 
 class Merging:
-    """Merges checkpoints, each once, into folders below ``workers``, where the command's log lies too."""
+    """Merges checkpoints, each once, into folders below ``workers``, where the command's log lies too. Of the
+    credentials the command gets those whose variables are ``passed``."""
 
-    def __init__(self, template: str, workers: Path) -> None:
+    def __init__(self, template: str, workers: Path, passed: Collection[str]) -> None:
         self._command = MergeCommand(template)
+        self._passed = passed
         self._workers = workers
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: dict[str, str] = {}
@@ -65,7 +67,9 @@ class Merging:
         making = merged.with_suffix(".tmp")
         words = self._command.filled_with({"path": checkpoint.path, "merged": str(making)})
         log = ServerLog(folder, os.environ)
-        process = await ServerProcess.begin(folder, words, {}, 0, self._command.inherited(os.environ, ()))
+        process = await ServerProcess.begin(
+            folder, words, {}, 0, self._command.inherited(os.environ, self._passed)
+        )
         try:
             await process.gone.wait()
         except asyncio.CancelledError:

@@ -202,7 +202,9 @@ class Scheduler:
         self._watching = False
         self._stopping = False
         self._judged_now: list[int] = []
-        self._merging = Merging(sweep.merge, sweep.own_folder / WORKERS) if sweep.merge else None
+        passed = sweep.server.passed if sweep.server is not None else ()
+        workers = sweep.own_folder / WORKERS
+        self._merging = Merging(sweep.merge, workers, passed) if sweep.merge else None
         self._news = asyncio.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:

@@ -117,7 +117,7 @@ class ServerCommand:
                 )
         for name, why in self.needed.items():
             if name not in found:
-                raise UsageError(f"{self.flag} is to say {{{name}}} where the {name} stands: {why}")
+                raise UsageError(f"{self.flag} needs {{{name}}}: {why}")
         return frozenset(found)
 
     @property

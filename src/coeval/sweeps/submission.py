@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,7 +55,7 @@ def no_sweep_runs(out: Path) -> str:
         return ""
     return (
         f"no sweep runs in {out} on this machine; the snapshot is kept in its queue. Start "
-        f"coeval sweep --watch --out {out} with its tasks and servers"
+        f"coeval sweep --watch --out {shlex.quote(str(out))} with its tasks and servers"
     )
 
 
@@ -128,11 +129,9 @@ def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
     found = [table.status(checkpoint, task) for task in plan.tasks]
     jobs, done = sum(each.samples for each in found), sum(each.concluded for each in found)
     counts = f"{name}: {done} of {jobs} jobs scored"
-    failed = [each for each in found if each.failed and each.failed_at >= submission.at // 10**9]
     if done == jobs:
         return 0, counts
-    if failed and done + sum(each.failed for each in failed) == jobs:
-        return GAPS, f"{counts}; {failed[0].problem}"
-    return (
-        (GAPS, f"{counts}, with gaps") if table.ended(checkpoint, submission.at // 10**9) else (None, counts)
-    )
+    if not table.has_ended(checkpoint, submission.at // 10**9):
+        return None, counts
+    why = next((each.problem for each in found if each.problem), "answers or judgments are missing")
+    return GAPS, f"{counts}; {why}"
