@@ -215,11 +215,11 @@ async def test_killed_at_twenty_moments_all_that_was_submitted_is_scored_once(tm
     sweep, train = sweeping.watching("--slots", "2"), await training()
     for kill in range(20):
         await asyncio.sleep(chance.uniform(0.1, 2.0))
-        if kill % 2:
+        if kill % 2 or train.returncode is not None:
             sweep.kill()
             await sweep.output()
             sweep = sweeping.watching("--slots", "2")
-        elif train.returncode is None:
+        else:
             train.kill()
             await train.wait()
             train = await training()
