@@ -246,3 +246,16 @@ def test_comparisons_are_rows_of_both_answers_and_strengths_are_figures(pairs: P
         assert found == Counter({key: count for key, count in given.items() if key[2]})
     for to in ("every-eval-ever", "hf-results", "parquet"):
         assert export_results(pairs, to, tmp_path / to)
+
+
+def test_labels_that_match_are_scores(tmp_path: Path) -> None:
+    made = Run(tmp_path / "runs/labels")
+    for n, said in enumerate(("billing", "sales", "billing"), 1):
+        made.datapoint(n)
+        made.response(n, STUDENTS[0], response=said)
+        found = {"team": {"expected": "billing", "predicted": said, "match": said == "billing"}}
+        made.evaluation(n, STUDENTS[0], "exact_match", scores={}, label_scores=found)
+    export_results(made.folder, "csv", tmp_path / "csv")
+    with (tmp_path / "csv/scores.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(row["metric"], row["value"]) for row in csv.DictReader(file)]
+    assert rows == [("label team", "1.0"), ("label team", "0.0"), ("label team", "1.0")]

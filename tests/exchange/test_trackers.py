@@ -247,7 +247,9 @@ def test_what_cannot_be_logged_is_refused(
     with pytest.raises(UsageError, match=r'pip install "coeval\[wandb\]"'):
         log_results(run, "wandb:mine")
     assert not (run / "tracked.json").exists()
-    ended = coeval("run", "--config", "examples/quickstart.yaml", "--log-to", "mlflow")
+    with pytest.raises(UsageError, match="name a tracker: mlflow, wandb, trackio"):
+        log_results(run, ",")
+    ended = coeval("run", "--config", "examples/quickstart.yaml", "--dry-run", "--log-to", "mlflow")
     assert (ended.code, 'pip install "coeval[mlflow]"' in ended.err) == (1, True)
 
 

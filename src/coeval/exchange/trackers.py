@@ -91,7 +91,8 @@ def log_results(folder: str | Path, to: Iterable[str] | str) -> dict[str, int]:
     """
     from coeval.exchange.headlines import Tracking
 
-    trackers = destinations(to)
+    if not (trackers := destinations(to)):
+        raise UsageError(f"name a tracker: {', '.join(TRACKERS)}")
     found = Tracking(Path(folder))
     return {str(one): _log(found, one) for one in trackers}
 

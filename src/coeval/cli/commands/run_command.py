@@ -107,6 +107,7 @@ def run(
     if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
     from coeval.cli.commands.run_report import count_calls, run_and_report
+    from coeval.exchange.trackers import destinations
     from coeval.models.batch.waiting.job_list import BatchMode
     from coeval.pipeline.run_options import RunOptions
 
@@ -122,15 +123,14 @@ def run(
         estimate_samples=estimate_samples,
         report=report or None,
     )
+    trackers = destinations(log_to or ())
     if dry_run:
         raise typer.Exit(count_calls(settled.config, options, keys))
     if estimate_only:
         from coeval.cli.commands.estimate_report import estimate_and_report
 
         raise typer.Exit(estimate_and_report(settled.config, options, keys))
-    from coeval.exchange.trackers import destinations
-
-    raise typer.Exit(run_and_report(settled.config, options, keys, config, destinations(log_to or ())))
+    raise typer.Exit(run_and_report(settled.config, options, keys, config, trackers))
 
 
 def plan(
