@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
+from fakes.openai_batches import openai_batches
+from fakes.openai_chat import Answer
+from pipeline.batched_lab import KEY, account, batched, sent
 from pipeline.experiments import Lab, listen, model, task
 
 from coeval.analysis.readers.run_reader import RunReader
@@ -426,3 +429,27 @@ def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
     with scores.open(newline="") as file:
         sources = [row["source"] for row in csv.DictReader(file)]
     assert sources == [item["passage_source"] for item in items(lab) for _ in lab.tasks[0]["rubric"]]
+
+
+@pytest.mark.process
+async def test_a_teacher_by_batches_is_asked_once_for_each_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    def says(body: dict[str, Any]) -> Answer:
+        text = body["messages"][-1]["content"]
+        passage = re.findall(r"<passage>\n(.*?)\n</passage>", text, re.DOTALL)[0]
+        quote = passage.split(". ")[1] if "An earlier reply" in text else "Nobody ever said so anywhere."
+        item = {"prompt": f"What of {passage[:30]}?", "response": passage[40:60], "evidence": [quote]}
+        return Answer(json.dumps(item))
+
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = says
+        models = [batched("gpt", host, "teacher"), ANN, JOE]
+        settings = {"batch_poll_s": [0.01, 0.05], "probe_mode": "disable"}
+        exp = Lab(tmp_path, models, [about(handbook(tmp_path))], settings)
+        assert (await exp.arun()).exit_code == 0
+        assert account(exp)["requests"] == 16
+        assert set(sent(host).values()) == {1}
+    assert [item["passage_filtered"] for item in items(exp)] == [{"invented quote": 1}] * 8
