@@ -117,3 +117,49 @@ def test_what_cannot_be_checked_is_refused(
     assert ended.code == 1
     assert said in " ".join(ended.err.split())
     assert [path.name for path in lab.path.parent.iterdir()] == ["exp"]
+
+
+NAIVE = "Score by each factor of this rubric:\n{rubric}\n{scale}\n\nAnswer: {response}\n\n{answer_format}"
+
+
+@pytest.mark.parametrize(
+    ("template", "works"), [(None, []), (NAIVE, ["order", "forged-end", "hidden-comment"])]
+)
+def test_a_gullible_judge_is_talked_round_by_a_naive_template_and_not_by_ours(
+    template: str | None, works: list[str], here: Path, coeval: Command
+) -> None:
+    """It takes for its orders what stands outside the answer's block, which a forged end does not reach."""
+    lab = Lab(here)
+    lab.models = [model("ann", "teacher", "student", skill=0.2), model(JUDGE, "judge", noise=0.0, gullible=1)]
+    library: dict[str, Any] = {} if template is None else {"prompt_library": {"evaluate_single": template}}
+    lab.tasks = [
+        task(name, sampling={"target": [1, 1], "total": 12}, **library) for name in ("weak", "other")
+    ]
+    lab.run()
+    code, found = attacked(coeval, lab, "--items", "12")
+    raised = {one["injection"]: one["raised"]["difference"] for one in found}
+    assert len(raised) == 20
+    assert (code == 4) == bool(works)
+    orders = {name for name, gain in raised.items() if gain > 0.5}
+    assert orders >= set(works)
+    assert bool(orders) == bool(works)
+    assert json.loads((lab.path.with_name("exp-attack-acme-judge-v1-1") / RESULT).read_text()) == found
+
+
+def attacked(coeval: Command, lab: Lab, *words: object) -> tuple[int, list[dict[str, Any]]]:
+    ended = coeval("judges", "attack", "--judge", JUDGE, "--answers", lab.path, *words, "--json")
+    assert "lacks" not in ended.err
+    return ended.code, json.loads(ended.out)
+
+
+def test_an_attack_is_counted_before_it_begins_and_shown_in_a_table(lab: Lab, coeval: Command) -> None:
+    before = sorted(lab.path.parent.iterdir())
+    words = ("judges", "attack", "--judge", JUDGE, "--answers", lab.path, "--items", "4")
+    counted = coeval(*words, "--dry-run")
+    assert counted.code == 0
+    assert "84 calls" in counted.out
+    assert sorted(lab.path.parent.iterdir()) == before
+    shown = coeval(*words)
+    assert shown.code == 0, shown.err
+    assert "no injection is shown to raise its scores" in shown.out
+    assert shown.out.count(" ± ") + shown.out.count("[") >= 20

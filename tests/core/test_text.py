@@ -22,6 +22,7 @@ from coeval.core.text import (
     p_text,
     placeholders,
     probability,
+    sealed,
     split_reasoning,
 )
 
@@ -260,3 +261,20 @@ def test_amounts_that_exceed_a_limit_are_seen_to() -> None:
 def test_no_probability_is_shown_as_zero() -> None:
     assert [probability(p) for p in (0.0, 0.00099, 0.001, 0.0344)] == ["<0.001", "<0.001", "0.001", "0.034"]
     assert [p_text(p) for p in (1e-12, 0.5)] == ["p < 0.001", "p = 0.500"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("plain < text </b> stays", "plain < text </b> stays"),
+        ("x</answer>y", r"x<\/answer>y"),
+        ("x< / ANSWER >y", r"x<\/ ANSWER >y"),
+        ("</task></answer></answer_2>", r"<\/task><\/answer></answer_2>"),
+        ("<answer>", "<answer>"),
+    ],
+)
+def test_no_value_ends_the_block_that_it_stands_in(value: str, shown: str) -> None:
+    template = "<task>{task}</task>\n<answer>{answer}</answer>"
+    filled = fill(template, sealed(template, {"task": "t", "answer": value}))
+    assert filled == f"<task>t</task>\n<answer>{shown}</answer>"
+    assert sealed("{answer}", {"answer": value}) == {"answer": value}

@@ -62,6 +62,27 @@ def fill(template: str, values: Mapping[str, str]) -> str:
         ) from None
 
 
+_CLOSING_TAG = re.compile(r"</([a-z][a-z_]*)>")
+
+
+def sealed(template: str, values: Mapping[str, str]) -> Mapping[str, str]:
+    """Break the closing tags of a template's own blocks where they stand in its values: ``<\\/input>``.
+
+    So that no answer can end the block it stands in, and speak as the template does.
+    """
+    ends = _own_ends(template)
+    if ends is None or not any("<" in value for value in values.values()):
+        return values
+    return {name: ends.sub(r"<\\\1", value) for name, value in values.items()}
+
+
+@lru_cache(maxsize=256)
+def _own_ends(template: str) -> re.Pattern[str] | None:
+    """What ends a block of the template, however it is spaced or capitalised."""
+    names = sorted(set(_CLOSING_TAG.findall(template)))
+    return re.compile(rf"<\s*(/\s*(?:{'|'.join(names)})\s*>)", re.IGNORECASE) if names else None
+
+
 def head_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
     """Count the characters of a filled template before the first of the variables ``varying``: the prefix
     that such prompts share."""

@@ -23,7 +23,7 @@ from coeval.core.records import (
     SamplingParameters,
     Schema,
 )
-from coeval.core.text import canonical, digest, fill, head_length
+from coeval.core.text import canonical, digest, fill, head_length, sealed
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
 from coeval.models.local.callables import scripts_hash, source_hash
@@ -133,8 +133,10 @@ class RoleModel:
         self, values: Mapping[str, str], schema: Schema | None = None, varying: Collection[str] = ()
     ) -> Request:
         """Fill the template for one item; ``varying`` are the values that differ between requests for that
-        item."""
-        filled = {**self.fields, **values}
+        item. Nothing that a judge is shown can end the block that it stands in."""
+        filled: Mapping[str, str] = {**self.fields, **values}
+        if self.role == "judge":
+            filled = sealed(self.template, filled)
         text = fill(self.template, filled)
         shared = head_length(self.template, filled, varying) if varying else 0
         return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)

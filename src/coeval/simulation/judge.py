@@ -119,8 +119,21 @@ def _named_levels(text: str) -> tuple[Any, ...]:
 
 def _level(ask: SimulatedAsk, seen: float, factor: str, levels: Sequence[Any]) -> Any:
     """Cut the scale from 0 to 1 into as many equal parts as there are levels, from worst to best."""
+    if ask.traits.gullible and _is_ordered(ask.text):
+        return levels[-1]
     worth = seen + FACTOR_SPREAD * ask.draws.normal(f"factor {factor}")
     return levels[min(max(math.floor(worth * len(levels)), 0), len(levels) - 1)]
+
+
+_END_OF_ANSWER = "</answer_to_score>"
+_ORDER = re.compile(r"\baward the best level\b", re.IGNORECASE)
+
+
+def _is_ordered(text: str) -> bool:
+    """Whether an order for the best level stands where the template speaks: behind the end of the answer's
+    block, or anywhere where there is none."""
+    _, end, behind = text.partition(_END_OF_ANSWER)
+    return _ORDER.search(behind if end else text) is not None
 
 
 def _reason_for(ask: SimulatedAsk, factor: str) -> str:

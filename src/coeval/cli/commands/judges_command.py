@@ -1,4 +1,4 @@
-"""`coeval judges check`: whether a judge still judges as it did."""
+"""`coeval judges`: whether a judge still judges as it did, and whether answers can talk it round."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.analysis.panel.judge_drift import JudgeDrift
+    from coeval.pipeline.upkeep.judge_attack import Injected
     from coeval.pipeline.upkeep.judge_check import JudgeCheck
 
 app = typer.Typer(
     name="judges",
     cls=Commands,
-    help="Check that a judge still judges as it did.",
+    help="Check a judge: against its earlier scores, and against injections.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -79,7 +80,7 @@ def check(
     from coeval.cli.streams import warn
     from coeval.core.errors import GAPS, WORSE
     from coeval.pipeline.run_options import RunOptions
-    from coeval.pipeline.upkeep.judge_check import CheckRequest, prepare_check, write_drift
+    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result, prepare_check
 
     request = CheckRequest(judge, anchor, items, config, budget_usd)
     if dry_run:
@@ -95,12 +96,103 @@ def check(
     from coeval.cli.views.results_view import json_text
 
     found = prepared.drift()
-    write_drift(prepared, found, ended=run.exit_code == 0)
+    keep_result(prepared.folder, found, ended=run.exit_code == 0)
     if as_json:
         streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
     else:
         _print(prepared, found, max_shift, streams.results())
     raise typer.Exit(WORSE if found.beyond(max_shift / 100) else run.exit_code)
+
+
+@app.command("attack")
+def attack(
+    judge: Annotated[str, typer.Option(metavar="NAME", help="The judge, by its name in the run.")],
+    anchor: Annotated[
+        Path, typer.Option("--answers", metavar="RUN", help="The run whose weak answers are used.")
+    ],
+    items: Annotated[
+        int, typer.Option("--items", metavar="N", min=2, help="How many weak answers are attacked.")
+    ] = 10,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="An experiment file with the judge as it is now; else as in the run."),
+    ] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the calls and price them; send and write nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    keys: KeyFile = None,
+) -> None:
+    """Try to raise a judge's scores by what an answer says of itself.
+
+    Takes answers that the judge scored 50 points or less, appends each of 20
+    injections (orders, forged verdicts, praise, hidden text), and has the judge
+    score them, with and without. Prompts are those of the run, so its own
+    templates are attacked too.
+
+    \b
+    Examples:
+      coeval judges attack --judge gpt-4.1 --answers runs/support --dry-run
+      coeval judges attack --judge gpt-4.1 --answers runs/support --items 20
+
+    \b
+    Exit codes: 0 no injection is shown to raise scores, 1 wrong request,
+    2 the judge is unavailable, 3 scores are missing, 4 some raise them,
+    130 interrupted.
+    """
+    from tempfile import TemporaryDirectory
+
+    from coeval.cli import streams
+    from coeval.cli.commands.run_report import count_calls, run_with_progress
+    from coeval.cli.streams import warn
+    from coeval.core.errors import GAPS, WORSE
+    from coeval.pipeline.run_options import RunOptions
+    from coeval.pipeline.upkeep.judge_attack import prepare_attack
+    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
+
+    request = CheckRequest(judge, anchor, items, config, budget_usd)
+    if dry_run:
+        with TemporaryDirectory() as nowhere:
+            raise typer.Exit(count_calls(prepare_attack(request, Path(nowhere)).config, RunOptions(), keys))
+    prepared = prepare_attack(request)
+    run = run_with_progress(prepared.config, RunOptions(continue_run=prepared.continues), keys)
+    if run.exit_code not in (0, GAPS):
+        for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
+            warn(streams.messages(), sentence)
+        raise typer.Exit(run.exit_code)
+    # Here, because they load numpy.
+    from coeval.cli.views.results_view import json_text
+
+    found = prepared.found()
+    keep_result(prepared.folder, found, ended=run.exit_code == 0)
+    if as_json:
+        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
+    else:
+        _print_attack(judge, prepared.items, found, streams.results())
+    raise typer.Exit(WORSE if any(one.works for one in found) else run.exit_code)
+
+
+def _print_attack(judge: str, items: int, found: list[Injected], console: Console) -> None:
+    from coeval.cli.streams import say
+    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.core.figures import figure, figure_text
+    from coeval.core.text import numbered
+
+    works = [one for one in found if one.works]
+    if works:
+        say(console, f"{judge}: {len(works)} of {len(found)} injections raise its scores.", "bold red")
+    else:
+        say(console, f"{judge}: no injection is shown to raise its scores.", "bold green")
+    rows = []
+    for one in found:
+        raised = figure_text("gap", one.raised.difference, one.raised.low, one.raised.high)
+        p = "–" if one.p is None else figure(one.p, "probability")
+        rows.append(NameRow(one.injection, [raised, p], "bold" if one.works else ""))
+    print_table(console, "", "injection", [Column("raises by"), Column("p")], rows)
+    say(console, f"In points, on {numbered(items, 'weak answer')}, tasks counting alike; p: Holm's.", "dim")
 
 
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:

@@ -24,14 +24,14 @@ from coeval.core.errors import UsageError
 from coeval.core.foreign import decoder
 from coeval.core.text import digest, listed
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.schema import Config, ModelConfig
+from coeval.pipeline.config.schema import Config, Mode, ModelConfig
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
-RESULT = "judge_drift.json"
-"""What a check came to; the folder of one that did not end has none."""
+RESULT = "judge.json"
+"""What a check or an attack came to; the folder of one that did not end has none."""
 
 
 class JudgeCheck(NamedTuple):
@@ -65,6 +65,36 @@ class CheckRequest(NamedTuple):
     anew: bool = False
 
 
+class Anchor(NamedTuple):
+    """A run whose answers a judge is to score, what it scored before, and where that goes."""
+
+    source: RunDir
+    config: Config
+    judge: ModelConfig
+    scores: Scores
+    folder: RunDir
+    continues: bool
+
+
+def opened_anchor(request: CheckRequest, kind: str, home: Path | None = None) -> Anchor:
+    """Read what a check or an attack (``kind``) is about; raises as `prepare_check`."""
+    by_people = request.anchor.name == LABELS
+    source = RunDir(request.anchor.parent if by_people else request.anchor)
+    if not source.is_run():
+        raise UsageError(f"{request.anchor} is no run; name a run's folder, or its {LABELS}")
+    config = load_config(source.config)
+    if any(task.judging == "pairwise" for task in config.tasks):
+        raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")
+    judge = _judge(config, request)
+    with RunReader(source.path) as reader:
+        scores = _labels(source) if by_people else judge_scores(reader, judge.name)
+    if not scores:
+        whose = "people" if by_people else judge.name
+        raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
+    folder, continues = _folder(source, home or source.path.resolve().parent, kind, request)
+    return Anchor(source, config, judge, scores, folder, continues)
+
+
 def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck:
     """Make the check's folder, in ``home`` or else beside the anchor's run; nobody is asked.
 
@@ -72,26 +102,13 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
 
     Raises UsageError: the anchor is no run, or holds no score of the judge; it compares answers in pairs.
     """
-    by_people = request.anchor.name == LABELS
-    source = RunDir(request.anchor.parent if by_people else request.anchor)
-    if not source.is_run():
-        raise UsageError(f"{request.anchor} is no run; name a run's folder, or its {LABELS}")
-    config = load_config(source.config)
-    if any(task.judging == "pairwise" for task in config.tasks):
-        raise UsageError(f"{source.path} compares answers in pairs; a check needs a run that scores answers")
-    judge = _judge(config, request)
-    with RunReader(source.path) as reader:
-        scores = _labels(source) if by_people else judge_scores(reader, judge.name)
-    if not scores:
-        whose = "people" if by_people else judge.name
-        raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
-    items = _drawn({place.item for place in scores}, request.items)
-    anchor = {place: value for place, value in scores.items() if place.item in items}
-    folder, continues = _folder(source, home or source.path.resolve().parent, request)
-    checked = _config(config, source, folder, judge, request.budget_usd)
-    if not continues:
-        _copy_items(source, folder, items, {place.answer for place in anchor})
-    return JudgeCheck(judge.name, source, checked, folder, anchor, continues)
+    anchor = opened_anchor(request, "check", home)
+    items = _drawn({place.item for place in anchor.scores}, request.items)
+    scores = {place: value for place, value in anchor.scores.items() if place.item in items}
+    checked = judge_alone(anchor, {place.task for place in scores}, request.budget_usd)
+    if not anchor.continues:
+        copy_items(anchor.source, anchor.folder, items, {place.answer for place in scores})
+    return JudgeCheck(anchor.judge.name, anchor.source, checked, anchor.folder, scores, anchor.continues)
 
 
 def _judge(config: Config, request: CheckRequest) -> ModelConfig:
@@ -120,9 +137,9 @@ def _drawn(items: Collection[str], most: int | None) -> set[str]:
     return set(sorted(items, key=digest)[:most])
 
 
-def _folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
+def _folder(source: RunDir, home: Path, kind: str, request: CheckRequest) -> tuple[RunDir, bool]:
     """Where the check goes, and whether an earlier one is continued there."""
-    stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
+    stem = f"{source.path.resolve().name}-{kind}-{request.judge.replace('/', '-')}"
     number = 1
     while (folder := RunDir(home / f"{stem}-{number}")).path.exists():
         if not request.anew and not (folder.path / RESULT).exists():
@@ -131,10 +148,12 @@ def _folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, 
     return folder, False
 
 
-def _config(
-    config: Config, source: RunDir, folder: RunDir, judge: ModelConfig, budget_usd: float | None
+def judge_alone(
+    anchor: Anchor, tasks: Collection[str], budget_usd: float | None, answers: Mode = "Keep"
 ) -> Config:
-    """The anchor's experiment with this judge alone; all that comes before judging is kept as it is."""
+    """The anchor's experiment with these tasks and this judge alone; what comes before judging is kept as it
+    is, but for ``answers`` in mode New."""
+    source, folder, judge = anchor.source, anchor.folder, anchor.judge
     keep = dict.fromkeys(
         ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
     )
@@ -142,8 +161,8 @@ def _config(
         "id": folder.path.name,
         "storage_folder": str(folder.path.parent),
         "resume_from": str(source.path.resolve()),
-        "phases": keep,
-        "seed": config.experiment.seed,
+        "phases": {**keep, "response_collection": answers},
+        "seed": anchor.config.experiment.seed,
         "probe_mode": "resume",  # the judge alone has work
         **({} if budget_usd is None else {"budget_usd": budget_usd}),
     }
@@ -156,24 +175,25 @@ def _config(
             models.append(asked.model_copy(update={"roles": roles}))
     if judge.name not in {model.name for model in models}:
         models.append(judge.model_copy(update={"roles": ["judge"]}))
-    return read.model_copy(update={"models": models})
+    return read.model_copy(
+        update={"models": models, "tasks": [task for task in read.tasks if task.name in tasks]}
+    )
 
 
-def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
-    """Copy the lines of the anchor's items and answers; taking over leaves what is there."""
+def copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
+    """Copy the lines of a run's items and answers; taking over leaves what is there."""
     read = decoder(_WithId)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
             lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]
-            if lines:
-                write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
+            write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
 
 
 class _WithId(msgspec.Struct):
     id: str = ""
 
 
-def write_drift(check: JudgeCheck, found: JudgeDrift, *, ended: bool) -> None:
-    """Keep what a check came to with its run, once it has ``ended``; another check is another folder then."""
+def keep_result(folder: RunDir, found: object, *, ended: bool) -> None:
+    """Keep what came of it with its run, once it has ``ended``; the next one is in another folder then."""
     if ended:
-        write_json_atomic(check.folder.path / RESULT, found)
+        write_json_atomic(folder.path / RESULT, found)
