@@ -16,22 +16,15 @@ from coeval.core.model import ModelSpec
 class Traits(msgspec.Struct, frozen=True):
     """Traits of a simulated model, from its options.
 
-        Student: ``skill`` is the mean hidden quality of its answers. Judge: ``severity`` is subtracted from what
-        it perceives, ``noise`` is the standard deviation of its error, ``family_bias`` is added for answers of
-    <<<<<<< HEAD
-        its own ``family``, ``position_bias`` for the first answer of a pair. Teacher: ``difficulty_spread`` is
-        the standard deviation of item difficulty around 0.5; of items about passages, ``invented_quotes`` is the
-        share whose evidence is made up, ``repeated_items`` the share that asks the same of a passage. Every role:
-        ``verbosity`` scales lengths, ``malformed_rate`` and ``failure_rate`` are the shares of spoiled replies
-        and failed calls. ``latency_s`` is the time to the first token, ``tokens_per_s`` the pace afterwards; 0
-        means at once.
-    =======
-        its own ``family``, ``position_bias`` for the first answer of a pair; with ``gullible`` above 0 it obeys
-        an order for the best level outside the answer's block. Teacher: ``difficulty_spread`` is the standard
-        deviation of item difficulty around 0.5. Every role: ``verbosity`` scales lengths,
-        ``malformed_rate`` and ``failure_rate`` are the shares of spoiled replies and failed calls. ``latency_s``
-        is the time to the first token, ``tokens_per_s`` the pace afterwards; 0 means at once.
-    >>>>>>> 8517535e (coeval judges attack: 20 injections into weak answers; no answer ends the block that a judge's template gives it)
+    Student: ``skill`` is the mean hidden quality of its answers. Judge: ``severity`` is subtracted from what
+    it perceives, ``noise`` is the standard deviation of its error, ``family_bias`` is added for answers of
+    its own ``family``, ``position_bias`` for the first answer of a pair; with ``gullible`` above 0 it obeys
+    an order for the best level outside the answer's block. Teacher: ``difficulty_spread`` is the standard
+    deviation of item difficulty around 0.5; of items about passages, ``invented_quotes`` is the share whose
+    evidence is made up, ``repeated_items`` the share that asks the same of a passage. Every role:
+    ``verbosity`` scales lengths, ``malformed_rate`` and ``failure_rate`` are the shares of spoiled replies
+    and failed calls. ``latency_s`` is the time to the first token, ``tokens_per_s`` the pace afterwards; 0
+    means at once.
     """
 
     skill: float = 0.6
