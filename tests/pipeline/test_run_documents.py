@@ -32,6 +32,7 @@ from coeval.pipeline.phases.document_items import (
 )
 from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.run_options import RunOptions
+from coeval.reports.folder_report import folder_report
 from coeval.simulation.simulated_model import SimulatedModel
 
 TEA, ANN, JOE = model("tea", "teacher"), model("ann", "student"), model("joe", "judge")
@@ -424,6 +425,9 @@ def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
     assert "source: part" in coeval("show", "--run", folder, "--id", "handbook__tea__00001").out
     with RunReader(lab.path) as reader:
         assert note in reader.notes()
+    with folder_report(lab.path) as reported:
+        (cost,) = (section for section in reported.report.sections if section.anchor == "cost")
+        assert f"D{note[1:]}." in [sentence.text for sentence in cost.sentences]
     with export_of(lab.path) as found:
         scores, _ = write_csv(found, lab.folder / "out")
     with scores.open(newline="") as file:

@@ -10,6 +10,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.d_study import Design, design_name
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
 from coeval.analysis.run_results import bill
 from coeval.core.text import dollars, listed, numbered
 from coeval.reports.content import (
@@ -119,7 +120,8 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
     lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
-    said = [*_money(evidence), *_by_role(spending), *map(as_sentence, lacking)]
+    discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
+    said = [*_money(evidence), *_by_role(spending), *map(as_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     variance, steps = _variance(measures.g_study), _steps(measures.next, evidence.measured.grid)
     pictures = []
