@@ -168,7 +168,7 @@ def test_a_run_without_any_score_says_so(here: Path, coeval: Command) -> None:
     for flags in ((), ("--by", "judge")):
         shown = coeval("results", "--run", lab.path, *flags)
         assert shown.code == 0
-        assert re.search("no answer has been judged", shown.err if flags else shown.out)
+        assert re.search("no answer has been scored", shown.err if flags else shown.out)
 
 
 @pytest.mark.process

@@ -291,8 +291,10 @@ async def test_a_bill_that_cannot_be_taken_is_refused(priced: Path) -> None:
         "student-1": "write MODEL=USD",
         "student-1=-1": "write MODEL=USD",
         "student-1=nan": "write MODEL=USD",
+        "student-1=1 student-1=2": "names student-1 twice",
     }.items():
-        refusal = await called(priced, "status", "--run", folder.path, "--settle", given)
+        bills = [word for bill in given.split() for word in ("--settle", bill)]
+        refusal = await called(priced, "status", "--run", folder.path, *bills)
         assert refusal.code == 1
         assert why in " ".join(refusal.err.split())
     assert folder.usage.read_text() == before

@@ -132,7 +132,11 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
 
     if writer is not None:
         raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
-    bills = dict(_bill(text) for text in given)
+    bills: dict[str, float] = {}
+    for name, usd in map(_bill, given):
+        if name in bills:
+            raise UsageError(f"--settle names {name} twice; give its whole bill once")
+        bills[name] = usd
     try:
         by = getuser()
     except (KeyError, OSError):

@@ -228,7 +228,7 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
     if results.metrics:
         print_metrics(results.metrics, console)
     if not (scored or results.labels or results.metrics or results.pairs):
-        say(console, "no scores yet: no answer has been judged")
+        say(console, "no scores yet: no answer has been scored")
     for note in without_incomparable(notes(results, scored=scored), console):
         say(console, note, "dim")
     for warning in warnings(results):

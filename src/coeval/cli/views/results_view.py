@@ -81,7 +81,7 @@ def why_nothing(results: Results, by: By) -> str:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
     if results.labels or any(score.mean is not None for score in results.students):
         return f"{nothing}: the items were sampled without any attributes"
-    return f"{nothing}: no answer has been judged yet"
+    return f"{nothing}: no answer has been scored yet"
 
 
 def _show_parts(task: str | None, parts: Sequence[PartScore], console: Console) -> None:
