@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pypdf
 import pytest
 from playwright.sync_api import Browser
 from reports.browser import chromium
@@ -52,6 +54,17 @@ def test_no_page_breaks_a_rule(browser: Browser, pages: Path, page: str, width: 
         if page not in KNOWN.get(each.rule, ())
     ]
     assert not found, "\n".join(map(str, found))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("page", PAGES)
+def test_the_brief_of_a_page_is_two_sheets_of_a4(browser: Browser, pages: Path, page: str) -> None:
+    opened = browser.new_page()
+    opened.goto((pages / f"{page}.html").as_uri())
+    opened.locator(".drawing svg, .lead").first.wait_for()
+    brief = pypdf.PdfReader(io.BytesIO(opened.pdf(format="A4", prefer_css_page_size=True)))
+    opened.close()
+    assert len(brief.pages) <= 2
 
 
 @pytest.mark.system
