@@ -95,10 +95,16 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     [file] = [path for path in (folder / "phase5_evaluations").glob("*.jsonl") if "judge-v1" in path.name]
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[:-4]))
+    other = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--items", "5")
+    assert other.code == 1
+    assert "was begun with other items and did not end; give the same --items, or --anew" in other.err
     code, found = checked(coeval, lab)
     assert (code, found["missing"]) == (0, 0)
     assert len(file.read_text().splitlines()) == len(lines)
     assert not lab.path.with_name("exp-check-acme-judge-v1-2").exists()
+    (folder / RESULT).unlink()
+    assert checked(coeval, lab, "--items", "5", "--anew")[1]["items"] == 5
+    assert lab.path.with_name("exp-check-acme-judge-v1-2").exists()
 
 
 @pytest.mark.parametrize(

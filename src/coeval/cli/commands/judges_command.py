@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.analysis.panel.judge_drift import JudgeDrift
-    from coeval.pipeline.upkeep.judge_attack import Injected
-    from coeval.pipeline.upkeep.judge_check import JudgeCheck
+    from coeval.pipeline.upkeep.judge_attack import Injected, JudgeAttack
+    from coeval.pipeline.upkeep.judge_check import CheckRequest, JudgeCheck
 
 app = typer.Typer(
     name="judges",
@@ -24,10 +25,22 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+JudgeName = Annotated[str, typer.Option("--judge", metavar="NAME", help="The judge, by its name in the run.")]
+JudgeNow = Annotated[
+    Path | None,
+    typer.Option("--config", help="An experiment file with the judge as it is now; else as in the run."),
+]
+BudgetUsd = Annotated[
+    float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls; send and write nothing.")]
+Anew = Annotated[bool, typer.Option("--anew", help="Begin another one, though the last did not end.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+
 
 @app.command("check")
 def check(
-    judge: Annotated[str, typer.Option(metavar="NAME", help="The judge, by its name in the run.")],
+    judge: JudgeName,
     anchor: Annotated[
         Path,
         typer.Option(
@@ -43,17 +56,11 @@ def check(
         int | None,
         typer.Option("--items", metavar="N", min=1, help="Judge the answers of N items, always the same."),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="An experiment file with the judge as it is now; else as in the run."),
-    ] = None,
-    budget_usd: Annotated[
-        float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the calls and price them; send and write nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    config: JudgeNow = None,
+    budget_usd: BudgetUsd = None,
+    dry_run: DryRun = False,
+    anew: Anew = False,
+    as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
     """Judge an anchor set again, and compare: flip rate, shift, and what shift would be noticed.
@@ -73,57 +80,38 @@ def check(
     2 the judge is unavailable, 3 scores are missing, 4 it has shifted further,
     130 interrupted.
     """
-    from tempfile import TemporaryDirectory
-
     from coeval.cli import streams
-    from coeval.cli.commands.run_report import count_calls, run_with_progress
-    from coeval.cli.streams import warn
-    from coeval.core.errors import GAPS, WORSE
-    from coeval.pipeline.run_options import RunOptions
+    from coeval.core.errors import WORSE
     from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result, prepare_check
 
-    request = CheckRequest(judge, anchor, items, config, budget_usd)
-    if dry_run:
-        with TemporaryDirectory() as nowhere:
-            raise typer.Exit(count_calls(prepare_check(request, Path(nowhere)).config, RunOptions(), keys))
-    prepared = prepare_check(request)
-    run = run_with_progress(prepared.config, RunOptions(continue_run=prepared.continues), keys)
-    if run.exit_code not in (0, GAPS):
-        for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
-            warn(streams.messages(), sentence)
-        raise typer.Exit(run.exit_code)
-    # Here, because they load numpy.
+    request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
+    prepared, code = _carried_out(prepare_check, request, keys, dry_run=dry_run)
+    # Here, because it loads numpy.
     from coeval.cli.views.results_view import json_text
 
     found = prepared.drift()
-    keep_result(prepared.folder, found, ended=run.exit_code == 0)
+    keep_result(prepared.folder, found, ended=code == 0)
     if as_json:
         streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
     else:
         _print(prepared, found, max_shift, streams.results())
-    raise typer.Exit(WORSE if found.beyond(max_shift / 100) else run.exit_code)
+    raise typer.Exit(WORSE if found.beyond(max_shift / 100) else code)
 
 
 @app.command("attack")
 def attack(
-    judge: Annotated[str, typer.Option(metavar="NAME", help="The judge, by its name in the run.")],
+    judge: JudgeName,
     anchor: Annotated[
         Path, typer.Option("--answers", metavar="RUN", help="The run whose weak answers are used.")
     ],
     items: Annotated[
         int, typer.Option("--items", metavar="N", min=2, help="How many weak answers are attacked.")
     ] = 10,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="An experiment file with the judge as it is now; else as in the run."),
-    ] = None,
-    budget_usd: Annotated[
-        float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the calls and price them; send and write nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    config: JudgeNow = None,
+    budget_usd: BudgetUsd = None,
+    dry_run: DryRun = False,
+    anew: Anew = False,
+    as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
     """Try to raise a judge's scores by what an answer says of itself.
@@ -143,36 +131,54 @@ def attack(
     2 the judge is unavailable, 3 scores are missing, 4 some raise them,
     130 interrupted.
     """
+    from coeval.cli import streams
+    from coeval.core.errors import WORSE
+    from coeval.pipeline.upkeep.judge_attack import prepare_attack
+    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
+
+    request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
+    prepared, code = _carried_out(prepare_attack, request, keys, dry_run=dry_run)
+    # Here, because it loads numpy.
+    from coeval.cli.views.results_view import json_text
+
+    found = prepared.found()
+    keep_result(prepared.folder, found, ended=code == 0)
+    if as_json:
+        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
+    else:
+        _print_attack(judge, prepared.items, found, streams.results())
+    raise typer.Exit(WORSE if any(one.works for one in found) else code)
+
+
+PreparedT = TypeVar("PreparedT", bound="JudgeCheck | JudgeAttack")
+
+
+def _carried_out(
+    prepare: Callable[[CheckRequest, Path | None], PreparedT],
+    request: CheckRequest,
+    keys: Path | None,
+    *,
+    dry_run: bool,
+) -> tuple[PreparedT, int]:
+    """Run what ``prepare`` makes; return it with the exit code. Ends the command where nothing came of it."""
     from tempfile import TemporaryDirectory
 
     from coeval.cli import streams
     from coeval.cli.commands.run_report import count_calls, run_with_progress
     from coeval.cli.streams import warn
-    from coeval.core.errors import GAPS, WORSE
+    from coeval.core.errors import GAPS
     from coeval.pipeline.run_options import RunOptions
-    from coeval.pipeline.upkeep.judge_attack import prepare_attack
-    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
 
-    request = CheckRequest(judge, anchor, items, config, budget_usd)
     if dry_run:
         with TemporaryDirectory() as nowhere:
-            raise typer.Exit(count_calls(prepare_attack(request, Path(nowhere)).config, RunOptions(), keys))
-    prepared = prepare_attack(request)
+            raise typer.Exit(count_calls(prepare(request, Path(nowhere)).config, RunOptions(), keys))
+    prepared = prepare(request, None)
     run = run_with_progress(prepared.config, RunOptions(continue_run=prepared.continues), keys)
     if run.exit_code not in (0, GAPS):
         for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
             warn(streams.messages(), sentence)
         raise typer.Exit(run.exit_code)
-    # Here, because they load numpy.
-    from coeval.cli.views.results_view import json_text
-
-    found = prepared.found()
-    keep_result(prepared.folder, found, ended=run.exit_code == 0)
-    if as_json:
-        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
-    else:
-        _print_attack(judge, prepared.items, found, streams.results())
-    raise typer.Exit(WORSE if any(one.works for one in found) else run.exit_code)
+    return prepared, run.exit_code
 
 
 def _print_attack(judge: str, items: int, found: list[Injected], console: Console) -> None:

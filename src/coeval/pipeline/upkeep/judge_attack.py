@@ -149,8 +149,8 @@ def prepare_attack(request: CheckRequest, home: Path | None = None) -> JudgeAtta
         for name in (PLAIN, *INJECTIONS)
     ]
     config = read.model_copy(update={"models": models, "students": students})
+    copy_items(anchor, {place.item for place in chosen.values()}, ())
     if not anchor.continues:
-        copy_items(anchor.source, anchor.folder, {place.item for place in chosen.values()}, ())
         _write(anchor.source, table, {place.answer: place.item for place in chosen.values()})
     return JudgeAttack(anchor.judge.name, config, anchor.folder, len(chosen), anchor.continues)
 

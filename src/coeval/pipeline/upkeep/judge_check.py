@@ -106,8 +106,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     items = _drawn({place.item for place in anchor.scores}, request.items)
     scores = {place: value for place, value in anchor.scores.items() if place.item in items}
     checked = judge_alone(anchor, {place.task for place in scores}, request.budget_usd)
-    if not anchor.continues:
-        copy_items(anchor.source, anchor.folder, items, {place.answer for place in scores})
+    copy_items(anchor, items, {place.answer for place in scores})
     return JudgeCheck(anchor.judge.name, anchor.source, checked, anchor.folder, scores, anchor.continues)
 
 
@@ -180,13 +179,29 @@ def judge_alone(
     )
 
 
-def copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
-    """Copy the lines of a run's items and answers; taking over leaves what is there."""
+def copy_items(anchor: Anchor, items: Collection[str], answers: Collection[str]) -> None:
+    """Copy the lines of a run's items and answers; taking over leaves what is there.
+
+    Raises UsageError: what is continued was begun with other items.
+    """
+    source, folder = anchor.source, anchor.folder
+    if anchor.continues:
+        if _items_of(folder) != set(items):
+            raise UsageError(
+                f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
+            )
+        return
     read = decoder(_WithId)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
             lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]
             write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
+
+
+def _items_of(folder: RunDir) -> set[str]:
+    read = decoder(_WithId)
+    lines = (line for path in folder.files("data_generation") for line in whole_lines(path))
+    return {read(line.text).id for line in lines}
 
 
 class _WithId(msgspec.Struct):
