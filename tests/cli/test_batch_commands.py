@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from cli.coeval_process import called
 from cli.eval_process import finish, start
@@ -19,6 +20,10 @@ from fakes.openai_chat import Answer
 from fakes.vertex import fake_vertex, key_file
 from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
 
+from coeval.cli.commands.status import _cancel
+from coeval.core.errors import UsageError
+from coeval.models.batch import job_canceller
+from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.pricing.pricing_file import read_pricing
 from coeval.store.rundir import RunDir
 
@@ -162,6 +167,27 @@ async def test_a_job_of_eval_framework_can_be_cancelled(tmp_path: Path) -> None:
     assert "is given up" in given_up.text
     assert not (output / "pending_batches.json").exists()
     assert all(not row["jobs"] for row in json.loads((output / "usage.json").read_text())["models"].values())
+
+
+def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ifeval").mkdir()
+    (tmp_path / "ifeval" / "responses.jsonl").touch()
+    job = PendingJob(
+        tag="t", state="submitted", interface="openai", name="m", model="m", endpoint="http://127.0.0.1",
+        phases={}, requests=1, bytes=1, first_id="", written_at=0.0,
+    )  # fmt: skip
+    RunDir(tmp_path).pending_batches.write_bytes(msgspec.json.encode({"jobs": [job]}))
+
+    async def cancelled(*_: object) -> int:
+        with pytest.raises(UsageError, match="is in use by process"), RunDir(tmp_path / "ifeval").locked():
+            pass
+        return 7
+
+    monkeypatch.setattr(job_canceller, "cancel_jobs", cancelled)
+    assert _cancel(RunDir(tmp_path), None, None) == 7
+    assert RunDir(tmp_path / "ifeval").writer() is None, "afterwards they may"
 
 
 @pytest.mark.process

@@ -173,3 +173,5 @@ def test_real_names_are_apart_in_every_company() -> None:
 def test_folders_have_the_shortest_end_of_their_paths() -> None:
     assert list(short_paths(["/t/a/run", "/t/b/run", "/t/c", "d/"]).values()) == ["a/run", "b/run", "c", "d"]
     assert list(short_paths(["/", "x\x1b"]).values()) == ["/", "x\\x1b"]
+    assert list(short_paths(["/a/x", "/b/a/x"]).values()) == ["a/x", "b/a/x"]
+    assert list(short_paths(["/a/x", "/b/a/x", "/c/b/a/x"]).values()) == ["a/x", "b/a/x", "c/b/a/x"]

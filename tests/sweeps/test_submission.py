@@ -7,6 +7,7 @@ import os
 import random
 import shlex
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ from sweeping import Sweeping
 import coeval
 from coeval.core.errors import UsageError
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, content_of
+from coeval.sweeps.job_plan import JobPlan, TaskJobs
+from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.merging import MergeCommand
 from coeval.sweeps.submission import submit_checkpoint
-from coeval.sweeps.sweep import queue_of
+from coeval.sweeps.sweep import folder_of, queue_of
 
 
 def saved(folder: Path, weights: str = "weights") -> Path:
@@ -100,6 +103,31 @@ def test_a_damaged_file_of_the_queue_is_told_and_the_others_are_taken(
     (queue_of(out) / "step_1.json").write_text("{")
     assert [each.step for each in watch(out).look()] == [2]
     assert "step_1.json is damaged" in caplog.text
+
+
+@pytest.mark.parametrize(("unanswered", "code"), [(0, 0), (1, 3)])
+def test_a_wait_ends_where_the_sweep_answers_and_does_not_judge(
+    unanswered: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, folder, said = tmp_path / "out", saved(tmp_path / "a"), list[str]()
+    submit_checkpoint(out, 10, folder)
+    [checkpoint] = watch(out).look()
+    task = TaskJobs(task="t", label="t", samples=1, judged=True, requested_with="a", judged_with="j")
+    plan = JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False)
+    plan.write(folder_of(out))
+
+    def answered(_: float) -> None:
+        """The sweep asks it while somebody waits."""
+        responses = out / "step_10" / "run_0" / "t" / "responses.jsonl"
+        assert not responses.exists(), "it waits on"
+        responses.parent.mkdir(parents=True)
+        responses.write_text("{}\n")
+        JobTable(out, plan).note_answered(checkpoint, task, 0, 0, unanswered)
+
+    monkeypatch.setattr(time, "sleep", answered)
+    assert submit_checkpoint(out, 10, folder, wait=True, say=said.append) == code
+    assert said[-1].startswith("step_10: 0 of 1 jobs scored")
+    assert ("1 answered and not judged: the sweep runs with --no-judge" in said[-1]) == (code == 0)
 
 
 def test_values_of_a_merge_command_are_no_code() -> None:

@@ -216,14 +216,17 @@ _UNJOINED = dict.fromkeys(map(ord, _JOINERS))
 def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
     """Name each folder by the shortest end of its path that no other one has, as ``runs/a`` and ``old/a``."""
     places = {str(path): Path(path).absolute().parts for path in paths}
-    return {name: plain(_unique_tail(parts, [*places.values()])) for name, parts in places.items()}
+    tails = {place: plain(_unique_tail(place, [*places.values()])) for place in places.values()}
+    apart = _all_apart({str(Path(*place)): tail for place, tail in tails.items()})
+    return {name: apart[str(Path(*place))] for name, place in places.items()}
 
 
 def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> str:
+    """The whole path, without its root, where another one ends like it."""
     for length in range(1, len(parts)):
         if all(other == parts or other[-length:] != parts[-length:] for other in places):
             return "/".join(parts[-length:])
-    return str(Path(*parts))
+    return "/".join(parts[1:]) or parts[0]
 
 
 # --- Texts that are no longer than their place

@@ -46,12 +46,14 @@ class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """All jobs of a sweep. Checkpoints stand in the order of their steps."""
+    """All jobs of a sweep. Checkpoints stand in the order of their steps. Unless it ``judges``, judged tasks
+    are answered only."""
 
     checkpoints: tuple[Checkpoint, ...]
     tasks: tuple[TaskJobs, ...]
     shards: int = 1
     served_name: str = ""
+    judges: bool = True
 
     def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
         """What the answers of a job hang on."""

@@ -298,11 +298,16 @@ class JobTable:
         failed, or has gaps."""
         for task in self.plan.tasks:
             settings = self.plan.settings(checkpoint, task)
+            answers_only = task.judged and not self.plan.judges
             for run in range(task.samples):
                 job = Job(checkpoint.step, task.label, run)
-                line = self._failed.get(job) or self._concluded.get(job)
-                is_late = line is None or datetime.fromisoformat(line.at).timestamp() < since
-                if is_late and not self._is_concluded(job, task, settings):
+                lines = [self._failed.get(job) or self._concluded.get(job)]
+                if answers_only and self.requested(checkpoint, task, run):
+                    lines += self._answered.get(job, {}).values()
+                times = [datetime.fromisoformat(line.at).timestamp() for line in lines if line is not None]
+                whole = self._is_concluded(job, task, settings)
+                whole = whole or (answers_only and not self._owed_shards(job, settings))
+                if not whole and max(times, default=-1.0) < since:
                     return False
         return True
 

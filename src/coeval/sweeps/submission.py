@@ -31,7 +31,8 @@ def submit_checkpoint(
     out: str | Path, step: int, path: str | Path, wait: bool = False, say: Callable[[str], None] = log.info
 ) -> int:
     """Put a snapshot into the queue of the sweep in ``out``, and return 0 at once; with ``wait``, once it is
-    scored (0) or has failed (3). Nothing of the snapshot is read but names, sizes and times.
+    scored (0; answered, where the sweep does not judge) or has failed (3). Nothing of the snapshot is read
+    but names, sizes and times.
 
     Raises UsageError: there is no such folder, the step is that of another path, or ``out`` is something
     else's; StoreError: the queue cannot be written.
@@ -129,6 +130,11 @@ def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
     found = [table.status(checkpoint, task) for task in plan.tasks]
     jobs, done = sum(each.samples for each in found), sum(each.concluded for each in found)
     counts = f"{name}: {done} of {jobs} jobs scored"
+    if not plan.judges:
+        pairs = zip(plan.tasks, found, strict=True)
+        if left := sum(each.answered - each.concluded for task, each in pairs if task.judged):
+            counts += f", {left} answered and not judged: the sweep runs with --no-judge"
+            done += left
     if done == jobs:
         return 0, counts
     if not table.has_ended(checkpoint, submission.at // 10**9):

@@ -80,7 +80,7 @@ def under_way(
     """
     sweep, settings = requested.sweep, requested.settings
     with RunDir(sweep.own_folder).locked():
-        plan = job_plan(sweep)
+        plan = msgspec.structs.replace(job_plan(sweep), judges=requested.phases.judge)
         checkpoints = [each for each in checkpoints if _has_room(sweep, plan, each, watcher)]
         table = JobTable(sweep.out, plan)
         table.read()

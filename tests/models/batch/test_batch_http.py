@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -12,6 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, RateLimited, ServerFault
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
+from coeval.models.dialects.gemini import GEMINI
 from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint
@@ -22,7 +25,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def _served(
-    *handlers: Handler, signer: Signer | None = None
+    *handlers: Handler, signer: Signer | None = None, **more: Any
 ) -> AsyncIterator[tuple[BatchHttp, list[float]]]:
     """A host that answers with each handler in turn, the last again and again; what waited, in seconds."""
     left, waits = list(handlers), list[float]()
@@ -37,7 +40,8 @@ async def _served(
     app.router.add_route("*", "/{path:.*}", answer)
     async with TestServer(app) as server:
         signer = signer or Signer({"Authorization": f"Bearer {KEY}"})
-        http = BatchHttp(Endpoint(str(server.make_url("/v1")), signer, Limiter(1), [KEY]), sleep=no_wait)
+        endpoint = Endpoint(str(server.make_url("/v1")), signer, Limiter(1), [KEY])
+        http = BatchHttp(endpoint, sleep=no_wait, **more)
         try:
             yield http, waits
         finally:
@@ -118,6 +122,14 @@ async def test_refusals_have_the_names_of_live_ones_and_quote_no_key(status: int
             await http.call("POST", "/batches", b"{}")
     assert "bad [redacted]" in str(refused.value)
     assert KEY not in str(refused.value)
+
+
+async def test_a_host_that_says_by_a_400_that_a_key_is_none_denies_access() -> None:
+    trouble = {"code": 400, "message": f"bad {KEY}", "details": [{"reason": "API_KEY_INVALID"}]}
+    async with _served(_says(400, json.dumps({"error": trouble})), explain=GEMINI.explain) as (http, _):
+        with pytest.raises(AccessDenied) as refused:
+            await http.call("POST", "/batches", b"{}")
+    assert ("bad [redacted]" in str(refused.value), refused.value.status) == (True, 400)
 
 
 async def test_a_download_that_is_cut_off_begins_anew(tmp_path: Path) -> None:

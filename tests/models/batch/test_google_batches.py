@@ -478,6 +478,12 @@ def test_why_a_job_failed_is_in_the_one_tree(code: int, kind: type[Exception]) -
     assert str(error) == "because"
 
 
+def test_a_job_that_failed_for_its_key_was_denied_access() -> None:
+    reported = b'{"code": 3, "message": "bad key", "details": [{"reason": "API_KEY_INVALID"}]}'
+    error = job_error(msgspec.json.decode(reported, type=GoogleError), Redactor())
+    assert (type(error), str(error), error.status) == (AccessDenied, "bad key", None)
+
+
 @pytest.mark.parametrize(
     ("word", "state"),
     [

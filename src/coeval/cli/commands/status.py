@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -141,7 +142,7 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
         by = getuser()
     except (KeyError, OSError):
         by = "unknown"
-    with RunDir(path).locked():
+    with _all_locked(path):
         recorded = own_usage(RunDir(path)) if is_run else _of_evaluation(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
@@ -151,6 +152,22 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
             f"{name}: settled at {dollars(account.spent_usd)}, where {dollars(settled.perhaps_usd)} was "
             "perhaps spent; usage.json records it.",
         )
+
+
+@contextmanager
+def _all_locked(path: Path) -> Iterator[None]:
+    """Hold a run, or an output folder with all its tasks, which is what eval-framework holds.
+
+    Raises UsageError: another process is at work there.
+    """
+    from coeval.store.output_folder import output_tasks
+    from coeval.store.rundir import RunDir
+
+    tasks = [] if RunDir(path).is_run() else output_tasks(path)
+    with ExitStack() as stack:
+        for folder in dict.fromkeys((path, *tasks)):
+            stack.enter_context(RunDir(folder).locked())
+        yield
 
 
 def _of_evaluation(output: Path) -> dict[str, Usage]:
@@ -206,7 +223,9 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
             f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
         )
     found = find_keys(keys)
-    left = run_async(cancel_jobs(jobs, output, found, lambda sentence: say(messages, sentence)))
+    with _all_locked(output.path):
+        jobs = read_jobs(output.pending_batches)
+        left = run_async(cancel_jobs(jobs, output, found, lambda sentence: say(messages, sentence)))
     say(
         messages,
         "What they have done by then is paid. The eval-framework command that submitted them collects it, "

@@ -21,7 +21,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import ModelError, RateLimited, ServerFault, StoreError
+from coeval.core.errors import AccessDenied, ModelError, RateLimited, ServerFault, StoreError
 from coeval.core.redaction import Redactor
 from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
@@ -120,6 +120,8 @@ class BatchHttp:
         the base URL, who asks there, and its redactor; its limiter is not used.
     sleep, rng:
         how to wait, and what spreads retries.
+    explain:
+        `Dialect.explain` of the host: some say by a 400 that a key is none.
     """
 
     def __init__(
@@ -128,8 +130,10 @@ class BatchHttp:
         *,
         sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
         rng: random.Random | None = None,
+        explain: Callable[[HttpReply, str, Redactor], ModelError | None] | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._explain = explain
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._session: aiohttp.ClientSession | None = None
@@ -155,7 +159,7 @@ class BatchHttp:
         """
         endpoint = Endpoint(url, signer, Limiter(1), (*self._endpoint.secrets, *secrets))
         endpoint.leave_in(self._endpoint.names)
-        other = BatchHttp(endpoint, sleep=self._sleep, rng=self._rng)
+        other = BatchHttp(endpoint, sleep=self._sleep, rng=self._rng, explain=self._explain)
         self._elsewhere.append(other)
         return other
 
@@ -266,6 +270,10 @@ class BatchHttp:
         error = from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
             error = RateLimited(str(error), status=reply.status)
+        elif self._explain is not None and isinstance(
+            self._explain(reply, self.url, self._endpoint.redactor), AccessDenied
+        ):
+            error = AccessDenied(str(error), status=reply.status)
         error.args = (self._endpoint.reported(str(error)),)
         error.retry_after_s = requested_wait_s(reply.headers)
         word = requested_retry(reply.headers)

@@ -46,7 +46,7 @@ class BatchedModel(HostedModel):
         from coeval.models.batch.batch_http import BatchHttp
 
         spec, endpoint = address.spec, self._endpoint
-        http = BatchHttp(endpoint)
+        http = BatchHttp(endpoint, explain=address.dialect.explain)
         self._meter = meter
         self._asks = batches.asks
         self._parked = batches.parked_phases(spec.name)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import ModelError, StoreError, Undecodable, Unreadable
+from coeval.core.errors import AccessDenied, ModelError, StoreError, Undecodable, Unreadable
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
@@ -36,6 +36,7 @@ from coeval.models.batch.batch_api import (
 )
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.dialects.gemini import generate_path
+from coeval.models.dialects.gemini_answer import explain
 from coeval.models.transport.faults import excerpt, from_status
 from coeval.store.jsonl import whole_lines
 
@@ -105,7 +106,10 @@ def state_of(word: str) -> BatchState:
 
 def job_error(error: GoogleError, redactor: Redactor) -> ModelError:
     """Why a job failed; its words without credentials."""
-    found = from_status(_status(error.code), b"", "", redactor)
+    status = _status(error.code)
+    found: ModelError = from_status(status, b"", "", redactor)
+    if isinstance(explain(status, _as_live(error), redactor), AccessDenied):
+        found = AccessDenied("")
     found.args = (excerpt(error.message, redactor) or "Google gives no reason",)
     found.status = None  # nobody was answered with it
     return found
@@ -116,10 +120,14 @@ def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
     never carried out."""
     if error.code == _CANCELLED:
         return BatchReply(custom_id, None, msgspec.json.encode(error))
-    status = _status(error.code)
+    return BatchReply(custom_id, _status(error.code), _as_live(error))
+
+
+def _as_live(error: GoogleError) -> bytes:
+    """The body that the API answers with where it is asked live."""
     name = _CODES[error.code].name if error.code in _CODES else ""
-    reported = {"code": status, "message": error.message, "status": name, "details": error.details or []}
-    return BatchReply(custom_id, status, msgspec.json.encode({"error": reported}))
+    reported = {"message": error.message, "status": name, "details": error.details or []}
+    return msgspec.json.encode({"error": {"code": _status(error.code), **reported}})
 
 
 def line_status(words: str) -> GoogleError:

@@ -96,7 +96,7 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
     endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, host.headers)
     from coeval.models.batch.batch_http import BatchHttp
 
-    http = BatchHttp(endpoint)
+    http = BatchHttp(endpoint, explain=address.dialect.explain)
     try:
         await cancel_job(batch_maker(host)(http, spec, address.settings), job.id)
     finally:
