@@ -15,7 +15,7 @@ from test_budget import write_prices
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Usage
-from coeval.models.answer_store import AnswerStore
+from coeval.models.answer_store import AnswerStore, estimated_without
 from coeval.models.metering.account_file import read_accounts
 from coeval.store.rundir import RunDir
 
@@ -162,3 +162,16 @@ def test_a_store_that_fills_up_is_told_once(tmp_path: Path, caplog: pytest.LogCa
         f"the store {tmp_path / 'store'} cannot be written",
         f"the store {tmp_path / 'store'} cannot be read",
     ]
+
+
+def test_an_estimate_says_that_answers_of_the_store_cost_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "paid"
+    assert estimated_without(None, {}) == ""
+    assert estimated_without(str(folder), {}) == ""
+    assert not folder.exists(), "an estimate makes no store"
+    folder.mkdir()
+    assert estimated_without(str(folder), {}) == "", "an empty one saves nothing"
+    AnswerStore(folder).keep("ab12", Completion("an answer"))
+    assert "The store paid holds paid answers." in estimated_without(str(folder), {})
+    assert estimated_without(str(folder), {"COEVAL_STORE": ""}) == "", "none is used"
+    assert "The store paid" in estimated_without(None, {"COEVAL_STORE": str(folder)})

@@ -20,7 +20,7 @@ import msgspec
 from coeval.core import foreign
 from coeval.core.errors import ModelError, Undecodable, UsageError
 from coeval.core.model import Model
-from coeval.core.plain import open_file
+from coeval.core.plain import open_file, plain
 from coeval.core.records import Completion, Request
 from coeval.models.hosted import HostedModel, bounded
 from coeval.models.hosts.address import ModelAddress
@@ -33,6 +33,27 @@ _log = logging.getLogger(__name__)
 # to six times as much; token probabilities are larger than their text.
 _LARGEST = 1 << 26
 _SUM_BYTES = 16
+
+
+def _place(folder: str | None, environment: Mapping[str, str]) -> Path | None:
+    name = environment.get(VARIABLE, folder or "").strip()
+    return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111  Path's raises for an unknown name
+
+
+def estimated_without(folder: str | None, environment: Mapping[str, str]) -> str:
+    """Return a sentence for an estimate where the store holds something; else an empty one. Nothing is
+    made."""
+    path = _place(folder, environment)
+    try:
+        held = path is not None and any(path.glob("??/*"))
+    except OSError:
+        held = False  # the run says what is wrong with it
+    if path is None or not held:
+        return ""
+    return (
+        f"The store {plain(path.name)} holds paid answers. Requests found there cost nothing; this estimate "
+        "counts them in full."
+    )
 
 
 class AnswerStore:
@@ -60,10 +81,9 @@ class AnswerStore:
 
         Raises UsageError: it is no folder, or nothing can be written there.
         """
-        name = environment.get(VARIABLE, folder or "").strip()
-        if not name:
+        path = _place(folder, environment)
+        if path is None:
             return None
-        path = Path(os.path.expanduser(name))  # noqa: PTH111  Path's raises for an unknown name
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.text import listed, numbered
 from coeval.engine.session import SessionContext
+from coeval.models.answer_store import estimated_without
 from coeval.models.batch.waiting.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
@@ -61,7 +63,9 @@ def estimate_and_report(
     assumed = Assumed(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = with_savings(estimate, start.config, start.preview, options, assumed)
-    estimate = msgspec.structs.replace(estimate, notes=tuple(_shortfalls(start)))
+    stored = estimated_without(config.experiment.store, os.environ)
+    notes = (*_shortfalls(start), *filter(None, [stored]))
+    estimate = msgspec.structs.replace(estimate, notes=notes)
     written = run_folder(config).cost_estimate
     write_json_atomic(written, estimate.as_json())
     if as_json:
