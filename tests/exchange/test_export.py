@@ -99,6 +99,19 @@ def test_samples_of_lm_eval_hold_every_good_answer(run: Path, tmp_path: Path) ->
     assert {key: value for key, value in found.items() if value is not None} == whole
 
 
+@pytest.mark.parametrize("to", sorted({"csv", "inspect", "lm-eval"} & set(FORMATS)))
+def test_the_passage_that_an_item_was_made_from_goes_with_it(to: str, tmp_path: Path) -> None:
+    made = Run(tmp_path / "run")
+    made.datapoint(1, passage_source="guide.md#120")
+    made.datapoint(2)
+    for n in (1, 2):
+        made.response(n, STUDENTS[0])
+        made.evaluation(n, STUDENTS[0], "gpt-4o", scores={"style": "High", "form": "Low"})
+    paths = export_results(made.folder, to, tmp_path / "out")
+    whole = "".join(path.read_text() for path in paths)
+    assert whole.count("guide.md#120") == (2 if to == "csv" else 1), "once for each score, or each answer"
+
+
 def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path) -> None:
     export_results(run, "csv", tmp_path / "csv")
     export_results(run, "parquet", tmp_path / "parquet")

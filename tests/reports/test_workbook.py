@@ -59,6 +59,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         next(iter(made.records("data_generation"))),
         prompt="-1+1|cmd",
         reference_response="@x",
+        passage_source="=guide.md#120",
     )
     return made
 
@@ -199,7 +200,8 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
     assert long.value.endswith(f"… [cut: {len(LONG):,} characters in all]")
     assert len(long.value.encode("utf-16-le")) // 2 <= LONGEST
     first = table_rows(book, "Items")[0]
-    assert (first["Prompt"], first["Reference answer"]) == ("-1+1|cmd", "@x")
+    texts = [first[name] for name in ("Prompt", "Reference answer", "Source")]
+    assert texts == ["-1+1|cmd", "@x", "=guide.md#120"]
 
 
 @pytest.mark.process

@@ -88,7 +88,7 @@ def _sample(answer: AnswerOut, model: str) -> dict[str, Any]:
         "messages": [],
         "output": {"model": model, "choices": []},
         "scores": {judge: {"value": given, "answer": answer.text} for judge, given in values.items()},
-        "metadata": {"cost_usd": answer.cost_usd},
+        "metadata": {"cost_usd": answer.cost_usd} | ({"source": answer.source} if answer.source else {}),
     }
     if answer.text is None:
         message = answer.error or "no answer"

@@ -72,9 +72,10 @@ def _figures(figures: Sequence[FigureOut]) -> dict[str, Any]:
 
 def _line(number: int, answer: AnswerOut) -> dict[str, Any]:
     scores = {score.name: score.value for score in answer.scores if score.value is not None}
+    doc = {"id": answer.item, "sample": answer.sample, "prompt": answer.prompt}
     return {
         "doc_id": number,
-        "doc": {"id": answer.item, "sample": answer.sample, "prompt": answer.prompt},
+        "doc": doc | ({"source": answer.source} if answer.source else {}),
         "target": answer.reference,
         "arguments": {"gen_args_0": {"arg_0": answer.prompt, "arg_1": {}}},
         "resps": [[answer.text]],

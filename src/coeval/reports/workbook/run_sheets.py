@@ -33,9 +33,11 @@ _KEY = "md5_number(id) AS key"
 _ITEMS = Stage(
     "data_generation",
     "sheet_items",
-    {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
+    {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"}
+    | {"passage_source": "VARCHAR"},
     "id IS NOT NULL",
     f"{_KEY}, id, {cut_sql('prompt')} AS prompt, {cut_sql('reference_response')} AS reference, "
+    f"{cut_sql('passage_source')} AS source, "
     f"NOT {good_sql(PROMPT_SQL)} AS failed",
     {},
 )
@@ -94,10 +96,11 @@ _FAILED = (
 
 
 class _ItemTexts(NamedTuple):
-    """The beginning of a prompt and of its reference answer."""
+    """The beginning of a prompt and of its reference answer, and the passage that it was made from."""
 
     prompt: str | None
     reference: str | None
+    source: str | None
 
 
 def run_sheets(reader: RunReader, items: Mapping[str, ItemMeasures]) -> Iterator[SheetTable]:
@@ -137,6 +140,7 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Mapping[str, ItemM
         *(ReportColumn(f"student {name}", name, "points") for name in facets.students),
         ReportColumn("prompt", "Prompt"),
         ReportColumn("reference", "Reference answer"),
+        ReportColumn("source", "Source", "text", "The passage of a document that the item was made from"),
     ]
 
     def rows() -> Iterator[Sequence[Cell]]:
@@ -144,7 +148,7 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Mapping[str, ItemM
             page = browser.rows(ItemChoice(), first, PAGE).rows
             texts = _texts_of(reader, [row.item for row in page])
             for row in page:
-                text = texts.get(row.item, _ItemTexts(None, None))
+                text = texts.get(row.item, _ItemTexts(None, None, None))
                 yield (
                     row.item,
                     row.task,
@@ -168,8 +172,8 @@ def _measured(measures: Mapping[str, ItemMeasures], item: str) -> tuple[float | 
 
 
 def _texts_of(reader: RunReader, items: list[str]) -> dict[str, _ItemTexts]:
-    sql = "SELECT id, prompt, reference FROM sheet_items WHERE id IN (SELECT unnest(?::VARCHAR[]))"
-    return {item: _ItemTexts(prompt, reference) for item, prompt, reference in reader.rows(sql, [items])}
+    sql = "SELECT id, prompt, reference, source FROM sheet_items WHERE id IN (SELECT unnest(?::VARCHAR[]))"
+    return {item: _ItemTexts(*texts) for item, *texts in reader.rows(sql, [items])}
 
 
 def _answers(reader: RunReader) -> SheetTable:
