@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,26 @@ async def test_other_samples_seeds_prompts_and_prices_unknown_are_asked(tmp_path
         write_prices({name: price for name, price in PRICES.items() if name != "student-1"})
         assert (await run(sharing(tmp_path / "third", host.url, store))).exit_code == 0
         assert host.count("student-1") == 3 * paid
+
+
+@pytest.mark.process
+async def test_a_check_of_a_judge_asks_it_again_whatever_is_in_the_store(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge that has moved would seem not to have, were its old verdicts read back."""
+    monkeypatch.setenv("COEVAL_STORE", str(store))
+    async with hosted() as host:
+        anchor = sharing(tmp_path / "anchor", host.url, store)
+        assert (await run(anchor)).exit_code == 0
+        kept = files_below(store)
+        verdicts = Counter(request.digest for request in host.requested if request.model == "judge-1")
+        words = ("judges", "check", "--judge", "judge-1", "--anchor", folder_of(anchor).path)
+        with forks() as commands:
+            ended = await asyncio.to_thread(commands.run, "coeval", *words, below=tmp_path)
+        assert ended.code == 0, ended.said
+        asked = Counter(request.digest for request in host.requested)
+        assert {asked[digest] for digest in verdicts} == {2}
+    assert files_below(store) == kept
 
 
 @pytest.mark.process

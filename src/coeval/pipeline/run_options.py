@@ -27,7 +27,11 @@ class Stance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is started; the defaults are those of ``coeval run`` without flags."""
+    """How a run is started; the defaults are those of ``coeval run`` without flags.
+
+    ``stored_answers``: use the store of paid answers, where there is one. A check of a judge asks again what
+    a run has asked, and must not be given the replies of that run.
+    """
 
     continue_run: bool = False
     overwrite: bool = False
@@ -36,6 +40,7 @@ class RunOptions:
     phase_barriers: bool = False
     batches: BatchMode = BatchMode.WAIT
     allow_unsandboxed: bool = False
+    stored_answers: bool = True
 
     def __post_init__(self) -> None:
         if self.continue_run and self.overwrite:

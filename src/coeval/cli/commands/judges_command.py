@@ -173,7 +173,8 @@ def _carried_out(
         with TemporaryDirectory() as nowhere:
             raise typer.Exit(count_calls(prepare(request, Path(nowhere)).config, RunOptions(), keys))
     prepared = prepare(request, None)
-    run = run_with_progress(prepared.config, RunOptions(continue_run=prepared.continues), keys)
+    options = RunOptions(continue_run=prepared.continues, stored_answers=False)
+    run = run_with_progress(prepared.config, options, keys)
     if run.exit_code not in (0, GAPS):
         for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
             warn(streams.messages(), sentence)
