@@ -48,6 +48,8 @@ class TimedEngine:
         )
         return self._end(worker) or WorkerResult(end="done", tasks=tasks)
 
+    async def free(self, slot: WorkerSlot) -> None: ...
+
     async def aclose(self) -> None: ...
 
 

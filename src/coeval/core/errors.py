@@ -6,6 +6,7 @@
     │   └── KeyMissing              all that is wrong is that a credential is not there yet
     ├── ModelUnavailable            a probed model does not answer: exit 2
     ├── ServerDown                  a server that we started does not come up, or is gone
+    │   └── SwapDoubted                 it may not hold the weights that it was told to load
     ├── StoreError                  the disk refused (full, read-only, locked, damaged)
     ├── Undecodable                 JSON from outside that is none, or none that can be held
     │   └── Misshapen                   JSON of another shape than expected
@@ -90,6 +91,12 @@ class ServerDown(CoevalError):
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
         self.again = again
+
+
+class SwapDoubted(ServerDown):
+    """A running server may hold other weights than it was told to load: a cold start is sure to."""
+
+    kind = "swap_doubted"
 
 
 class StoreError(CoevalError):

@@ -21,6 +21,8 @@ from coeval.core.text import digest
 from coeval.store.jsonl import read_json, store_error
 
 STEP = "{step}"
+ADAPTER = "adapter_config.json"
+"""What makes a folder a LoRA adapter, which is served on its base model."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
 _INDEX = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _PARTIAL = (".tmp", ".part", ".incomplete", ".partial")
@@ -134,13 +136,13 @@ def is_whole(folder: Path) -> bool:
 
 
 def what_lacks(folder: Path) -> str | None:
-    """What a checkpoint lacks to be whole; None: it has a configuration, weights, and all files that an index
-    of weights names, and none is being written."""
+    """What a checkpoint or an adapter lacks to be whole; None: it has a configuration, weights, and all files
+    that an index of weights names, and none is being written."""
     try:
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
-    if "config.json" not in names:
+    if names.isdisjoint(("config.json", ADAPTER)):
         return "it has no config.json"
     if being_written := sorted(name for name in names if name.endswith(_PARTIAL)):
         return f"{being_written[0]} is being written"

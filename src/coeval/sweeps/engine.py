@@ -38,6 +38,11 @@ class WorkerSlot(msgspec.Struct, frozen=True):
     number: int
     gpus: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Its folder beside those of workers, for the files of a server that stays."""
+        return f"slot_{self.number}"
+
 
 class SweepEngine(Protocol):
     """Runs workers, one at a time in each of its ``slots``."""
@@ -55,15 +60,19 @@ class SweepEngine(Protocol):
         """
         ...
 
+    async def free(self, slot: WorkerSlot) -> None:
+        """Give back what a slot holds: no further worker comes to it."""
+        ...
+
     async def aclose(self) -> None:
         """Give back what the engine holds. No worker runs any more."""
         ...
 
 
-def worker_command(folder: Path) -> tuple[str, ...]:
-    """What runs the worker of a folder, as this interpreter. Its standard input is a pipe that is to be held
-    open: the worker ends with it."""
-    return (sys.executable, "-m", _MODULE, str(folder))
+def worker_command(folder: Path | None) -> tuple[str, ...]:
+    """What runs the worker of a folder, as this interpreter; None: one after another, named on its standard
+    input. That is a pipe that is to be held open: the worker ends with it."""
+    return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
 
 
 def silent_end(worker: Worker, how: str) -> WorkerResult:
@@ -169,21 +178,31 @@ class LocalEngine:
     """Each worker is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
 
     ``environment`` is that of the workers. A worker ends with the pipe to its standard input, and so with
-    this process, however that ends.
+    this process, however that ends. With ``keeps``, the process of a slot does one worker after another, and
+    its server may stay.
     """
 
-    def __init__(self, slots: Sequence[WorkerSlot], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, slots: Sequence[WorkerSlot], environment: Mapping[str, str], *, keeps: bool = False
+    ) -> None:
         self._slots = tuple(slots)
         self._environment = environment
+        self._keeps = keeps
+        self._kept: dict[int, Process] = {}
 
     @property
     def slots(self) -> Sequence[WorkerSlot]:
         return self._slots
 
-    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  its GPUs are the server's affair
+    async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
         write_worker(worker)
-        process = await self._start(worker.folder)
+        process = self._kept.pop(slot.number, None)
+        if process is None or process.returncode is not None:
+            process = await self._start(worker.folder)
         try:
+            if self._keeps and await _carried_out(process, worker.folder):
+                self._kept[slot.number] = process
+                return read_result(worker) or silent_end(worker, "ended the worker")
             code = await process.wait()
         except asyncio.CancelledError:
             await _end(process)
@@ -199,16 +218,30 @@ class LocalEngine:
             raise store_error("write", log, error) from error
         with said:  # what is said before the worker has opened it
             return await asyncio.create_subprocess_exec(
-                *worker_command(folder),
+                *worker_command(None if self._keeps else folder),
                 stdin=PIPE,
-                stdout=DEVNULL,
+                stdout=PIPE if self._keeps else DEVNULL,
                 stderr=said,
                 env=self._environment,
                 start_new_session=True,
             )
 
+    async def free(self, slot: WorkerSlot) -> None:
+        if (process := self._kept.pop(slot.number, None)) is not None:
+            await _end(process)
+
     async def aclose(self) -> None:
-        """It holds nothing."""
+        await asyncio.gather(*map(self.free, self._slots))
+
+
+async def _carried_out(process: Process, folder: Path) -> bool:
+    """Have the process of a slot carry out a worker; False where it has ended before that."""
+    if process.stdin is None or process.stdout is None:
+        return False
+    with suppress(ConnectionError):  # it is gone: its silence says so
+        process.stdin.write(msgspec.json.encode(str(folder)) + b"\n")
+        await process.stdin.drain()
+    return bool(await process.stdout.readline())
 
 
 async def _end(process: Process) -> None:

@@ -99,6 +99,9 @@ class RayEngine:
             self._ray.cancel(reference, force=True)
             raise
 
+    async def free(self, slot: WorkerSlot) -> None:
+        """A slot holds nothing between workers."""
+
     async def aclose(self) -> None:
         if self._ours:
             await asyncio.to_thread(self._ray.shutdown)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError
+from coeval.core.options import setting
 from coeval.core.text import listed, numbered
 from coeval.sweeps.checkpoints import Checkpoint, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
@@ -31,6 +32,8 @@ from coeval.sweeps.job_table import JobTable, refuse_others
 from coeval.sweeps.judge_worker import JudgeWorker
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
 from coeval.sweeps.merging import Merging
+from coeval.sweeps.server_command import PRESETS
+from coeval.sweeps.swapping import base_of
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 
@@ -286,7 +289,7 @@ class Scheduler:
     # Workers
 
     async def _serve(self, slot: WorkerSlot) -> None:
-        """Run workers in a slot until there are none."""
+        """Run workers in a slot until there are none; then its GPUs are free, while others are judged."""
         while (due := await self._next_worker()) is not None:
             self._running += 1
             try:
@@ -294,6 +297,7 @@ class Scheduler:
             finally:
                 self._running -= 1
                 self._tell()
+        await self._engine.free(slot)
 
     async def _next_worker(self) -> WorkerDue | None:
         while not self._stopping:
@@ -340,7 +344,16 @@ class Scheduler:
             why := await asyncio.to_thread(why_not_served, checkpoint, merged=sharded)
         ):
             raise UsageError(why)
-        return await self._merging.merged(checkpoint) if self._merging is not None else None
+        if self._merging is not None:
+            return await self._merging.merged(checkpoint)
+        server = self._sweep.server
+        knows_none = server is not None and server.swap != "lora" and server.template in PRESETS.values()
+        if knows_none and base_of(checkpoint.path) is not None:
+            raise UsageError(
+                f"{checkpoint.path} is a LoRA adapter: {setting('swap')} lora serves it on its base model, "
+                f"and {setting('merge_command')} merges it first"
+            )
+        return None
 
     def _note_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
         """What stands whole of a worker's tasks; of one that is done all were asked."""

@@ -118,6 +118,9 @@ class SlurmEngine:
                 while not await asyncio.to_thread(job.done):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
 
+    async def free(self, slot: WorkerSlot) -> None:
+        """A slot holds nothing between workers."""
+
     async def aclose(self) -> None:
         """Jobs end with their workers, a little later than those tell their results."""
         await asyncio.gather(*map(self._ended, self._jobs))

@@ -89,7 +89,13 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         server = None
         if self.server is not None:
             called = filled(self.served_name, loaded)
-            server = msgspec.structs.replace(self.server, checkpoint=loaded.path, name=called, gpus=slot.gpus)
+            server = msgspec.structs.replace(
+                self.server,
+                checkpoint=loaded.path,
+                name=called,
+                gpus=slot.gpus,
+                folder=None if self.server.swap == "restart" else self.own_folder / WORKERS / slot.name,
+            )
         return Worker(
             name=name,
             folder=folder,

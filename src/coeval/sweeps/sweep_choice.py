@@ -163,6 +163,10 @@ def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
     phases = SweepPhases(settings.inference, settings.judge, settings.plot)
     external = _external(settings)
+    if external and settings.swap != "restart":
+        raise UsageError(
+            f"{setting('swap')} is for servers that the sweep starts; leave out {setting('external')}"
+        )
     command = ServerCommand(settings.server_command)
     evaluation = _evaluation(settings, external, keys)
     _refuse_lacking_judge(evaluation, settings, phases)
@@ -267,12 +271,22 @@ def _external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
 
 
 def _server(settings: SweepSettings, command: ServerCommand) -> Server:
+    """
+    Raises UsageError: its weights are to be swapped where each checkpoint is a job of its own.
+    """
+    if settings.swap != "restart" and settings.engine != "local":
+        swap, engine = setting("swap"), setting("engine")
+        raise UsageError(
+            f"{swap} {settings.swap} needs {engine} local: with {engine} {settings.engine}, each checkpoint "
+            f"is a job that starts its own server; leave {swap} out"
+        )
     return Server(
-        template=command.text,
+        template=command.swapping(settings.swap),
         checkpoint="",
         name="",
         tp_size=settings.tp_size,
         passed=tuple(listed_names(settings.server_env)),
+        swap=settings.swap,
         start_timeout_s=settings.start_timeout,
     )
 
@@ -337,7 +351,7 @@ def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]
     slots = local_slots(gpus, size, settings.slots)
     if not slots:
         raise UsageError(f"{setting('tp_size')} {size} is more than the GPUs there are: {', '.join(gpus)}")
-    return LocalEngine(slots, environment)
+    return LocalEngine(slots, environment, keeps=sweep.server.swap != "restart")
 
 
 def gpus_of(settings: SweepSettings) -> list[str]:

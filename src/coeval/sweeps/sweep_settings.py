@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -24,6 +24,9 @@ from coeval.benchmarks.run.eval_settings import (
 from coeval.core.errors import UsageError
 from coeval.core.options import setting
 from coeval.core.settings import Setting
+
+Swap: TypeAlias = Literal["restart", "reload", "lora"]
+"""How the next checkpoint comes into a server: by a new one, or into the running one."""
 
 
 class ListedCheckpoint(TypedDict):
@@ -131,6 +134,14 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
             metavar="TEMPLATE",
         ),
     ] = "vllm"
+    swap: Annotated[
+        Swap,
+        Setting(
+            "How a server gets the next checkpoint: it is restarted, reloads its weights, or loads a LoRA "
+            "adapter. A swap that eight test prompts do not confirm becomes a restart.",
+            SERVER,
+        ),
+    ] = "restart"
     server_env: Annotated[
         Sequence[str] | str,
         Setting(

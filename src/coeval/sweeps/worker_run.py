@@ -11,16 +11,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
-from coeval.core.errors import CoevalError, Draining, ModelUnavailable, ServerDown, StoreError, UsageError
+from coeval.core.errors import (
+    CoevalError,
+    Draining,
+    ModelUnavailable,
+    ServerDown,
+    StoreError,
+    SwapDoubted,
+    UsageError,
+)
 from coeval.core.plain import plain_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
@@ -32,6 +41,7 @@ from coeval.sweeps.health import free_port, is_free, served_names, shown_names, 
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess, end_leftover
+from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedWeights, as_started
 from coeval.sweeps.worker_files import (
     Server,
     Worker,
@@ -49,10 +59,12 @@ _QUIET_S = 1.0
 
 
 class Up(NamedTuple):
-    """A server that is up, and where; ``url`` ends in ``/v1``."""
+    """A server that is up, and where; ``url`` ends in ``/v1``. ``name`` is what it calls the checkpoint where
+    that is not its own name."""
 
     process: ServerProcess
     url: str
+    name: str = ""
 
 
 class WorkerServer:
@@ -60,10 +72,10 @@ class WorkerServer:
 
     def __init__(self, worker: Worker, server: Server, count: WorkerCount, log: ServerLog) -> None:
         self.server = server
+        self.count = count
+        self.key = worker.key_of(os.environ)
         self._command = ServerCommand(server.template)
-        self._folder = worker.folder
-        self._key = worker.key_of(os.environ)
-        self._count = count
+        self.folder = worker.server_folder
         self._log = log
 
     @asynccontextmanager
@@ -73,14 +85,15 @@ class WorkerServer:
         Raises Draining: somebody interrupted it before it was up; ServerDown: it does not come up; with the
         last lines that it wrote.
         """
-        server, count = self.server, self._count
+        server, count = self.server, self.count
+        self.folder.mkdir(parents=True, exist_ok=True)
         count.starts += 1
         count.state = "starting"
         self._log.begin()
         port = await asyncio.to_thread(self._port)
         process = await ServerProcess.begin(
-            self._folder,
-            self._command.filled(server, port),
+            self.folder,
+            self._command.filled(as_started(server), port),
             self._environment(),
             port,
             self._command.inherited(os.environ, server.passed),
@@ -98,7 +111,7 @@ class WorkerServer:
 
     async def _wait_for(self, process: ServerProcess, url: str) -> None:
         try:
-            await until_up(process, url, self.server.start_timeout_s, self._tell, self._key)
+            await until_up(process, url, self.server.start_timeout_s, self._tell, self.key)
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
@@ -106,7 +119,7 @@ class WorkerServer:
 
     def _tell(self, waited_s: float) -> None:
         if waited_s >= _QUIET_S:
-            self._count.say(f"waiting for the server for {waited_s:.0f} s: {self._log.last_line()}")
+            self.count.say(f"waiting for the server for {waited_s:.0f} s: {self._log.last_line()}")
 
     def _port(self) -> int:
         server = self.server
@@ -121,7 +134,84 @@ class WorkerServer:
 
     def _environment(self) -> dict[str, str]:
         gpus = ",".join(self.server.gpus)
-        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **self.server.environment}
+        swapped = ENVIRONMENT[self.server.swap]
+        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **swapped, **self.server.environment}
+
+
+class _HeldServer(NamedTuple):
+    """A server that is up, and its weights."""
+
+    up: Up
+    weights: ServedWeights
+
+
+class KeptServer:
+    """The server of a slot, which goes on from checkpoint to checkpoint as ``--swap`` says.
+
+    Nothing is asked of it but what a cold start has loaded, or a swap that `ServedWeights` bears out.
+    """
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._held: _HeldServer | None = None
+        self._proven = False
+        self._trusted = True
+
+    @asynccontextmanager
+    async def up(self, server: WorkerServer, interrupt: asyncio.Event) -> AsyncIterator[Up]:
+        """Have it hold a worker's checkpoint. It stays when this is left, unless by an exception.
+
+        Raises as `WorkerServer.up`.
+        """
+        stays = False
+        try:
+            yield await self._ready(server, interrupt)
+            stays = True
+        finally:
+            if not stays:
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        """End it; at once where that is by cancelling."""
+        stack, self._stack, self._held = self._stack, AsyncExitStack(), None
+        await stack.__aexit__(*sys.exc_info())
+
+    async def _ready(self, server: WorkerServer, interrupt: asyncio.Event) -> Up:
+        swapped, held = await self._swapped(server, interrupt), self._held
+        if held is None or swapped is None or not self._proven:
+            await self.aclose()
+            held = self._held = await self._started(server, interrupt)
+            if swapped is not None:
+                self._proven = self._trusted = swapped == held.weights.said
+            if not self._trusted:
+                server.count.note(
+                    "after a swap it did not answer as after a cold start: every one is cold now"
+                )
+        return held.up._replace(name=held.weights.name)
+
+    async def _started(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
+        await asyncio.to_thread(end_leftover, server.folder)
+        up = await self._stack.enter_async_context(server.up(interrupt))
+        weights = ServedWeights(up.url, server.server, server.key)
+        try:
+            await unless_interrupted(weights.settle(), interrupt, "the server was still starting")
+        except SwapDoubted as error:
+            raise ServerDown(f"the server does not load it: {error}", again=False) from error
+        return _HeldServer(up, weights)
+
+    async def _swapped(self, server: WorkerServer, interrupt: asyncio.Event) -> tuple[str, ...] | None:
+        """The server's canaries with the checkpoint swapped in; None where it is to be started instead."""
+        held = self._held
+        if held is None or held.up.process.down.is_set() or not self._trusted:
+            return None
+        server.count.state = "starting"
+        server.count.say("loading it into the running server")
+        try:
+            swapping = held.weights.swap(server.server)
+            return await unless_interrupted(swapping, interrupt, "it was being loaded")
+        except SwapDoubted as error:
+            log.warning("%s; the server is started anew", error)
+            return None
 
 
 # --- Missing records of a worker
@@ -159,7 +249,7 @@ class WorkerAsking:
         CoevalError: it cannot be asked.
         """
         if up is not None:
-            prepared = _requested_at(prepared, up.url)
+            prepared = _requested_at(prepared, up)
         if (another := await self._another(prepared)) is not None:
             return Came("failed", another)
         for _ in range(ROUNDS):
@@ -233,7 +323,10 @@ class WorkerAsking:
         if server is not None and ServerCommand(server.template).loads_at_will:
             return None
         names = await served_names(tested.base_url, self._worker.key_of(os.environ))
-        if not names or {tested.model, f"{tested.model}:latest"}.intersection(names):
+        called = {tested.model, f"{tested.model}:latest"}
+        if server is not None and server.swap == "lora":  # SGLang lists an adapter without its base
+            called.add(tested.model.removeprefix(f"{KEPT_NAME}:"))
+        if not names or called.intersection(names):
             return None
         reported = "" if server is None else "have --server-command serve it as {name}, or "
         return (
@@ -263,12 +356,13 @@ def _reason(prepared: Prepared) -> str:
     return messages[-1] if messages else "no reason was given"
 
 
-def _requested_at(prepared: Prepared, url: str) -> Prepared:
+def _requested_at(prepared: Prepared, up: Up) -> Prepared:
     """The same of a server that is up: it needs no probe, and asking says what is wrong with it."""
     evaluation = prepared.evaluation
     if evaluation.tested is None:
         return prepared
-    tested = msgspec.structs.replace(evaluation.tested, base_url=url)
+    named = evaluation.tested.model
+    tested = msgspec.structs.replace(evaluation.tested, base_url=up.url, model=up.name or named)
     changed = msgspec.structs.replace(evaluation, tested=tested, probing=Probing("disable"))
     return Prepared(changed, prepared.task_runs, prepared.assets)
 
@@ -283,11 +377,13 @@ LONGEST_WAIT_S = 120.0
 HELD_BY_OTHERS_S = 60.0
 
 
-async def run_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
+async def run_worker(
+    worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None = None
+) -> WorkerResult:
     """Do a worker, and write what came of it into its folder. Setting ``interrupt`` ends it; so does
-    cancelling, which kills the server at once."""
+    cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
     began = time.monotonic()
-    run = _WorkerRun(worker, keys, interrupt)
+    run = _WorkerRun(worker, keys, interrupt, kept)
     came = Came("interrupted", "it was ended at once")
     async with run.telling():
         try:
@@ -315,12 +411,13 @@ async def run_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> Wo
 class _WorkerRun:
     """A worker under way."""
 
-    def __init__(self, worker: Worker, keys: Keys, interrupt: asyncio.Event) -> None:
+    def __init__(self, worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None) -> None:
         self.count = WorkerCount()
         self._worker = worker
         self._interrupt = interrupt
+        self._kept = kept
         key = worker.key_of(os.environ)
-        self._log = ServerLog(worker.folder, os.environ, [key] if key else [])
+        self._log = ServerLog(worker.server_folder, os.environ, [key] if key else [])
         self._asking = WorkerAsking(worker, keys, self.count, self._log, interrupt)
 
     def shown(self, text: str) -> str:
@@ -355,8 +452,8 @@ class _WorkerRun:
         """
         Raises CoevalError: it cannot be done; a ServerDown where that is the server's fault.
         """
-        folder, server = self._worker.folder, self._worker.server
-        await asyncio.to_thread(end_leftover, folder)
+        server = self._worker.server
+        await asyncio.to_thread(end_leftover, self._worker.folder)
         prepared = await asyncio.to_thread(prepare, self._evaluation, self.count)
         async with self._held(prepared):
             for task_run in prepared.task_runs:
@@ -396,7 +493,9 @@ class _WorkerRun:
         wait_s, loaded = server.server.wait_s, self._worker.loaded
         while True:
             try:
-                async with server.up(self._interrupt) as up:
+                kept = self._kept
+                up_now = server.up(self._interrupt) if kept is None else kept.up(server, self._interrupt)
+                async with up_now as up:
                     if loaded and (why := await asyncio.to_thread(why_not_served, loaded)):
                         return Came("failed", why)
                     return await self._asking.ask(prepared, up)

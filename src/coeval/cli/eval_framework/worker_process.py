@@ -1,5 +1,6 @@
-"""``python -m coeval.cli.eval_framework.worker_process WORKER_FOLDER``: a worker of a sweep, started by an
-engine.
+"""``python -m coeval.cli.eval_framework.worker_process [WORKER_FOLDER]``: a worker of a sweep, started by an
+engine. Without a folder, one worker after another: each line of standard input is a folder in JSON, and each
+worker's end is answered by a line.
 
 Its standard input is a lifeline: a pipe that whoever started it holds open. When that ends, or at SIGTERM or
 SIGINT, the worker stops asking, ends its server and exits; a second signal does so at once. It says nothing:
@@ -14,20 +15,21 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 
 from coeval.cli.ending import run_to_exit
 from coeval.cli.loop import interruptible, run_async
-from coeval.core.errors import StoreError, UsageError
+from coeval.core.errors import Draining, StoreError, UsageError
+from coeval.core.foreign import decode
 from coeval.core.options import Face
-from coeval.engine.session import logged
+from coeval.engine.session import logged, unless_interrupted
 from coeval.models.keys import Keys
 from coeval.sweeps.server_log import LOG
 from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_worker
-from coeval.sweeps.worker_run import run_worker
+from coeval.sweeps.worker_run import KeptServer, run_worker
 
-LIFELINE = 0
+LIFELINE, ANSWERS = 0, 1
 log = logging.getLogger("coeval")
 
 
@@ -36,27 +38,48 @@ def main() -> None:
 
 
 def _worker() -> None:
-    if len(sys.argv) != 2:
-        raise UsageError("coeval.cli.eval_framework.worker_process takes the folder of one worker")
-    folder = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        raise UsageError("coeval.cli.eval_framework.worker_process takes the folder of one worker, or none")
+    keys = Keys.load(None, env=os.environ, cwd=Path.cwd(), home=Path.home())
+    if len(sys.argv) == 1:
+        run_async(interruptible(lambda interrupt: _one_by_one(keys, interrupt), log.info))
+        return
+    worker = _read(Path(sys.argv[1]))
+    with logged(worker.folder / WORKER_LOG, "INFO"):
+        run_async(interruptible(lambda interrupt: _until_cut(worker, keys, interrupt), log.info))
+
+
+def _read(folder: Path) -> Worker:
     try:
         worker = read_worker(folder)
     except FileNotFoundError as error:
         raise UsageError(f"{folder} holds no worker.json; workers are started by `coeval sweep`") from error
-    keys = Keys.load(None, env=os.environ, cwd=Path.cwd(), home=Path.home())
     _link_logs(worker)
-    with logged(folder / WORKER_LOG, "INFO"):
-        run_async(interruptible(lambda interrupt: _until_cut(worker, keys, interrupt), log.info))
+    return worker
 
 
 async def _until_cut(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
-    with _lifeline(interrupt):
+    with _lifeline(interrupt, asyncio.Queue()):
         return await run_worker(worker, keys, interrupt)
 
 
+async def _one_by_one(keys: Keys, interrupt: asyncio.Event) -> None:
+    """Do the workers of a slot until there are no more; their server may stay in between."""
+    folders: asyncio.Queue[bytes] = asyncio.Queue()
+    with _lifeline(interrupt, folders), suppress(Draining):
+        async with aclosing(KeptServer()) as kept:
+            while not interrupt.is_set():
+                line = await unless_interrupted(folders.get(), interrupt, "there are no more workers")
+                worker = _read(Path(decode(line, str)))
+                with logged(worker.folder / WORKER_LOG, "INFO"):
+                    await run_worker(worker, keys, interrupt, kept)
+                os.write(ANSWERS, b"\n")
+
+
 @contextmanager
-def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
-    """Meanwhile, set ``interrupt`` when standard input ends, if it is a pipe or a socket."""
+def _lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[None]:
+    """Meanwhile, where standard input is a pipe or a socket, pass on its lines, and set ``interrupt`` when it
+    ends."""
     mode = 0
     with suppress(OSError):  # it is closed
         mode = os.fstat(LIFELINE).st_mode
@@ -64,6 +87,7 @@ def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
+    rest = bytearray()
 
     def look() -> None:
         try:
@@ -76,6 +100,11 @@ def _lifeline(interrupt: asyncio.Event) -> Iterator[None]:
             log.info("whoever started this worker is gone, or has ended it")
             loop.remove_reader(LIFELINE)
             interrupt.set()
+        rest.extend(there)
+        while b"\n" in rest:
+            line, _, after = bytes(rest).partition(b"\n")
+            rest[:] = after
+            lines.put_nowait(line)
 
     loop.add_reader(LIFELINE, look)
     try:
