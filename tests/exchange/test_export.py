@@ -22,6 +22,7 @@ from coeval.exchange.exporting import FORMATS
 HOSTILE = 'a | b\n=cmd() \u202e <script>"x",\\textbf{y}'
 STUDENTS = ("Qwen/Qwen2.5-72B-Instruct-Turbo", "gpt-4o-mini-2024-07-18")
 LEVELS = ("Low", "Medium", "High")
+RECIPES = ("aaaa", "bbbb")
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def run(tmp_path: Path) -> Path:
                 scores = {"style": level, "form": LEVELS[(n + j + s) % 3]}
                 if (n, s, j) == (5, 0, 1):
                     scores = {"style": level}
-                made.evaluation(n, student, judge, scores=scores)
+                made.evaluation(n, student, judge, scores=scores, recipe=RECIPES[j])
     return made.folder
 
 
@@ -72,6 +73,7 @@ def test_logs_of_inspect_come_back_as_they_went(run: Path, tmp_path: Path) -> No
         score.n,
     ]
     assert figure["judges"] == ["claude", "gpt-4o"]
+    assert figure["recipes"] == ["bbbb", "aaaa"]
     back = import_results(*paths, out=tmp_path / "back")
     found = {
         key: value for folder in back.folders.values() for key, value in values(folder, "metric").items()
@@ -166,8 +168,21 @@ def test_a_record_for_the_shared_collection(run: Path, tmp_path: Path) -> None:
     assert result["score_details"]["score"] == score.mean
     interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}
     assert result["score_details"]["uncertainty"] == {"num_samples": score.n, "confidence_interval": interval}
-    judges = [judge["model_info"]["name"] for judge in result["metric_config"]["llm_scoring"]["judges"]]
-    assert judges == ["claude", "gpt-4o"]
+    judges = [judge["model_info"] for judge in result["metric_config"]["llm_scoring"]["judges"]]
+    assert [judge["name"] for judge in judges] == ["claude", "gpt-4o"]
+    assert [judge["additional_details"]["recipe"] for judge in judges] == ["bbbb", "aaaa"]
+
+
+def test_the_judge_of_a_benchmark_is_exported_with_its_recipe(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(
+        "item,model,judge,score\n" + "".join(f"{n},m,gpt-4o,1\n" for n in range(3))
+    )
+    (folder,) = import_results(tmp_path / "s.csv", out=tmp_path / "one").folders.values()
+    summary = json.loads(next(folder.glob("*/summary.json")).read_bytes())
+    (path,) = export_results(folder, "hf-results", tmp_path / "out")
+    (result,) = json.loads(path.read_bytes())["model-index"][0]["results"]
+    arguments = result["metrics"][0]["args"]
+    assert (arguments["judges"], arguments["judge_recipes"]) == (["gpt-4o"], [summary["judge"]["recipe"]])
 
 
 @pytest.mark.parametrize("to", FORMATS)

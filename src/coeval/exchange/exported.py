@@ -63,8 +63,9 @@ class AnswerOut(NamedTuple):
 
 
 class FigureOut(NamedTuple):
-    """A mean with its 95% interval over n items. ``judges`` gave the scores, ``failed`` counts those that
-    are missing; ``unit`` is ``share`` (0 to 1), ``percent`` or ``points`` (1 to 10)."""
+    """A mean with its 95% interval over n items. ``judges`` gave the scores; ``recipes`` has a hash of model,
+    settings and prompt for each of them, or several with commas; ``failed`` counts those that are
+    missing; ``unit`` is ``share`` (0 to 1), ``percent`` or ``points`` (1 to 10)."""
 
     task: str
     model: str
@@ -78,6 +79,7 @@ class FigureOut(NamedTuple):
     failed: int
     unit: str
     judges: tuple[str, ...]
+    recipes: tuple[str, ...] = ()
 
 
 class Export:
@@ -92,7 +94,14 @@ class Export:
         """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
         each metric of a benchmark."""
         found = _figures(results(self._reader, self.notes), self._judges())
-        return [each for each in (*found, *_strengths(self._reader)) if each.task or overall]
+        recipes = self._recipes()
+        return [
+            each._replace(
+                recipes=tuple(recipes.get((each.task, each.model, judge), "") for judge in each.judges)
+            )
+            for each in (*found, *_strengths(self._reader))
+            if each.task or overall
+        ]
 
     def answers(self) -> Iterator[AnswerOut]:
         """All answers, by task and item; labels that match and comparisons are scores too.
@@ -129,6 +138,15 @@ class Export:
                     latency_s=answer.latency_s,
                     scores=tuple(scores.get((task, item, answer.sample, answer.student), ())),
                 )
+
+    def _recipes(self) -> dict[tuple[str, str, str], str]:
+        """The recipes of each judge of a model in a task, and in all (task "")."""
+        texts = _recipe_texts(self._reader)
+        found: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for task, model, judge, method in self._reader.rows("SELECT task, model, judge, method FROM methods"):
+            for of in (task, ""):
+                found[of, model, judge].add(texts.get(method, ""))
+        return {place: ",".join(sorted(filter(None, recipes))) for place, recipes in found.items()}
 
     def _judges(self) -> dict[tuple[str, str], tuple[str, ...]]:
         found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -175,6 +193,18 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
             given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
             yield (part.task_id, part.datapoint_id, 0, student), given
+
+
+@singledispatch
+def _recipe_texts(reader: Reader) -> dict[int, str]:
+    """The recipes of judges by the hash that the readers keep of them."""
+    return dict(reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+
+
+@_recipe_texts.register
+def _(reader: RunReader) -> dict[int, str]:
+    lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
+    return dict(reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
 
 
 @singledispatch

@@ -20,7 +20,7 @@ _ENDS = {"share": (0.0, 1.0), "percent": (0.0, 100.0), "points": (1.0, 10.0)}
 def write_model_index(found: Export, out: Path) -> list[Path]:
     """Write ``MODEL/model-index.json``: the ``model-index`` of a card on the Hugging Face hub.
 
-    Interval, n, failures and judges of a figure are arguments of its metric.
+    Interval, n, failures and judges of a figure, with their recipes, are arguments of its metric.
     """
     paths = []
     for model, figures in _by_model(found.figures()).items():
@@ -46,6 +46,7 @@ def _metric(figure: FigureOut) -> dict[str, Any]:
         "failed": figure.failed,
         "unit": figure.unit,
         "judges": list(figure.judges),
+        "judge_recipes": list(figure.recipes),
         "sample": figure.sample,
         "measured_by": f"CoEval {__version__}",
     }
@@ -91,7 +92,10 @@ def _result(figure: FigureOut) -> dict[str, Any]:
     }
     if figure.judges:
         config["llm_scoring"] = {
-            "judges": [{"model_info": {"name": judge, "id": judge}} for judge in figure.judges],
+            "judges": [
+                {"model_info": {"name": judge, "id": judge, "additional_details": {"recipe": recipe}}}
+                for judge, recipe in zip(figure.judges, figure.recipes, strict=True)
+            ],
             "input_prompt": "unknown",
         } | ({"aggregation_method": "average"} if len(figure.judges) > 1 else {})
     uncertainty: dict[str, Any] = {"num_samples": figure.n}
