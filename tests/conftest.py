@@ -72,6 +72,7 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", guarded_connect)
     monkeypatch.setattr(socket, "getaddrinfo", guarded_resolve)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")  # pip is a process of its own
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cli.eval_process import surroundings
 from workers import (
     WorkerProcess,
     a_worker,
@@ -241,6 +242,12 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[ServerRecord]:
 
     monkeypatch.setattr(ServerRecord, "write", remembered)
     return started
+
+
+@pytest.fixture(autouse=True)
+def sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of this process find the data of IFEval's sentences, and fetch none."""
+    monkeypatch.setenv("NLTK_DATA", surroundings(tmp_path)["NLTK_DATA"])
 
 
 async def run(
