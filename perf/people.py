@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats
-from coeval.analysis.people.prediction_powered import (
+from coeval.analysis.people.calibration import (
     LabelledStratum,
     LinearParts,
     parts_of,

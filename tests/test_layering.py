@@ -70,8 +70,7 @@ LATE_IMPORTS = {
         "transformers": "an extra, and seconds to load",
     },
     "models/local/local_vllm.py": {"vllm": "the user's own installation"},
-    "sweeps/ray_engine.py": {"ray": "an extra, and a second to load"},
-    "sweeps/slurm_engine.py": {"submitit": "an extra"},
+    "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/inspect_file.py": {"zstandard": "an extra, wanted for compressed logs"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
@@ -79,7 +78,7 @@ LATE_IMPORTS = {
         "wandb": "an extra",
         "trackio": "an extra",
     },
-    "tables/text_rows.py": {
+    "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
     },
@@ -99,7 +98,7 @@ LATE_IMPORTS = {
     "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
     "judging/language_detector.py": {"langdetect": "its profiles are read where they are needed"},
     "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
-    "judging/checks/text_checks.py": {
+    "judging/checks/check_options.py": {
         "rapidfuzz": "one kind of check needs it",
         "coeval.judging.language_detector": "one kind of check needs it, and it loads numpy",
     },

@@ -23,9 +23,14 @@ from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_leak import TeacherLeak, teacher_leak
 from coeval.analysis.panel.bias_ledger import Bias, Favour, Leaning, judge_biases
-from coeval.analysis.panel.kin_favour import judge_views, kin_favours
 from coeval.analysis.panel.length_contrasts import length_contrasts, length_findings
-from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
+from coeval.analysis.panel.panel_reading import (
+    bias_ledger,
+    judge_views,
+    kin_favours,
+    model_families,
+    model_family,
+)
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import StudentScore, missing_sentences
 from perf.leaning import (

@@ -13,12 +13,8 @@ from written_run import Run
 
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
-from coeval.analysis.people.calibration import ALL_FACTORS
-from coeval.analysis.people.label_draw import draw, judged_factors, share_out
-from coeval.analysis.people.label_questions import ShownTexts, to_label
-from coeval.analysis.people.labelled_rows import PANEL, labelled_rows
-from coeval.analysis.people.people_measures import PeopleMeasures, goal_sentences, people_sentences
-from coeval.analysis.people.prediction_powered import (
+from coeval.analysis.people.calibration import (
+    ALL_FACTORS,
     LabelledStratum,
     best_weight,
     labels_needed,
@@ -28,6 +24,10 @@ from coeval.analysis.people.prediction_powered import (
     powered_mean,
     transported_mean,
 )
+from coeval.analysis.people.label_draw import draw, judged_factors, share_out
+from coeval.analysis.people.label_questions import ShownTexts, to_label
+from coeval.analysis.people.labelled_rows import PANEL, labelled_rows
+from coeval.analysis.people.people_measures import PeopleMeasures, goal_sentences, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import response_id

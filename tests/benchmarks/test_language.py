@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coeval.benchmarks.language.sentences import PunktModel, PunktSplitter, plain_sentences, read_punkt_model
 from coeval.benchmarks.language.text_analysis import (
     LONG_TEXT,
     PUNKT,
@@ -19,8 +18,12 @@ from coeval.benchmarks.language.text_analysis import (
     TAGGER,
     FirstWordTagger,
     Language,
+    PunktModel,
+    PunktSplitter,
     looks_like_verb,
     nltk_folders,
+    plain_sentences,
+    read_punkt_model,
 )
 from coeval.benchmarks.language.words import treebank_words, word_runs
 from coeval.judging.language_detector import LanguageDetector

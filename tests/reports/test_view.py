@@ -20,7 +20,7 @@ from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
 
 from coeval.core.shown_names import ShownNames
-from coeval.reports.view.folder_summary import GrowthRate, _best, read_summary
+from coeval.reports.view.viewed_folder import GrowthRate, _best, read_summary
 
 ITEM = "haiku__t.1__00002"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -411,7 +411,7 @@ def test_it_shows_sweeps_by_their_checkpoints_and_folders_by_short_names(tmp_pat
 
 def test_the_pace_is_that_of_the_last_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("coeval.reports.view.folder_summary.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("coeval.reports.view.viewed_folder.time.monotonic", lambda: now[0])
     pace = GrowthRate()
     for done in (0, 10, 20, 30):
         pace.see({"phases": {"evaluation": {"good": done, "failed": 0, "owed": 90 - done}}})

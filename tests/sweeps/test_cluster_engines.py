@@ -17,9 +17,8 @@ from fakes.ray_cluster import ray_cluster
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
+from coeval.sweeps.cluster_engines import cancel_earlier, open_ray, open_slurm
 from coeval.sweeps.engine import SweepEngine, WorkerSlot, reported_end
-from coeval.sweeps.ray_engine import open_ray
-from coeval.sweeps.slurm_engine import cancel_earlier, open_slurm
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
 STAND_IN = Path(__file__).with_name("stand_in_worker.py")

@@ -2,16 +2,335 @@
 
 from __future__ import annotations
 
+import csv
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from coeval.core.errors import UsageError
-from coeval.core.plain import open_file
-from coeval.tables.source_bytes import ARROW, PARQUET, SourceBytes, SourceFile, TableRow, file_of, unreadable
-from coeval.tables.text_rows import CsvRows, ParquetRows, arrow_rows, csv_rows, json_rows, listed_rows
+import msgspec
+
+from coeval.core.errors import Misshapen, Undecodable, UsageError
+from coeval.core.foreign import decode, lines_decoder, utf8
+from coeval.core.plain import file_bytes, open_file
+from coeval.core.text import listed, numbered
+from coeval.tables.item_map import NamedLabel
+from coeval.tables.source_bytes import (
+    ARROW,
+    LONGEST_LINE,
+    PARQUET,
+    SourceBytes,
+    SourceFile,
+    TableRow,
+    file_of,
+    unreadable,
+)
+
+# --- Rows of text files: JSON lines, a JSON array, CSV and similar
+#
+# A bad row is reported by its line and skipped; only what leaves nothing to read (an unknown encoding, a
+# line of CSV beyond `LONGEST_LINE`) raises.
+
+_DELIMITERS = ",;\t|"
+# The first line of a table that is meant for Excel.
+_DELIMITER_LINE = re.compile(r'"?sep=([^\w\s]|\t)"?\s*', re.IGNORECASE)
+# A JSON array is decoded whole, and its objects take several times its bytes.
+_LARGEST_LIST = 512 << 20
+_TOO_LONG = f"it is longer than {LONGEST_LINE >> 20} MiB"
+_NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writes, or latin-1)"
+
+
+def json_rows(source: SourceBytes) -> Iterator[TableRow]:
+    """Read an object per line; blank lines are skipped. Fractions keep their spelling."""
+    read = lines_decoder(dict[str, Any], fractions=str)
+    number = 0
+    for group in source.groups_of_lines():
+        found = read([line if line is not None else b"" for line in group])
+        for line, row in zip(group, found, strict=True):
+            number += 1
+            if not isinstance(row, Undecodable):
+                yield TableRow(number, row)
+            elif line is None:
+                yield TableRow(number, _TOO_LONG)
+            elif line.strip():
+                yield TableRow(number, _no_object(line, row))
+
+
+def _no_object(line: bytes, error: Undecodable) -> str:
+    try:
+        utf8(line)
+    except Undecodable as reason:
+        return f"{reason}; {_NOT_UTF8}"
+    return "it is no JSON object" if isinstance(error, Misshapen) else f"it is no JSON: {error}"
+
+
+def listed_rows(source: SourceBytes) -> Iterator[TableRow]:
+    """Read the objects of one JSON array, numbered from 1.
+
+    Raises UsageError: it is no list of JSON, or one too large to be held at once.
+    """
+    parts, size = [], 0
+    while part := source.read():
+        size += len(part)
+        if size > _LARGEST_LIST:
+            raise UsageError(
+                f"{source.path} is one JSON list of more than 512 MB; write an object a line instead"
+            )
+        parts.append(part)
+    try:
+        rows = decode(b"".join(parts), list[msgspec.Raw])
+    except Undecodable as error:
+        raise UsageError(f"{source.path} is no list of JSON objects: {error}") from error
+    read = lines_decoder(dict[str, Any], fractions=str)
+    for number, raw in enumerate(rows, 1):
+        text = bytes(raw)
+        [row] = read([text])
+        yield TableRow(number, _no_object(text, row) if isinstance(row, Undecodable) else row)
+
+
+class _TextLines(Iterator[str]):
+    """Lines for the reader of CSV. ``number`` is that of the last one, ``flaw`` what is wrong with one that
+    was given since it was last taken."""
+
+    def __init__(self, source: SourceBytes) -> None:
+        self.number = 0
+        self.flaw = ""
+        self._path = source.path
+        self._lines = (line for group in source.groups_of_lines() for line in group)
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        if line is None:
+            raise UsageError(f"{self._path}:{self.number}: {_TOO_LONG}")
+        try:
+            return f"{utf8(line)}\n"
+        except Undecodable as error:
+            self.flaw = f"{error}; {_NOT_UTF8}"
+            return f"{line.decode(errors='replace')}\n"
+
+    def taken_flaw(self) -> str:
+        flaw, self.flaw = self.flaw, ""
+        return flaw
+
+
+class CsvRows(NamedTuple):
+    """Column names, and rows that can be read once."""
+
+    header: tuple[str, ...]
+    rows: Iterator[TableRow]
+
+
+def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
+    """Read a header and the rows below; cells are text, empty ones None. ``delimiter``: None for the one most
+    frequent in the header.
+
+    Raises UsageError: there is no header, or it names a column twice.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    lines = _TextLines(source)
+    filled = (line for line in lines if line.strip())
+    first = next(filled, None)
+    if first is not None and (named := _DELIMITER_LINE.fullmatch(first)):
+        delimiter, first = delimiter or named[1], next(filled, None)
+    if first is None:
+        raise UsageError(f"{source.path} is empty; a CSV begins with the names of its columns")
+    delimiter = delimiter or _delimiter(first)
+    reader = csv.reader(_after(first, lines), delimiter=delimiter, strict=True)
+    try:
+        header = [name.strip() for name in next(reader)]
+    except csv.Error as error:
+        raise UsageError(f"{source.path}:{lines.number}: {_said(error)}") from error
+    if twice := [name for name, count in Counter(header).items() if count > 1 and name]:
+        raise UsageError(f"{source.path} has more than one column {listed(twice)}; rename all but one")
+    if lines.flaw:
+        raise UsageError(f"{source.path}:{lines.number}: {lines.flaw}")
+    return CsvRows(tuple(header), _below(header, reader, lines))
+
+
+def _below(header: list[str], reader: Iterator[list[str]], lines: _TextLines) -> Iterator[TableRow]:
+    while True:
+        begin = lines.number + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            yield TableRow(begin, _said(error))
+            continue
+        if cells is None:
+            return
+        if flaw := lines.taken_flaw():
+            yield TableRow(begin, flaw)
+        elif len(cells) == len(header):
+            yield TableRow(begin, {name: cell or None for name, cell in zip(header, cells)})  # noqa: B905  they are equal
+        elif cells:
+            yield TableRow(begin, f"it has {numbered(len(cells), 'cell')}, and the header {len(header)}")
+
+
+def _after(first: str, lines: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from lines
+
+
+def _delimiter(header: str) -> str:
+    """The one of the usual ones that stands most often in a header, outside of quotes."""
+    outside = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)
+
+
+def _said(error: csv.Error) -> str:
+    said = str(error)
+    if "unexpected end of data" in said:
+        return "a quote is opened here that is never closed"
+    if "new-line character" in said:
+        return "its lines end in a carriage return alone; save the file with the line ends of today"
+    if "field larger" in said:
+        return f"a cell of it is longer than {LONGEST_LINE >> 20} MiB: a quote may be open"
+    return f"its quotes do not match: {said}; within a quoted cell, quotes are written twice"
+
+
+# --- Parquet and Arrow rows
+#
+# Both keep class labels as numbers. Their names stand in the file itself, under ``huggingface``, or in the
+# ``dataset_info.json`` beside it.
+
+# Rows; those of a data set may hold whole books.
+_AT_ONCE = 1_000
+
+
+class ParquetRows:
+    """Rows of a Parquet file, in order and in bounded memory.
+
+    Raises UsageError: it is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import duckdb
+
+        self._path = path
+        self._error = duckdb.Error
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "autoinstall_known_extensions": False,
+            "threads": 1,
+        }
+        self._db = duckdb.connect(":memory:", config=settings)
+        try:
+            about = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'huggingface'"
+            kept = self._db.execute(about, [escape(str(path))]).fetchone()
+            found = self._db.execute("SELECT * FROM read_parquet(?)", [escape(str(path))])
+        except duckdb.Error as error:
+            raise self._damaged(error) from error
+        self.columns = tuple(column[0] for column in found.description or ())
+        self._labels = _labels(path, kept[0] if kept is not None else None)
+
+    def rows(self) -> Iterator[TableRow]:
+        number = 0
+        try:
+            while group := self._db.fetchmany(_AT_ONCE):
+                for values in group:
+                    number += 1
+                    row = dict(zip(self.columns, values, strict=True))
+                    yield TableRow(number, _with_names(row, self._labels) if self._labels else row)
+        except self._error as error:
+            raise self._damaged(error) from error
+        finally:
+            self._db.close()
+
+    def _damaged(self, error: Exception) -> UsageError:
+        return UsageError(f"cannot read {self._path}: {str(error).partition(chr(10))[0]}")
+
+
+def arrow_rows(path: Path) -> Iterator[TableRow]:
+    """Read the rows of an Arrow file or stream.
+
+    Raises UsageError: pyarrow is not installed, or the file is damaged.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise UsageError(
+            f"{path} is an Arrow file, which needs pyarrow (pip install pyarrow); or write it as Parquet, "
+            "which needs nothing: dataset.to_parquet('items.parquet')"
+        ) from None
+    number = 0
+    try:
+        with pyarrow.memory_map(str(path)) as file:
+            labels: dict[str, Any] | None = None
+            for batch in _batches(pyarrow, file):
+                if labels is None:
+                    labels = _labels(path, (batch.schema.metadata or {}).get(b"huggingface"))
+                batch.validate(full=True)  # what a damaged one holds is not looked at unchecked
+                for start in range(0, batch.num_rows, _AT_ONCE):
+                    for row in batch.slice(start, _AT_ONCE).to_pylist():
+                        number += 1
+                        yield TableRow(number, _with_names(row, labels) if labels else row)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+
+
+def _batches(pyarrow: Any, file: Any) -> Iterator[Any]:
+    if file.read(6) == b"ARROW1":
+        opened = pyarrow.ipc.open_file(file)
+        yield from (opened.get_batch(at) for at in range(opened.num_record_batches))
+    else:
+        file.seek(0)
+        yield from pyarrow.ipc.open_stream(file)
+
+
+def _labels(path: Path, kept: bytes | None) -> dict[str, Any]:
+    """The features of columns that hold class labels, by what the file keeps of them, else by what lies
+    beside it; none where neither can be read."""
+    try:
+        about = decode(kept, dict[str, Any]) if kept is not None else {}
+        features = about.get("info", {}).get("features")
+        if features is None:
+            features = decode(file_bytes(path.parent / "dataset_info.json"), dict[str, Any]).get("features")
+    except (OSError, Undecodable, AttributeError):
+        return {}
+    if not isinstance(features, dict):
+        return {}
+    return {column: feature for column, feature in features.items() if _holds_labels(feature)}
+
+
+def _holds_labels(feature: Any) -> bool:
+    match feature:
+        case {"_type": "ClassLabel", "names": list()}:
+            return True
+        case dict():
+            return any(map(_holds_labels, feature.values()))
+        case list():
+            return any(map(_holds_labels, feature))
+        case _:
+            return False
+
+
+def _with_names(row: dict[str, Any], labels: dict[str, Any]) -> dict[str, Any]:
+    return row | {column: _named(row[column], feature) for column, feature in labels.items() if column in row}
+
+
+def _named(value: Any, feature: Any) -> Any:
+    """A value with its class labels named; one of -1 is none (`datasets.ClassLabel`: hidden ones of a test
+    split). Lists and mappings are gone into as `datasets` describes them."""
+    match feature, value:
+        case {"_type": "ClassLabel", "names": list(names)}, int():
+            if 0 <= value < len(names):
+                return NamedLabel(value, str(names[value]))
+            return None if value == -1 else value
+        case (([inner] | {"_type": str(), "feature": inner}), list()):
+            return [_named(each, inner) for each in value]
+        case {"_type": str(), "feature": dict(inner)}, dict():  # a list of mappings is kept as one of lists
+            return {key: _named(part, [inner.get(key)]) for key, part in value.items()}
+        case dict(), dict():
+            return {key: _named(part, feature.get(key)) for key, part in value.items()}
+        case _:
+            return value
+
+
+# --- Table
 
 # Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here.
 _LOOKED_AT = 100

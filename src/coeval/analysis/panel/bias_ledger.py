@@ -2,7 +2,7 @@
 
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
-`coeval.analysis.panel.kin_favour`. ``position`` needs pairs, of which a run has none
+`coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
 (`coeval.analysis.panel.output_judges`). All are in units of a score from 0 to 1. What judges think of long
 answers is a matter between two of them (`coeval.analysis.panel.length_contrasts`).
 """

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from coeval.core.errors import ConfigError, Misshapen
+from coeval.core.errors import CheckFailed, ConfigError, Misshapen
 from coeval.core.foreign import convert
 from coeval.core.plain import shortened
 from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
-from coeval.judging.checks.rubric_check import RubricCheck
-from coeval.judging.checks.text_checks import (
-    ContainsCheck,
-    ExactCheck,
-    LanguageCheck,
-    LengthCheck,
-    NotContainsCheck,
-    OneOfCheck,
-    RegexCheck,
-    SimilarityCheck,
+from coeval.judging.checks.rubric_check import (
+    PASSED,
+    CheckedAnswer,
+    CheckScore,
+    RubricCheck,
+    TextCheck,
+    compiled,
+    quoted,
+    search,
 )
 from coeval.judging.checks.value_checks import (
     CostCheck,
@@ -29,6 +31,215 @@ from coeval.judging.checks.value_checks import (
     LatencyCheck,
     NumericCheck,
 )
+
+# --- Checks of text
+#
+# Checks of what an answer says: equality, words, patterns, length, language, likeness.
+
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+# Characters of either text: the time of a comparison grows with the product of the lengths, and is some 40 ms
+# for two of this length.
+_LONGEST_COMPARED = 50_000
+_NAMES = (
+    "af=Afrikaans ar=Arabic bg=Bulgarian bn=Bengali ca=Catalan cs=Czech cy=Welsh da=Danish de=German "
+    "el=Greek en=English es=Spanish et=Estonian fa=Persian fi=Finnish fr=French gu=Gujarati he=Hebrew "
+    "hi=Hindi hr=Croatian hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean kn=Kannada "
+    "lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mr=Marathi ne=Nepali nl=Dutch no=Norwegian "
+    "pa=Punjabi pl=Polish pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali "
+    "sq=Albanian sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian "
+    "ur=Urdu vi=Vietnamese zh-cn=Simplified_Chinese zh-tw=Traditional_Chinese"
+)
+LANGUAGES = {
+    code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _NAMES.split())
+}
+"""The languages that the profiles of langdetect 1.0.9 tell apart."""
+
+# Letters below which the detector is little better than a guess (two or three words).
+_FEWEST_LETTERS = 20
+
+
+class ExactCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="exact", dict=True):
+    """The answer is the text, or one of the texts."""
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        return PASSED if said in targets else CheckScore(0.0, f"is {quoted(said)}")
+
+
+class OneOfCheck(ExactCheck, frozen=True, kw_only=True, tag_field="check", tag="one_of", dict=True):
+    """The answer is one of the values."""
+
+    def __post_init__(self) -> None:
+        ExactCheck.__post_init__(self)
+        if not self.values:
+            raise ValueError("needs values: the answers that are allowed")
+
+
+class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="contains", dict=True):
+    """The answer holds the text; of several, ``require`` says how many count."""
+
+    require: Literal["all", "any", "share"] = "all"
+    at: Literal["anywhere", "start", "end"] = "anywhere"
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        _refuse_empty(targets)
+        lacking = [target for target in targets if not self._holds(said, target)]
+        if not lacking or (self.require == "any" and len(lacking) < len(targets)):
+            return PASSED
+        value = 1.0 - len(lacking) / len(targets) if self.require == "share" else 0.0
+        return CheckScore(value, f"lacks {quoted(', '.join(lacking))}")
+
+    def _holds(self, said: str, target: str) -> bool:
+        match self.at:
+            case "start":
+                return said.startswith(target)
+            case "end":
+                return said.endswith(target)
+            case _:
+                return target in said
+
+
+class NotContainsCheck(
+    TextCheck, frozen=True, kw_only=True, tag_field="check", tag="not_contains", dict=True
+):
+    """The answer holds none of the texts."""
+
+    def __post_init__(self) -> None:
+        TextCheck.__post_init__(self)
+        if not (self.constants or self.attribute):
+            raise ValueError("needs value, values or attribute: what the answer must not hold")
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        _refuse_empty(targets)
+        held = [target for target in targets if target in said]
+        return CheckScore(0.0, f"holds {quoted(', '.join(held))}") if held else PASSED
+
+
+def _refuse_empty(targets: tuple[str, ...]) -> None:
+    """Every answer holds nothing: that would be no check."""
+    if "" in targets:
+        raise CheckFailed("the text that answers are held against is empty")
+
+
+class RegexCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="regex", dict=True):
+    """The pattern occurs in the answer, or is all of it (``full``)."""
+
+    pattern: str
+    full: bool = False
+    negate: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self._compiled
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return compiled(self.pattern)
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        found = search(self._compiled, answer.response, full=self.full) is not None
+        if found is not self.negate:
+            return PASSED
+        return CheckScore(0.0, f"{'matches' if found else 'does not match'} {quoted(self.pattern)}")
+
+
+class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="length", dict=True):
+    """The answer is at least and at most so long."""
+
+    least: Count = 0
+    most: Count | None = None
+    unit: Literal["characters", "words", "lines"] = "characters"
+
+    def __post_init__(self) -> None:
+        if not self.least and self.most is None:
+            raise ValueError("needs least or most")
+        if self.most is not None and self.most < self.least:
+            raise ValueError("most is below least: no answer could pass")
+
+    def score(self, answer: CheckedAnswer) -> CheckScore:
+        text = answer.response
+        match self.unit:
+            case "words":
+                length = len(text.split())
+            case "lines":
+                length = len(text.splitlines())
+            case _:
+                length = len(text)
+        if length >= self.least and (self.most is None or length <= self.most):
+            return PASSED
+        return CheckScore(0.0, f"has {length:,} {self.unit}")
+
+
+class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="language", dict=True):
+    """The answer is written in the language, or one of the languages (ISO 639-1, such as ``de``)."""
+
+    def __post_init__(self) -> None:
+        TextCheck.__post_init__(self)
+        if not (self.constants or self.attribute):
+            raise ValueError("needs value, values or attribute: a language such as de")
+        unknown = [code for code in self.constants if code not in LANGUAGES]
+        if unknown:
+            raise ValueError(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        if sum(map(str.isalpha, said)) < _FEWEST_LETTERS and said.isascii():
+            raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be detected")
+        if unknown := [code for code in targets if code not in LANGUAGES]:
+            raise CheckFailed(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
+        found = _detector().detect(said)
+        if found in targets:
+            return PASSED
+        name = f"{LANGUAGES.get(found, 'a language')} ('{found}')" if found else "no known language"
+        return CheckScore(0.0, f"is written in {name}")
+
+
+@lru_cache(maxsize=1)
+def _detector() -> Any:
+    from coeval.judging.language_detector import LanguageDetector
+
+    return LanguageDetector()
+
+
+Metric: TypeAlias = Literal[
+    "ratio", "partial_ratio", "token_sort_ratio", "token_set_ratio", "levenshtein", "jaro_winkler", "f1"
+]
+
+
+class SimilarityCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="similarity", dict=True):
+    """How alike the answer and the text are, the likest of several; with ``least``, whether that much."""
+
+    metric: Metric = "ratio"
+    least: Share | None = None
+
+    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+        if len(said) > _LONGEST_COMPARED or max(map(len, targets)) > _LONGEST_COMPARED:
+            raise CheckFailed(f"texts of more than {_LONGEST_COMPARED:,} characters are not compared")
+        alike = max(self._likeness(said, target) for target in targets)
+        if self.least is None:
+            return CheckScore(alike)
+        return PASSED if alike >= self.least else CheckScore(0.0, f"is {alike:.2f} alike")
+
+    def _likeness(self, said: str, target: str) -> float:
+        if self.metric == "f1":
+            return _f1(said.split(), target.split())
+        from rapidfuzz import distance, fuzz
+
+        match self.metric:
+            case "levenshtein":
+                return float(distance.Levenshtein.normalized_similarity(said, target))
+            case "jaro_winkler":
+                return float(distance.JaroWinkler.normalized_similarity(said, target))
+            case _:
+                return float(getattr(fuzz, self.metric)(said, target)) / 100
+
+
+def _f1(said: list[str], target: list[str]) -> float:
+    """Return the harmonic mean of precision and recall over words, repeated ones counted (SQuAD, 2016)."""
+    shared = (Counter(said) & Counter(target)).total()
+    return 2 * shared / (len(said) + len(target)) if shared else float(said == target)
+
+
+# --- Options of checks
 
 CHECK_KEY = "check"
 

@@ -2,33 +2,244 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from statistics import fmean
+from urllib.parse import urlencode
 
 import msgspec
 
+from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.opening import opening
 from coeval.analysis.measures.pair_measures import pair_sentences
+from coeval.analysis.measures.ranking import SAME, SharedScores
 from coeval.analysis.measures.run_measures import RunMeasures
+from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
+from coeval.analysis.people.calibration import CalibratedPair, CalibratedStudent
+from coeval.analysis.people.labelled_rows import AgainstPeople
+from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import bill
 from coeval.core.errors import StoreError
+from coeval.core.figures import points
 from coeval.core.plain import plain
+from coeval.core.records import SEPARATOR, id_fields, item_number
 from coeval.core.text import numbered
-from coeval.reports.content import Report, ReportSection, ReportTable, Sentence
+from coeval.reports.content import (
+    Cell,
+    Example,
+    Report,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    Sentence,
+    section_of,
+)
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section
-from coeval.reports.experiment.examples import examples
 from coeval.reports.experiment.front import front_table, run_alerts
-from coeval.reports.experiment.item_labels import item_labels
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import leading_section
 from coeval.reports.experiment.pairs_section import pairs_section
-from coeval.reports.experiment.people_section import people_section
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.value_section import value_section
 from coeval.reports.experiment.where_section import where_section
+from coeval.reports.measure_table import Named, measure_table
 from coeval.store.rundir import Meta, RunDir
+
+# --- Examples
+#
+# Why? The items on which the two best students differ most, each way, in a few words.
+
+# Of a quotation; one word of a language without spaces, or of a model gone astray, may be a page.
+_WORDS, _CHARACTERS = 20, 160
+
+
+def examples(evidence: RunEvidence) -> Iterator[Example]:
+    """The item that speaks most for the leader, then the one most for the next; of equal gaps, the first
+    by its id."""
+    order = evidence.measured.measures.ranking.order
+    if len(order) < 2:
+        return
+    first, second = order[:2]
+    shared = SharedScores(evidence.measured.grid).by_item(first, second)
+    for ahead, behind, turned in ((first, second, False), (second, first, True)):
+        gaps = {item: (b - a if turned else a - b) for item, (a, b) in shared.items()}
+        item = min(gaps, key=lambda one: (-round(gaps[one], 9), one), default=None)
+        if item is None or gaps[item] <= SAME:
+            continue
+        own, other = reversed(shared[item]) if turned else shared[item]
+        title = f"For {ahead}: {points(own)}, {behind} {points(other)}"
+        yield Example(plain(title), tuple(_quotes(evidence, item, behind)), urlencode({"item": item}))
+
+
+def _quotes(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
+    """The prompt, and why the student that is behind lost points: by the judge who is nearest the mean."""
+    text = evidence.reader.texts([item]).get(item)
+    if text is not None and text.prompt:
+        yield f"Prompt: {quoted(text.prompt)}"
+    # In hexadecimal, an id can end no text of the query and hold no brace of its template.
+    sql = _REASONS.format(item=item.encode().hex(), student=student.encode().hex(), lines="{lines}")
+    typical = _typical(evidence.measured.grid, item, student)
+    given = [
+        (typical[judge, factor], judge, factor, reason)
+        for judge, factor, reason in evidence.reader.of_lines("evaluation", _COLUMNS, sql)
+        if (judge, factor) in typical
+    ]
+    if given:
+        _, judge, factor, reason = min(given)
+        yield f"{plain(judge)} on {plain(student)}, {plain(factor)}: {quoted(reason)}"
+
+
+def _typical(grid: ScoreGrid, item: str, student: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """By judge and factor, how little a score speaks for the answer's mean: how far the judge's own mean is
+    from it, and among the judge's scores the lowest first, as they cost the points."""
+    mine = (grid.item == grid.items.ids.index(item)) & (grid.student == grid.students.index(student))
+    scores: dict[str, dict[str, float]] = {}
+    for factor, levels in zip(grid.factor[mine], grid.levels[mine], strict=True):
+        for judge, level in zip(grid.judges, levels, strict=True):
+            if level != UNSCORED:
+                scores.setdefault(judge, {})[grid.factors[factor]] = float(grid.scale[level])
+    if not scores:
+        return {}
+    mean = fmean(score for of in scores.values() for score in of.values())
+    return {
+        (judge, factor): (round(abs(fmean(of.values()) - mean), 9), score)
+        for judge, of in scores.items()
+        for factor, score in of.items()
+    }
+
+
+_COLUMNS = {
+    "datapoint_id": "VARCHAR",
+    "student_model_id": "VARCHAR",
+    "judge_model_id": "VARCHAR",
+    "reasons": "MAP(VARCHAR, VARCHAR)",
+}
+_REASONS = """
+SELECT judge, reason.key, reason.value FROM (
+    SELECT judge_model_id AS judge, unnest(map_entries(reasons)) AS reason FROM {lines}
+    WHERE lower(hex(datapoint_id)) = '{item}' AND lower(hex(student_model_id)) = '{student}'
+) WHERE trim(reason.value) <> '' ORDER BY ALL
+"""
+
+
+def quoted(text: str) -> str:
+    """Quote the first words of a text, in one line."""
+    words = text.split()
+    shown = " ".join(words[:_WORDS])
+    cut = len(words) > _WORDS or len(shown) > _CHARACTERS
+    return f"“{plain(shown[:_CHARACTERS]).rstrip()}{'…' if cut else ''}”"
+
+
+# --- People
+#
+# What do people say? Judges beside human labels, and students on the human scale.
+
+
+def people_section(found: PeopleMeasures) -> ReportSection:
+    """Both scales in one table, then pairs, judges, levels, and people among themselves."""
+    students = {(scale, name): one for scale, of in found.scales.items() for name, one in of.students.items()}
+    pairs = {(scale, *pair): one for scale, of in found.scales.items() for pair, one in of.pairs.items()}
+    tables = [
+        measure_table(
+            Named("people", "Students by judges and by people", ("Scale", "Student")),
+            CalibratedStudent,
+            students,
+            "Answers",
+        ),
+        measure_table(
+            Named("people-pairs", "Differences by judges and by people", ("Scale", "Student", "Other")),
+            CalibratedPair,
+            pairs,
+        ),
+        measure_table(
+            Named("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges, "Items"
+        ),
+        _levels(found),
+    ]
+    if found.agreement:
+        named = Named("people-agreement", "People pairwise", ("Person", "Other"))
+        tables.append(measure_table(named, PairAgreement, found.between, "Items"))
+    sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
+    return section_of("by-people", "What do people say?", sentences, (), tuple(tables))
+
+
+def _levels(found: PeopleMeasures) -> ReportTable:
+    """A row for each judge and pair of levels that occurs."""
+    rows: list[tuple[Cell, ...]] = [
+        (judge, level, own, count, one.bias_by_level.get(level))
+        for judge, one in found.judges.items()
+        for level, of in one.confusion.items()
+        for own, count in of.items()
+        if count
+    ]
+    return ReportTable(
+        "people-levels",
+        "What judges take for what",
+        (
+            ReportColumn("judge", "Judge"),
+            ReportColumn("people", "People's level"),
+            ReportColumn("own", "Its level"),
+            ReportColumn("labels", "Labels", "count"),
+            ReportColumn("bias", "Bias at people's level", "points", "Judge less people, mean"),
+        ),
+        tuple(rows),
+    )
+
+
+# --- Labels of items
+#
+# What people read in place of an item's id: its number and the first words of its prompt.
+
+# Of a prompt: enough to know it again, in a cell beside figures.
+_NAME_WORDS, _NAME_CHARACTERS = 6, 44
+_NAME = "item"
+
+
+def item_labels(reader: RunReader, sections: Iterable[ReportSection]) -> dict[str, str]:
+    """Label each item that a table of the sections names; raises as `RunReader.texts`.
+
+    No two labels are alike: teachers number their items each for itself, so that a number that several have
+    stands with its teacher's name; an item that would look like another keeps its id.
+    """
+    items = {
+        str(row[place])
+        for section in sections
+        for table in section.tables
+        for place, column in enumerate(table.columns)
+        if column.name == _NAME
+        for row in table.rows
+    }
+    numbers = Counter(item_number(item) for item in items)
+    texts = reader.texts(sorted(items)) if items else {}
+    found: dict[str, str] = {}
+    for item in sorted(items):
+        text = texts.get(item)
+        words = _opening(text.prompt or "") if text is not None else ""
+        of = f" {id_fields(item)[1]}" if numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1 else ""
+        found[item] = plain(f"{_number(item)}{of} {words}".rstrip())
+    alike = Counter(found.values())
+    return {item: label for item, label in found.items() if alike[label] == 1}
+
+
+def _number(item: str) -> str:
+    """``#17``, or of an item of the user's own ``#`` and its own id."""
+    number = item_number(item)
+    return f"#{number}" if number is not None else f"#{item.rpartition(SEPARATOR)[2]}"
+
+
+def _opening(prompt: str) -> str:
+    """The first words of a prompt, in one line."""
+    words = prompt.split()
+    shown = " ".join(words[:_NAME_WORDS])
+    cut = len(words) > _NAME_WORDS or len(shown) > _NAME_CHARACTERS
+    return f"“{shown[:_NAME_CHARACTERS].rstrip()}{'…' if cut else ''}”" if shown else ""
+
+
+# --- Experiment report
 
 _SECTIONS = (where_section, judges_section, benchmark_section)
 
