@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
+from coeval.models.address import dialect_of
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import dialect_of
 from coeval.pipeline.plan.judge_form import JudgeForm
 
 __all__ = ["SAID", "TYPICAL", "DialectCost", "Typical", "costs"]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import FollowingItem, check, score_prompt
+from coeval.benchmarks.text_analysis import Language
 
 MEMBERS = {
     "ifeval": "eval_framework/tasks/ifeval/data/input_data.jsonl",

@@ -61,8 +61,8 @@ LATE_IMPORTS = {
     "pipeline/run_flow.py": {"coeval.pipeline.phases.document_items": "numpy, for items about documents"},
     "tables/documents.py": {"pypdf": "optional, for PDF files"},
     "models/transport/network.py": {"resource": "not on Windows"},
-    "models/hosts/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
-    "models/hosts/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
+    "models/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
+    "models/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
     "models/local/local_model.py": {"torch": "an extra, and seconds to load"},
     "models/local/local_request.py": {"jinja2": "comes with transformers"},
     "models/local/local_transformers.py": {
@@ -95,7 +95,7 @@ LATE_IMPORTS = {
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
-    "benchmarks/language/words.py": {"regex": "only texts beyond ASCII need it"},
+    "benchmarks/words.py": {"regex": "only texts beyond ASCII need it"},
     "judging/language_detector.py": {"langdetect": "its profiles are read where they are needed"},
     "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
     "judging/checks/check_options.py": {

@@ -27,7 +27,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.reports.content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
-from coeval.reports.labelling.label_session import LabelRequest, LabelSession
+from coeval.reports.label_session import LabelRequest, LabelSession
 from coeval.store.rundir import RunDir
 
 

@@ -10,7 +10,6 @@ import pytest
 from fakes.judged_tasks import hold_on_the_scale
 
 from coeval.benchmarks.benchmark import Answer, TaskSettings
-from coeval.benchmarks.language.text_analysis import LONG_TEXT, Language
 from coeval.benchmarks.tasks.following import (
     INSTRUCTIONS,
     Accuracy,
@@ -25,6 +24,7 @@ from coeval.benchmarks.tasks.following import (
     summarise,
 )
 from coeval.benchmarks.tasks.ifeval_checks import no_comma
+from coeval.benchmarks.text_analysis import LONG_TEXT, Language
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import (
     IFBENCH_INSTRUCTIONS,
     IFEVAL_INSTRUCTIONS,
@@ -20,6 +19,7 @@ from coeval.benchmarks.tasks.following import (
     score_prompt,
 )
 from coeval.benchmarks.tasks.ifbench_formats import _CAPITALS
+from coeval.benchmarks.text_analysis import Language
 
 GERMAN = "Der Fluss trat über die Ufer und die Brücke war nicht mehr zu sehen."
 ENGLISH = "the run_flow rose over its banks and the bridge could no longer be seen from here."

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coeval.benchmarks.language.text_analysis import (
+from coeval.benchmarks.text_analysis import (
     LONG_TEXT,
     PUNKT,
     STOP_WORDS,
@@ -25,7 +25,7 @@ from coeval.benchmarks.language.text_analysis import (
     plain_sentences,
     read_punkt_model,
 )
-from coeval.benchmarks.language.words import treebank_words, word_runs
+from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.judging.language_detector import LanguageDetector
 
 PIECES = (

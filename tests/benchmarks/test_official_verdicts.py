@@ -5,8 +5,8 @@ from __future__ import annotations
 import official_data
 import pytest
 
-from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.tasks.following import FollowingItem, score_prompt
+from coeval.benchmarks.text_analysis import RESOURCES, Language
 
 pytestmark = pytest.mark.process
 

@@ -16,8 +16,8 @@ import pytest
 from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.core.redaction import Redactor
-from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
+from coeval.models.signers import Signer
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http

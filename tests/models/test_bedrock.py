@@ -30,9 +30,9 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
+from coeval.models.address import ModelAddress, address_of
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import ModelAddress, address_of
-from coeval.models.hosts.signers import INSTALL
+from coeval.models.signers import INSTALL
 
 ID, SECRET = "AKIAMADEUP0EXAMPLE07", "made/up+Secret0123456789abcdefghijklmnop"
 IAM = {"AWS_ACCESS_KEY_ID": ID, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
@@ -339,7 +339,7 @@ async def test_a_session_token_is_sent_and_signed() -> None:
 WITHOUT = """
 import importlib.util, sys
 from coeval.core.errors import UsageError
-from coeval.models.hosts import signers as aws_signer
+from coeval.models import signers as aws_signer
 from coeval.models.keys import Credential
 
 assert "botocore" not in sys.modules

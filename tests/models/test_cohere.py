@@ -13,9 +13,9 @@ from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
+from coeval.models.address import address_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.cohere import COHERE
-from coeval.models.hosts.address import address_of
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 

@@ -44,8 +44,8 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.redaction import Redactor
-from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import Limiter
+from coeval.models.signers import Signer
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http

@@ -23,9 +23,9 @@ from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Usage
 from coeval.engine.model_work import recipe
+from coeval.models.address import dialect_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC
-from coeval.models.hosts.address import dialect_of
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.ledger import Ledger
 from coeval.models.pacing.admission import SharedPrefixes

@@ -22,9 +22,9 @@ from opened import answer, keys_of, opened
 from coeval.core.errors import AccessDenied, ConnectionFailed, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
+from coeval.models.address import ModelAddress, address_of
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import ModelAddress, address_of
-from coeval.models.hosts.google_signer import INSTALL, AccessTokens, GoogleSigner
+from coeval.models.google_signer import INSTALL, AccessTokens, GoogleSigner
 
 HELLO = Request(messages=(Message("user", "hi"),), sampling=SamplingParameters(temperature=0.5, max_tokens=9))
 
@@ -369,7 +369,7 @@ for name in list(sys.modules):
     assert not name.startswith("google"), name
 sys.modules["google"] = None
 from coeval.core.errors import UsageError
-from coeval.models.hosts.google_signer import google_cloud
+from coeval.models.google_signer import google_cloud
 try:
     google_cloud(None)
 except UsageError as error:

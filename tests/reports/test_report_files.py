@@ -32,7 +32,7 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.paper.paper_page import MOST_ROWS, browser, paper_page, print_report
+from coeval.reports.site.paper_page import MOST_ROWS, browser, paper_page, print_report
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_brief_shrinks_until_it_fits(tmp_path: Path, monkeypatch: pytest.Monke
         printed.append(page)
         return b"/Type /Page\n" * (4 - len(printed))
 
-    monkeypatch.setattr("coeval.reports.paper.paper_page._printed", pages)
+    monkeypatch.setattr("coeval.reports.site.paper_page._printed", pages)
     print_report(Report("experiment", "r", (), said, sections), tmp_path / "r.pdf", "nobody")
     assert [page.count(b"<li>") for page in printed] == [10, 6]
     assert [page.count(b">row ") for page in printed] == [28, 16]
@@ -122,7 +122,7 @@ def test_without_a_browser_the_way_out_is_named(
     lab: Lab, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("coeval.reports.paper.paper_page._PLACES", ())
+    monkeypatch.setattr("coeval.reports.site.paper_page._PLACES", ())
     ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path / "out")
     assert (ended.code, ended.out, (tmp_path / "out").exists()) == (1, "", False)
     assert "COEVAL_BROWSER" in ended.err

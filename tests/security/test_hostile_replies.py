@@ -28,10 +28,10 @@ from coeval.judging.verdict import (
     parse_level,
     parse_levels,
 )
+from coeval.models.address import ModelAddress
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.hosted import HostedModel
-from coeval.models.hosts.address import ModelAddress
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint

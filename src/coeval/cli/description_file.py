@@ -17,8 +17,8 @@ from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Report
 from coeval.reports.description_report import DescribedExperiment
-from coeval.reports.paper.paper_page import browser, print_report
 from coeval.reports.site.page import write_page
+from coeval.reports.site.paper_page import browser, print_report
 from coeval.store.jsonl import write_bytes_atomic
 
 # --- Experiment description of `coeval describe`

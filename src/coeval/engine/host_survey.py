@@ -12,9 +12,9 @@ from coeval.core.errors import ModelError, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.shown_url import shown_url
 from coeval.engine.terms import offer_of, tariff_of
+from coeval.models.address import EndpointKey, ModelAddress, address_of
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
-from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import list_models
 from coeval.models.open import obstacle

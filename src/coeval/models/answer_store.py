@@ -22,8 +22,8 @@ from coeval.core.errors import ModelError, Undecodable, UsageError
 from coeval.core.model import Model
 from coeval.core.plain import open_file, plain
 from coeval.core.records import Completion, Request
+from coeval.models.address import ModelAddress
 from coeval.models.hosted import HostedModel, bounded
-from coeval.models.hosts.address import ModelAddress
 
 VARIABLE = "COEVAL_STORE"
 

@@ -192,7 +192,7 @@ _ROWS = (
         url="https://bedrock-runtime.{region}.amazonaws.com",
         models_url="https://bedrock.{region}.amazonaws.com",
         listed_may_be_requested=False,
-        signer="coeval.models.hosts.signers:aws",
+        signer="coeval.models.signers:aws",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
         settings={
@@ -214,7 +214,7 @@ _ROWS = (
         priced_as="google",
         lists_models=False,
         needs_key=False,  # the application default credentials may serve
-        signer="coeval.models.hosts.google_signer:google_cloud",
+        signer="coeval.models.google_signer:google_cloud",
         settings={
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),

@@ -15,8 +15,8 @@ from coeval.core.model import Model
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
+from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.models.hosts.address import ModelAddress
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.pacing.admission import Admission, SharedPrefixes

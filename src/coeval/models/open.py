@@ -13,12 +13,12 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
+from coeval.models.address import EndpointKey, ModelAddress, address_of
 from coeval.models.answer_store import AnswerStore, StoredModel
 from coeval.models.batch.batched import BatchedModel
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.hosted import HostedModel
-from coeval.models.hosts.address import EndpointKey, ModelAddress, address_of
 from coeval.models.keys import Keys
 from coeval.models.listing import HostModels
 from coeval.models.local.callables import find_callable

@@ -10,7 +10,7 @@ from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
-from coeval.reports.paper.paper_page import browser, print_report
+from coeval.reports.site.paper_page import browser, print_report
 from coeval.reports.workbook.report_workbook import write_workbook
 from coeval.reports.workbook.workbook_file import SheetTable
 from coeval.store.jsonl import write_bytes_atomic

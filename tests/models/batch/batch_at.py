@@ -23,6 +23,7 @@ from fakes.vertex_batches import fake_vertex_batches
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
+from coeval.models.address import ModelAddress, address_of, dialect_of
 from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply, DamagedResult
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.bedrock_batches import BedrockBatches
@@ -31,7 +32,6 @@ from coeval.models.batch.mistral_batches import MistralBatches
 from coeval.models.batch.openai_files import AzureBatches, OpenAiBatches
 from coeval.models.batch.vertex_batches import EMULATOR, VertexBatches
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import ModelAddress, address_of, dialect_of
 from coeval.models.keys import Keys
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint

@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestServer
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, RateLimited, ServerFault
 from coeval.models.batch.batch_http import BatchHttp, UploadForm
 from coeval.models.dialects.gemini import GEMINI
-from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import Limiter
+from coeval.models.signers import RequestSigner, Signer
 from coeval.models.transport.endpoint import Endpoint
 
 KEY = "sk-planted-4471-aa90-17bb-secret"

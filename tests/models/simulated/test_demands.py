@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.following import check
+from coeval.benchmarks.text_analysis import Language
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.simulation.prose import read_answer

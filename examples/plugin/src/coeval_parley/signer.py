@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coeval.core.errors import UsageError
-from coeval.models.hosts.signers import RequestSigner
 from coeval.models.keys import Credential
+from coeval.models.signers import RequestSigner
 
 __all__ = ["RotatingToken", "rotating_token", "token_at"]
 

@@ -29,11 +29,11 @@ from coeval.benchmarks.benchmark import (
     count_failures,
     response_of,
 )
-from coeval.benchmarks.language.text_analysis import RESOURCES, Language
 from coeval.benchmarks.run.judgment_outcomes import metric_of
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
 from coeval.benchmarks.tasks import ifbench_formats, ifbench_words, ifeval_checks
 from coeval.benchmarks.tasks.instruction import Instruction, InstructionType
+from coeval.benchmarks.text_analysis import RESOURCES, Language
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.records import Message

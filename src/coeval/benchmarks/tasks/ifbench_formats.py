@@ -10,13 +10,13 @@ import string
 import unicodedata
 from itertools import islice, pairwise
 
-from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.instruction import (
     PUNCTUATION,
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,
     verifies,
 )
+from coeval.benchmarks.text_analysis import Language
 
 # --- IFBench ``format:``: layout, lists and quotes
 

@@ -7,13 +7,13 @@ import string
 from collections import Counter
 from itertools import islice, pairwise
 
-from coeval.benchmarks.language.text_analysis import Language
-from coeval.benchmarks.language.words import treebank_words
 from coeval.benchmarks.tasks.instruction import (
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,
     verifies,
 )
+from coeval.benchmarks.text_analysis import Language
+from coeval.benchmarks.words import treebank_words
 
 # --- IFBench ``count:``: numbers of words, letters and marks
 

@@ -6,8 +6,8 @@ import json
 import re
 from itertools import islice
 
-from coeval.benchmarks.language.text_analysis import Language
 from coeval.benchmarks.tasks.instruction import Relation, compare, verifies
+from coeval.benchmarks.text_analysis import Language
 
 # --- IFEval: letter case and response language
 #

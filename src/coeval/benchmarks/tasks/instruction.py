@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.benchmarks.language.text_analysis import Language
+from coeval.benchmarks.text_analysis import Language
 
 PUNCTUATION = string.punctuation
 WITHOUT_PUNCTUATION = str.maketrans("", "", PUNCTUATION)

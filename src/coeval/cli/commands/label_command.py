@@ -11,7 +11,7 @@ from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from coeval.reports.labelling.label_session import LabelSession
+    from coeval.reports.label_session import LabelSession
 
 
 def label(
@@ -78,8 +78,8 @@ def label(
     folder = existing_run(the_folder(word, run, "label"))
     need_address_space()
     # Here, because they load duckdb and numpy.
-    from coeval.reports.labelling.label_session import LabelRequest, LabelSession, recorded_levels
-    from coeval.reports.labelling.label_sheet import check_new_sheet
+    from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
+    from coeval.reports.label_sheet import check_new_sheet
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))
@@ -121,7 +121,7 @@ def _write(session: LabelSession, path: Path) -> None:
 
     from coeval.cli import streams
     from coeval.cli.streams import say
-    from coeval.reports.labelling.label_sheet import write_sheet
+    from coeval.reports.label_sheet import write_sheet
 
     write_sheet(path, session.questions, session.given)
     say(streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level")
@@ -133,7 +133,7 @@ def _read(session: LabelSession, path: Path) -> None:
     from coeval.cli import streams
     from coeval.cli.streams import say, warn
     from coeval.core.text import numbered
-    from coeval.reports.labelling.label_sheet import read_sheet
+    from coeval.reports.label_sheet import read_sheet
 
     found = read_sheet(path, session.questions, session.given)
     session.keep(found.labels)

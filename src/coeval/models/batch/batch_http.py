@@ -23,9 +23,9 @@ from yarl import URL
 
 from coeval.core.errors import AccessDenied, ModelError, RateLimited, ServerFault, StoreError
 from coeval.core.redaction import Redactor
-from coeval.models.hosts.signers import Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
 from coeval.models.pacing.rate_headers import requested_retry, requested_wait_s
+from coeval.models.signers import Signer
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries
 from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply

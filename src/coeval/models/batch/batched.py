@@ -12,6 +12,7 @@ import msgspec
 
 from coeval.core.errors import Draining, Gap, ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
+from coeval.models.address import ModelAddress
 from coeval.models.batch.batch_api import BatchJob
 from coeval.models.batch.batch_of_host import batch_maker
 from coeval.models.batch.waiting.batch_index import BatchOutcome, StoredError
@@ -19,7 +20,6 @@ from coeval.models.batch.waiting.batch_queue import Source
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import BATCH_PHASES, HostRefusals
 from coeval.models.hosted import HostedModel, bounded
-from coeval.models.hosts.address import ModelAddress
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call

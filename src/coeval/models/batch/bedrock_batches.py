@@ -38,7 +38,7 @@ from coeval.models.batch.batch_api import (
     result_lines,
 )
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.hosts.signers import AwsSigner, Signer
+from coeval.models.signers import AwsSigner, Signer
 from coeval.models.transport.faults import excerpt
 from coeval.models.transport.network import redirected_by
 from coeval.store.jsonl import store_error

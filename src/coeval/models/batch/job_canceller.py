@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from coeval.core.errors import ModelError, NotFound, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.text import numbered
+from coeval.models.address import address_of
 from coeval.models.batch.batch_api import cancel_job
 from coeval.models.batch.batch_of_host import batch_maker
 from coeval.models.batch.waiting.batch_index import BatchIndex
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.address import address_of
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import AccountFile
 from coeval.models.pacing.limits import Limiter

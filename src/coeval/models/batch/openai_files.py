@@ -32,7 +32,7 @@ from coeval.models.batch.batch_api import (
 )
 from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.hosts.places import GivenAddress, azure_openai
+from coeval.models.places import GivenAddress, azure_openai
 from coeval.models.transport.faults import excerpt
 
 _STATES: Mapping[str, BatchState] = {

@@ -42,7 +42,7 @@ from coeval.models.batch.gemini_batches import (
     line_status,
     state_of,
 )
-from coeval.models.hosts.places import vertex_name
+from coeval.models.places import vertex_name
 from coeval.models.transport.network import redirected_by
 
 # --- Google Cloud Storage objects, by the JSON API

@@ -23,8 +23,8 @@ from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name, shown_url, url_secrets
 from coeval.core.text import numbered
 from coeval.models.catalog import HOSTS
-from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
+from coeval.models.signers import RequestSigner, Signer
 from coeval.models.transport.body import ConnectTimeout, NoConnection
 from coeval.models.transport.call import Call
 from coeval.models.transport.faults import from_exception, no_proxy, place

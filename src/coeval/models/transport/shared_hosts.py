@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from yarl import URL
 
-from coeval.models.hosts.address import EndpointKey, ModelAddress
+from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.connection import HttpReply

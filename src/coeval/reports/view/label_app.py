@@ -14,7 +14,7 @@ from aiohttp import web
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.reports.labelling.label_session import LabelSession
+from coeval.reports.label_session import LabelSession
 from coeval.reports.view.view_app import (
     LARGEST_BODY,
     ViewToken,

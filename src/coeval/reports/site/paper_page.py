@@ -193,7 +193,7 @@ def _page_count(printed: bytes) -> int:
 def paper_page(report: Report, *, brief: int | None = None, appendix: bool = True) -> bytes:
     """``brief``: its size, or none; ``appendix``: whether the sections follow. Texts are escaped, and
     pictures are images, which run nothing."""
-    style = (files("coeval.reports.paper") / "paper.css").read_text(encoding="utf-8")
+    style = (files("coeval.reports.site") / "paper.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
 
@@ -221,7 +221,7 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["texts"] = _texts
-    text = (files("coeval.reports.paper") / "paper.html").read_text(encoding="utf-8")
+    text = (files("coeval.reports.site") / "paper.html").read_text(encoding="utf-8")
     return environment.from_string(text)
 
 

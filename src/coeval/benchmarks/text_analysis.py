@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from coeval.benchmarks.language.words import treebank_words, word_runs
+from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.core.foreign import decode
 from coeval.judging.language_detector import LanguageDetector
 

@@ -19,9 +19,9 @@ from coeval.core.text import canonical
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
-from coeval.models.hosts.places import PLACERS, ApiPlace, GivenAddress
-from coeval.models.hosts.signers import Signer, signer_of
 from coeval.models.keys import Credential, Keys
+from coeval.models.places import PLACERS, ApiPlace, GivenAddress
+from coeval.models.signers import Signer, signer_of
 
 # --- Dialects by name
 

@@ -28,8 +28,8 @@ from coeval.core.errors import (
 )
 from coeval.core.plain import file_bytes
 from coeval.core.redaction import Redactor
-from coeval.models.hosts.signers import RequestSigner, Signer
 from coeval.models.keys import Credential
+from coeval.models.signers import RequestSigner, Signer
 
 INSTALL = "pip install '.[vertex]' in CoEval's folder, or: pip install google-auth requests"
 _LOGIN = "gcloud auth application-default login"

@@ -1,1 +1,0 @@
-"""Answers that people label: in a browser, blind, or in a sheet that is read back."""
