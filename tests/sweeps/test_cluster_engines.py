@@ -29,11 +29,10 @@ KEY = "sk-of-the-tested-model"
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "that of the shell")
-    for module in ("ray_engine", "slurm_engine"):
-        monkeypatch.setattr(
-            f"coeval.sweeps.{module}.worker_command",
-            lambda folder: (sys.executable, str(STAND_IN), str(folder)),
-        )
+    monkeypatch.setattr(
+        "coeval.sweeps.cluster_engines.worker_command",
+        lambda folder: (sys.executable, str(STAND_IN), str(folder)),
+    )
 
 
 @pytest.fixture(params=["ray", "slurm"])
