@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from coeval.analysis.comparison.gatekeeping import gatekept
+from coeval.analysis.comparison.comparisons import gatekept
 from coeval.analysis.comparison.paired_difference import PairedScores, holm
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.ranking import Level, Ranking, ranked

@@ -54,7 +54,7 @@ LATE_IMPORTS = {
     "api/trainers.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "core/text.py": {"json_repair": "most replies need no repair"},
-    "pricing/price_library.py": {
+    "pricing/price_book.py": {
         "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"
     },
     "store/rundir.py": {"ruamel": "only a start writes YAML"},
@@ -63,13 +63,12 @@ LATE_IMPORTS = {
     "models/transport/network.py": {"resource": "not on Windows"},
     "models/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
     "models/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
-    "models/local/local_model.py": {"torch": "an extra, and seconds to load"},
+    "models/local/local_model.py": {"torch": "an extra, and seconds to load", "vllm": "the user's own"},
     "models/local/local_request.py": {"jinja2": "comes with transformers"},
     "models/local/local_transformers.py": {
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
-    "models/local/local_vllm.py": {"vllm": "the user's own installation"},
     "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/inspect_file.py": {"zstandard": "an extra, wanted for compressed logs"},
     "exchange/trackers.py": {

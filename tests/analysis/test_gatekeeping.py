@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.comparison.gatekeeping import gatekept
+from coeval.analysis.comparison.comparisons import gatekept
 from perf.judge_sample import TASKS, World, leads, pages
 
 

@@ -8,9 +8,9 @@ import pytest
 from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
+from coeval.reports.experiment.cost_section import _Valued, on_line
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
-from coeval.reports.experiment.value_section import _Valued, on_line
 from coeval.store.rundir import RunDir
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from coeval.judging.label_values import LabelValues, normalise
-from coeval.judging.labels import score_labels
+from coeval.judging.labels import LabelValues, normalise, score_labels
 
 
 @pytest.mark.parametrize(

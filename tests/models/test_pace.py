@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from coeval.models.pacing.gate import LONGEST_GAP_S, Pace, Spacing
+from coeval.models.pacing.limits import LONGEST_GAP_S, Pace, Spacing
 from coeval.models.pacing.window import Slowness, Tried
 from perf.trouble import TROUBLES, measure
 

@@ -17,8 +17,7 @@ from coeval.core.model import ModelSpec, is_own_address
 from coeval.core.records import Usage
 from coeval.engine.terms import Ceiling, offer_of, tariff_of, terms_of
 from coeval.models.catalog import HOSTS
-from coeval.pricing.price_book import PriceBook
-from coeval.pricing.price_library import library_name, library_tariff, provider_at
+from coeval.pricing.price_book import PriceBook, library_name, library_tariff, provider_at
 from coeval.pricing.tariff import FREE, Rates, Tariff, pricer
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.models.catalog import HOSTS
-from coeval.pricing.price_library import library_tariff
+from coeval.pricing.price_book import library_tariff
 from coeval.pricing.pricing_file import PACKAGED_FILE, PricingFile, Route, read_pricing
 from coeval.pricing.routing import Choice, choose_route
 from coeval.pricing.tariff import Rates, Tariff, list_rates

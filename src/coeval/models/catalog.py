@@ -52,7 +52,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     `max_completion_tokens`. ``lacks`` names what the host has nothing for: fields of `SamplingParameters`,
     and `logprobs`; ``most_stops`` is how many texts to stop at it takes. ``any_shaped``: its ``base_url`` may
     lead to any server of its dialect, which may have what this host lacks. ``batch`` names its batch API
-    (`models.batch.batch_of_host`; another package's as ``package.module:name``), empty where it has none.
+    (`models.batch.batch_api`; another package's as ``package.module:name``), empty where it has none.
     """
 
     name: str

@@ -15,8 +15,7 @@ from fakes.batch_jobs import LOST
 
 from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFound, ServerFault, UsageError
 from coeval.models.batch.anthropic_batches import MessageBatches
-from coeval.models.batch.batch_api import BatchState, cancel_job
-from coeval.models.batch.batch_of_host import BATCH_APIS, batch_maker
+from coeval.models.batch.batch_api import BATCH_APIS, BatchState, batch_maker, cancel_job
 from coeval.models.catalog import HOSTS, Host
 
 

@@ -20,8 +20,7 @@ from mistralai.client import Mistral
 from coeval.core.errors import BadRequest, RateLimited, ServerFault
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import BatchReply, DamagedResult
-from coeval.models.batch.batch_files import TAG, file_replies
-from coeval.models.batch.openai_files import AzureBatches
+from coeval.models.batch.openai_files import TAG, AzureBatches, file_replies
 
 MODEL = "some-model"
 

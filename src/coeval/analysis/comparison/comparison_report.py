@@ -28,7 +28,7 @@ class Comparison(msgspec.Struct, frozen=True):
     Means, ``difference`` = b − a and ``ci95`` are in the metric's ``unit`` (``share`` of 1, ``percent`` or
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted`` allows for all comparisons of
-    the report (`coeval.analysis.comparison.gatekeeping`), ``q`` is Benjamini and Hochberg's within the
+    the report (`coeval.analysis.comparison.comparisons`), ``q`` is Benjamini and Hochberg's within the
     ``family``; ``gate`` says where (`where_of`) the comparison above it is not significant, so that this one
     is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too: None where nothing can be
     told, as of one judge; ``judges`` scored both, of which ``agreeing`` by themselves put the same one ahead;

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.gatekeeping import gatekept
+from coeval.analysis.comparison.comparisons import gatekept
 from coeval.analysis.experimental.winner import Estimates, winner
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint

@@ -157,8 +157,8 @@ def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
+    from coeval.cli.views.comparison_view import print_sweeps
     from coeval.cli.views.results_view import json_text
-    from coeval.cli.views.sweep_comparison_view import print_sweeps
 
     runs = read_sweeps(folders)
     found = compare_sweeps(runs)

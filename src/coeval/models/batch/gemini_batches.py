@@ -35,8 +35,7 @@ from coeval.models.batch.batch_api import (
     result_lines,
 )
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.dialects.gemini import generate_path
-from coeval.models.dialects.gemini_answer import explain
+from coeval.models.dialects.gemini import explain, generate_path
 from coeval.models.transport.faults import excerpt, from_status
 from coeval.store.jsonl import whole_lines
 

@@ -8,8 +8,7 @@ from coeval.core.errors import ModelError, NotFound, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.text import numbered
 from coeval.models.address import address_of
-from coeval.models.batch.batch_api import cancel_job
-from coeval.models.batch.batch_of_host import batch_maker
+from coeval.models.batch.batch_api import batch_maker, cancel_job
 from coeval.models.batch.waiting.batch_index import BatchIndex
 from coeval.models.batch.waiting.job_list import PendingJob
 from coeval.models.catalog import HOSTS

@@ -28,8 +28,8 @@ from coeval.models.batch.batch_api import (
     epoch_s,
     read_answer,
 )
-from coeval.models.batch.batch_files import TAG, BatchFiles, BatchPaths
 from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.openai_files import TAG, BatchFiles, BatchPaths
 from coeval.models.transport.faults import excerpt
 
 _JOBS = "/batch/jobs"

@@ -79,11 +79,10 @@ from coeval.models.keys import is_account_name
 from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
+from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules, stop_rules
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.own_data import own_data_rules
-from coeval.pipeline.config.pair_rules import pair_rules, stop_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles
-from coeval.pipeline.config.rubric_rules import rubric_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 from coeval.pipeline.prompts import NEEDS, VARIABLES

@@ -15,7 +15,7 @@ from coeval.core.errors import ConfigError, Misshapen, Undecodable
 from coeval.core.foreign import decode, decoder, utf8
 from coeval.core.plain import open_file
 from coeval.core.records import Datapoint, is_good, item_prefix
-from coeval.judging.label_values import normalise
+from coeval.judging.labels import normalise
 from coeval.pipeline.config.draft import ItemSource
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import TaskConfig

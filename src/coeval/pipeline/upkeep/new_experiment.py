@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from coeval.judging.label_values import LabelValues
+from coeval.judging.labels import LabelValues
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import ItemMap, usual_ids
 from coeval.tables.source_bytes import TableRow
