@@ -3,7 +3,7 @@ FROM python:3.13-slim AS build
 WORKDIR /source
 RUN python -m venv /opt/coeval
 COPY requirements.lock ./
-RUN /opt/coeval/bin/pip install --no-cache-dir --no-compile --require-hashes --requirement requirements.lock
+RUN /opt/coeval/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /opt/coeval/bin/pip install --no-cache-dir --no-index --no-deps --no-build-isolation .

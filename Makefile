@@ -95,10 +95,11 @@ lock: $(LOCK)/bin/uv  ## Write the lock files anew (UPGRADE=--upgrade takes the 
 
 # --- set-up ----------------------------------------------------------------------------------
 
-# The lock holds what building this folder needs too, so the second line asks no index for anything.
+# The lock holds all there is to install, and what building this folder needs, so nothing is resolved here: a
+# new release of what an extra names (google-auth[requests]) would else be refused as one without a hash.
 define install
 	@echo "installing $< into $(VENV)"
-	$(PIP) --require-hashes --requirement $<
+	$(PIP) --no-deps --require-hashes --requirement $<
 	$(PIP) --no-index --no-deps --no-build-isolation --editable .
 	@mkdir -p $(@D) && touch $@
 endef
