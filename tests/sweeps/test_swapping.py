@@ -113,10 +113,12 @@ async def test_another_architecture_tokenizer_or_base_is_a_restart(tmp_path: Pat
     other = write_checkpoint(tmp_path / "c", 3)
     (other / "tokenizer.json").write_text('{"added_tokens": []}')
     same = write_checkpoint(tmp_path / "d", 4, config='{"hidden_size": 8, "transformers_version": "5.0"}')
-    (same / "model.safetensors.index.json").write_text("{}")
+    for name in ("model.safetensors.index.json", "train_results.json", "trainer_state.json"):
+        (same / name).write_text(name)
     pairs = {path.name: alike(str(first), str(path), "reload") for path in (wider, other, same)}
     assert pairs == {"b": False, "c": False, "d": True}
     assert not alike(str(first), "Qwen/Qwen3-8B", "reload")
+    assert not alike(str(tmp_path / "gone"), str(first), "reload")
     adapters = [write_checkpoint(tmp_path / name, 5, base=name) for name in ("qwen", "llama")]
     assert not alike(str(adapters[0]), str(adapters[1]), "lora")
     found = await held(servers_of(tmp_path, "reload", [first, wider, other]))
@@ -225,6 +227,7 @@ def test_what_cannot_be_swapped_is_refused(tmp_path: Path, coeval: Command) -> N
     sweeping.prepared(1)
     for words, said in (
         (("--engine", "slurm"), "--swap reload needs --engine local"),
+        (("--server-command", "transformers"), "`transformers serve` cannot do that"),
         (("--external", "http://127.0.0.1:9/v1"), "--swap is for servers that the sweep starts"),
     ):
         ended = coeval(*sweeping.flags("--swap", "reload", *words))

@@ -238,10 +238,13 @@ async def _carried_out(process: Process, folder: Path) -> bool:
     """Have the process of a slot carry out a worker; False where it has ended before that."""
     if process.stdin is None or process.stdout is None:
         return False
+    asked = msgspec.json.encode(str(folder)) + b"\n"
     with suppress(ConnectionError):  # it is gone: its silence says so
-        process.stdin.write(msgspec.json.encode(str(folder)) + b"\n")
+        process.stdin.write(asked)
         await process.stdin.drain()
-    return bool(await process.stdout.readline())
+    while (said := await process.stdout.readline()) and said != asked:
+        pass  # what a library prints is no answer
+    return said == asked
 
 
 async def _end(process: Process) -> None:

@@ -8,6 +8,7 @@ escapes that: the first swap of a server is therefore compared with a cold start
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -27,8 +28,8 @@ from coeval.sweeps.checkpoints import ADAPTER
 from coeval.sweeps.sweep_settings import Swap
 from coeval.sweeps.worker_files import Server
 
-KEPT_NAME = "checkpoint"
-"""What a kept server calls the model that it was started with."""
+KEPT_NAME = "coeval-swapped"
+"""What a kept server calls the model that it was started with; no adapter is called so."""
 LINK = "checkpoint"
 """In a kept server's folder: leads to the weights that it is to load, since vLLM reloads the path that it was
 started with."""
@@ -55,10 +56,11 @@ _CANARY_TOKENS = 32
 _LONGEST_SAID = 200
 # Keys of config.json that say who wrote it, and nothing of the architecture.
 _BY_WRITER = ("_name_or_path", "transformers_version")
-# Files of a folder that servers read once, at their start: tokenizer, chat template, sampling defaults.
-_AT_START = (".json", ".jinja", ".model", ".txt", ".tiktoken")
-# Of those, what belongs to the weights or to the trainer.
-_NOT_AT_START = (".index.json", "trainer_state.json")
+# Files that servers read once, at their start: tokenizer, chat template, sampling defaults, code.
+_AT_START = re.compile(
+    r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|generation_config|(pre)?processor"
+    r"|(image|video)_|quant|hf_quant).*|.*\.(model|tiktoken|jinja|py)"
+)
 
 
 def as_started(server: Server) -> Server:
@@ -113,11 +115,7 @@ def _shape(folder: Path) -> str | None:
     try:
         config = decode((folder / "config.json").read_bytes(), dict[str, Any])
         kept = sorted(
-            (entry.name, entry.read_bytes())
-            for entry in folder.iterdir()
-            if entry.name.endswith(_AT_START)
-            and not entry.name.endswith(_NOT_AT_START)
-            and entry.name != "config.json"
+            (entry.name, entry.read_bytes()) for entry in folder.iterdir() if _AT_START.fullmatch(entry.name)
         )
     except (OSError, Undecodable):
         return None
@@ -165,11 +163,9 @@ class ServedWeights:
         """
         before, said = self._server, self.said
         if said is None:
-            raise SwapDoubted(
-                "the server answers no plain prompt (/v1/completions), so a swap cannot be checked"
-            )
+            raise SwapDoubted("the server answers no plain prompt (/v1/completions), which checks a swap")
         if not alike(before.checkpoint, after.checkpoint, after.swap):
-            raise SwapDoubted(f"{after.name} differs from {before.name} in more than its weights")
+            raise SwapDoubted(f"{before.name} is gone, or differs from {after.name} in more than its weights")
         found = await self._after_load(after)
         if found == said:
             raise SwapDoubted(f"with {after.name} loaded, the server answers as {before.name} does")

@@ -271,13 +271,17 @@ def _external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
 
 def _server(settings: SweepSettings, command: ServerCommand) -> Server:
     """
-    Raises UsageError: its weights are to be swapped where each checkpoint is a job of its own.
+    Raises UsageError: its weights are to be swapped where it cannot do that, or each checkpoint is a job.
     """
     if settings.swap != "restart" and settings.engine != "local":
         swap, engine = setting("swap"), setting("engine")
         raise UsageError(
             f"{swap} {settings.swap} needs {engine} local: with {engine} {settings.engine}, each checkpoint "
             f"is a job that starts its own server; leave {swap} out"
+        )
+    if settings.swap != "restart" and command.loads_at_will:
+        raise UsageError(
+            f"{setting('swap')} {settings.swap}: `transformers serve` cannot do that; vllm and sglang can"
         )
     return Server(
         template=command.swapping(settings.swap),

@@ -184,8 +184,8 @@ class KeptServer:
             if swapped is not None:
                 self._proven = self._trusted = swapped == held.weights.said
             if not self._trusted:
-                server.count.note(
-                    "after a swap it did not answer as after a cold start: every one is cold now"
+                server.count.warn(
+                    "after a swap the server did not answer as after a start: it is restarted each time"
                 )
         return held.up._replace(name=held.weights.name)
 
@@ -210,7 +210,7 @@ class KeptServer:
             swapping = held.weights.swap(server.server)
             return await unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
-            log.warning("%s; the server is started anew", error)
+            server.count.warn(f"{error}; the server is restarted")
             return None
 
 

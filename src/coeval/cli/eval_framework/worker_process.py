@@ -1,6 +1,6 @@
 """``python -m coeval.cli.eval_framework.worker_process [WORKER_FOLDER]``: a worker of a sweep, started by an
-engine. Without a folder, one worker after another: each line of standard input is a folder in JSON, and each
-worker's end is answered by a line.
+engine. Without a folder, one worker after another: each line of standard input is a folder in JSON, which is
+written to standard output at the worker's end.
 
 Its standard input is a lifeline: a pipe that whoever started it holds open. When that ends, or at SIGTERM or
 SIGINT, the worker stops asking, ends its server and exits; a second signal does so at once. It says nothing:
@@ -73,7 +73,7 @@ async def _one_by_one(keys: Keys, interrupt: asyncio.Event) -> None:
                 worker = _read(Path(decode(line, str)))
                 with logged(worker.folder / WORKER_LOG, "INFO"):
                     await run_worker(worker, keys, interrupt, kept)
-                os.write(ANSWERS, b"\n")
+                os.write(ANSWERS, line + b"\n")
 
 
 @contextmanager
@@ -117,12 +117,12 @@ def _link_logs(worker: Worker) -> None:
     """Let both logs be found in the folder that the user named for them."""
     if worker.logs is None:
         return
-    for name in (LOG, WORKER_LOG):
+    for folder, name in ((worker.server_folder, LOG), (worker.folder, WORKER_LOG)):
         link = worker.logs / f"{worker.name}.{name}"
         try:
             worker.logs.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
-            link.symlink_to((worker.folder / name).resolve())
+            link.symlink_to((folder / name).resolve())
         except OSError as error:
             raise StoreError(f"cannot link {link}: {error.strerror}; name another folder for logs") from error
 
