@@ -20,6 +20,8 @@ from cli.invoked import Command
 from coeval.api import load_config
 from coeval.sweeps.sweep_settings import SweepSettings
 
+CACHE = Path(os.environ.get("COEVAL_CACHE", Path.home() / ".cache" / "coeval"))
+"""Where ``make assets`` puts the benchmarks' data; the home of a test is another."""
 PLAIN = ["", "", 'Translate a proverb: keep its "sense" & <tone>', "", "", "n"]
 
 
@@ -265,7 +267,11 @@ def test_answers_are_not_taken_for_their_own_references(command: str, here: Path
 
 
 @pytest.mark.process
-def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
+@pytest.mark.skipif(
+    not (CACHE / "files" / "ifeval").is_dir(), reason="IFEval's prompts are not there: make assets"
+)
+def test_checkpoints_become_a_sweep(here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COEVAL_CACHE", str(CACHE))
     for step in (10, 20):
         folder = here / "ckpts" / f"step_{step}"
         folder.mkdir(parents=True)
