@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cli.eval_process import surroundings
 from cli.invoked import Command
 
 from coeval.api import load_config
@@ -272,6 +273,7 @@ def test_answers_are_not_taken_for_their_own_references(command: str, here: Path
 )
 def test_checkpoints_become_a_sweep(here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COEVAL_CACHE", str(CACHE))
+    monkeypatch.setenv("NLTK_DATA", surroundings(here)["NLTK_DATA"])
     for step in (10, 20):
         folder = here / "ckpts" / f"step_{step}"
         folder.mkdir(parents=True)

@@ -11,7 +11,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -170,10 +170,12 @@ class ServerProcess:
                 start_new_session=True,
             )
         process = cls(folder, record, guard)
-        with ExitStack() as undoing:
-            undoing.callback(process.kill)
+        try:
             await process._launch(launch)
-            undoing.pop_all()
+        except BaseException:
+            process.kill()
+            await guard.communicate()
+            raise
         return process
 
     async def _launch(self, launch: Launch) -> None:
@@ -212,7 +214,7 @@ class ServerProcess:
         said = await self._said()
         if said.startswith("ended "):
             self.code = int(said.partition(" ")[2])
-        await self._guard.wait()
+        await self._guard.communicate()  # to the end of its output: only then are its pipes closed
         for seconds in self.record.end(GRACE_S):  # what the guard has left: nothing, unless it was killed
             await asyncio.sleep(seconds)
         with suppress(OSError):
