@@ -11,7 +11,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -170,12 +170,11 @@ class ServerProcess:
                 start_new_session=True,
             )
         process = cls(folder, record, guard)
-        try:
+        async with AsyncExitStack() as undoing:
+            undoing.push_async_callback(guard.communicate)
+            undoing.callback(process.kill)  # undone first
             await process._launch(launch)
-        except BaseException:
-            process.kill()
-            await guard.communicate()
-            raise
+            undoing.pop_all()
         return process
 
     async def _launch(self, launch: Launch) -> None:
