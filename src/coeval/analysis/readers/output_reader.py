@@ -8,7 +8,7 @@ judgments, those of the recipe that was scored last are shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -382,14 +382,14 @@ class OutputReader(Reader):
             self._unread.append(f"{error}; its figures are left out")
             return _Summary()
 
-    def _begin(self, origins: Mapping[str, Path]) -> None:
+    def _begin(self) -> None:
         rows = []
-        for read, path in origins.items():
+        for path in chain.from_iterable(self._files.values()):
             task = path.parent
             summary = self._summaries[task]
             judge = summary.judge or _Judge()
             whose = (summary.model or None, judge.model or None, judge.recipe or None)
-            rows.append((read, str(task), _name(task, summary), sample_of(task), *whose))
+            rows.append((str(path.absolute()), str(task), _name(task, summary), sample_of(task), *whose))
         self.rows(PLACES, [list(column) for column in zip(*rows, strict=True)] or [[]] * 7)
 
     def _called(self, path: Path) -> str:

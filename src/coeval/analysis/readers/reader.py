@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,69 +21,13 @@ from coeval.analysis.anytime import Looks
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
-from coeval.core.errors import StoreError, Undecodable, UsageError
-from coeval.core.foreign import decode
+from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import counting_sql
 from coeval.core.text import listed, numbered
-from coeval.store.jsonl import is_torn, store_error, torn_tail
+from coeval.store.jsonl import store_error, torn_tail
 
-# --- Files with lines too long for DuckDB
-#
-# Answers are cut when they are made, but older files, other programs and damage know no such limit.
-
-# Bytes: ``maximum_object_size`` of DuckDB, which reads no file with a line of much more.
-LONGEST_LINE = 1 << 24
-
-_NO_RECORD = b"!"
-# A torn line only has to stay torn; its first bytes show which record it was.
-_BEGINNING = 64
-# Characters: no table shows a text whole, and 64 Ki of each field stay far below `LONGEST_LINE`.
-_LONGEST_TEXT = 1 << 16
-
-
-def without_long_lines(path: Path, columns: Collection[str], folder: Path) -> Path:
-    """``path``, or a copy of it in ``folder`` of the same name where it has lines over `LONGEST_LINE`.
-
-    Of such a line the copy holds the fields named by ``columns``, so no record is lost, and of long texts
-    the beginning; a line that is none stays none, and a torn last one torn.
-    """
-    copy = folder / path.name
-    found = False
-    try:
-        if path.stat().st_size <= LONGEST_LINE:
-            return path
-        folder.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as lines, copy.open("wb") as out:
-            for line in lines:
-                long = len(line) > LONGEST_LINE
-                found = found or long
-                out.write(_shortened(line, columns) if long else line)
-        if not found:
-            copy.unlink()
-    except OSError as error:
-        raise store_error("read", path, error) from error
-    return copy if found else path
-
-
-def _shortened(line: bytes, columns: Collection[str]) -> bytes:
-    if is_torn(line):
-        return line[:_BEGINNING]
-    try:
-        fields = decode(line, dict[str, msgspec.Raw])
-        kept = msgspec.json.encode({name: _beginning(fields[name]) for name in columns if name in fields})
-    except Undecodable:
-        return _NO_RECORD + b"\n"
-    return (kept if len(kept) <= LONGEST_LINE else _NO_RECORD) + b"\n"
-
-
-def _beginning(value: msgspec.Raw) -> msgspec.Raw | str:
-    """A value, or the first characters of a text that no table takes whole; blanks aside, so that what is
-    empty and what is not can still be told apart."""
-    if len(value) <= _LONGEST_TEXT:
-        return value
-    text = decode(value)
-    return text.lstrip()[:_LONGEST_TEXT] if isinstance(text, str) else value
-
+# Bytes: the default of DuckDB's ``maximum_object_size``, of which it holds two.
+_LONGEST_LINE = 1 << 24
 
 EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
@@ -145,7 +90,7 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.damage: tuple[Damage, ...] = ()
-        self._origins: Mapping[str, Path] = {}
+        self._longest = _LONGEST_LINE
         self._files: dict[str, list[Path]] = {}
         self._name = uuid4().hex
         self._db = self._connected()
@@ -272,28 +217,17 @@ class Reader:
         where there is no file."""
         stage = Stage(kind, "", dict(columns), "", "", {})
         files = [literally(path) for path in self.files(kind)]
-        return self.rows(sql.format(lines=source(stage, files)), [files]) if files else []
+        return self.rows(sql.format(lines=self._lines(stage, files)), [files]) if files else []
 
     def record_table(self, stage: Stage, needed: str = "true", paths: Sequence[Path] | None = None) -> None:
         """Read texts, of which the views hold none: make the table of a stage, whose select has ``key`` and
         ``failed``, of the lines that are ``needed``, an expression over its columns. Of an id's lines the one
         that counts is kept. Raises as DuckDB does."""
         found = self.files(stage.files) if paths is None else paths
-        with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
-            try:
-                self._make_record_table(stage, found, needed)
-            except duckdb.InvalidInputException:  # a line is too long
-                shortened = [
-                    without_long_lines(path, stage.columns, Path(copies) / str(place))
-                    for place, path in enumerate(found)
-                ]
-                self._make_record_table(stage, shortened, needed)
-
-    def _make_record_table(self, stage: Stage, paths: Sequence[Path], needed: str) -> None:
-        files = [literally(path) for path in paths]
+        files = [literally(path) for path in found]
         self.rows(
             f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} "  # noqa: S608
-            f"FROM {source(stage, files)} WHERE {stage.required} AND {needed}",
+            f"FROM {self._lines(stage, files)} WHERE {stage.required} AND {needed}",
             [files] if files else [],
         )
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
@@ -333,31 +267,23 @@ class Reader:
             raise
 
     def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
-        """One pass over the files, and another one where some lines are too long for it."""
+        """One pass over the files, and another one where lines are longer than DuckDB expects: answers are
+        cut when they are made, but older files, other programs and damage know no such limit."""
         self._files = {kind: list(files) for kind, files in files_of.items()}
-        with tempfile.TemporaryDirectory(prefix="coeval-") as copies:
-            try:
-                self._make_tables({kind: {path: path for path in of} for kind, of in files_of.items()})
-            except duckdb.InvalidInputException:  # a line is too long
-                shortened = {}
-                for stage in self.stages:
-                    shortened[stage.files] = {
-                        without_long_lines(path, stage.columns, Path(copies) / f"{stage.files}-{place}"): path
-                        for place, path in enumerate(files_of[stage.files])
-                    }
-                self._make_tables(shortened)
+        try:
+            self._make_tables()
+        except duckdb.InvalidInputException:
+            self._longest = max(map(_longest_line, chain.from_iterable(self._files.values())))
+            self._make_tables()
 
-    def _make_tables(self, paths: Mapping[str, Mapping[Path, Path]]) -> None:
-        """``paths``: by kind, the files to be read, each with the one that it stands for."""
-        self._origins = {str(read.absolute()): path for of in paths.values() for read, path in of.items()}
-        files_of = {kind: [literally(path) for path in found] for kind, found in paths.items()}
-        self._begin(self._origins)
+    def _make_tables(self) -> None:
+        self._begin()
         for stage in self.stages:
-            files = files_of[stage.files]
+            files = [literally(path) for path in self.files(stage.files)]
             self._db.execute(
                 f"CREATE OR REPLACE TABLE {_raw(stage)} AS SELECT {stage.select}, "  # noqa: S608
                 f"CASE WHEN NOT coalesce(({stage.required}), false) THEN filename END AS no_record_of "
-                f"FROM {source(stage, files)}",
+                f"FROM {self._lines(stage, files)}",
                 [files] if files else [],
             )
         self.damage = tuple(damage for stage in self.stages for damage in self._damage(stage))
@@ -377,8 +303,8 @@ class Reader:
             )
         self._db.execute(self.view_sql)
 
-    def _begin(self, origins: Mapping[str, Path]) -> None:
-        """Before the first table is made. ``origins``: the files by what their lines have as ``filename``."""
+    def _begin(self) -> None:
+        """Before the first table is made."""
 
     def _made(self, stage: Stage) -> None:
         """A table was made: its rows stand in the order of the files and, within one, of its lines."""
@@ -394,7 +320,21 @@ class Reader:
             "GROUP BY ALL ORDER BY ALL"
         ):
             torn = int(bool(torn_tail(Path(file))))
-            yield Damage(self._called(self._origins[file]), torn, count - torn)
+            yield Damage(self._called(Path(file)), torn, count - torn)
+
+    def _lines(self, stage: Stage, files: Sequence[str]) -> str:
+        """The lines of a phase as a table expression, one parameter (the files) where there are any.
+
+        With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader counts.
+        """
+        if not files:
+            columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
+            return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"
+        columns = ", ".join(f"{column}: '{kind}'" for column, kind in stage.columns.items())
+        return (
+            f"read_json(?::VARCHAR[], format = 'newline_delimited', columns = {{{columns}}}, "
+            f"ignore_errors = true, filename = true, maximum_object_size = {self._longest})"
+        )
 
     def _terms(self, stage: Stage) -> set[str]:
         """The names that a kind's records hold."""
@@ -411,19 +351,12 @@ def _raw(stage: Stage) -> str:
     return f"raw_{stage.table}"
 
 
-def source(stage: Stage, files: Sequence[str]) -> str:
-    """The lines of a phase as a table expression, one parameter (the files) where there are any.
-
-    With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader counts.
-    """
-    if not files:
-        columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
-        return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"
-    columns = ", ".join(f"{column}: '{kind}'" for column, kind in stage.columns.items())
-    return (
-        f"read_json(?::VARCHAR[], format = 'newline_delimited', columns = {{{columns}}}, "
-        "ignore_errors = true, filename = true)"
-    )
+def _longest_line(path: Path) -> int:
+    try:
+        with path.open("rb") as lines:
+            return max(map(len, lines), default=0)
+    except OSError as error:
+        raise store_error("read", path, error) from error
 
 
 # What a run's records of them are called → the view.
