@@ -24,6 +24,7 @@ import coeval as api
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import clustered_error, clustered_mean, mean_over_strata
+from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import label_accuracies, student_scores
 
@@ -229,7 +230,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
             assert value == bounds, path
         assert found["n"]["headline"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
-        scores = {one.student: one for one in student_scores(reader) if one.task is None}
+        scores = {one.student: one for one in student_scores(reader, score_grid(reader)) if one.task is None}
         parts = {one.student: one for one in breakdown(reader, "judge") if one.part == "j"}
     for name in STUDENTS:
         shown = measures["students"][name]["ci95"]["headline"]

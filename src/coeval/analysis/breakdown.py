@@ -7,16 +7,20 @@ datapoint's scores that belong to the part.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 import numpy as np
 
+from coeval.analysis.intervals import NOTHING, Interval
+from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid
+from coeval.analysis.measures.student_measures import ItemScores, item_scores, mean_over_tasks
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import NO_ITEMS, ItemMeans, mean_of_items, share_of_items
+from coeval.analysis.scores import share_of_items
 from coeval.core.records import CHECK
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
@@ -76,35 +80,69 @@ class _Cell(NamedTuple):
     student: str
 
 
-class _Found(msgspec.Struct):
-    """What a place holds: a mean for each datapoint, and counts."""
+class _Found(NamedTuple):
+    """What a place holds: the mean over its datapoints, and its valid scores."""
 
-    items: ItemMeans
-    units: int = 0
-    failed: int = 0
+    mean: Interval
+    units: int
+
+
+_NOTHING = _Found(NOTHING, 0)
 
 
 def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     """The scores of all parts: over all tasks first, where parts go through them, then by task; by the
     part's name, and best first. What is over all tasks leaves out tasks that the configuration has lost."""
+    grid, planned = score_grid(reader, removed=True), reader.planned
+    failed = Counter({_Cell(task, part, student): n for task, part, student, n in reader.rows(_failures(by))})
     found: dict[_Cell, _Found] = {}
-    for task, part, student, means, names, units in reader.rows(_means(by).format(names=reader.names_sql)):
-        items = ItemMeans(np.array(means), reader.clusters_of(names))
-        found[_Cell(task, part, student)] = _Found(items, units)
-    for task, part, student, count in reader.rows(_failures(by)):
-        found.setdefault(_Cell(task, part, student), _Found(NO_ITEMS)).failed = count
-    unscored = _only_labelled(reader, found)
-    for place in [place for place in found if place.task in unscored]:
-        del found[place]  # nobody judges there, and an answer that failed lacks no score
-    planned = reader.planned
-    scores = [_score(planned, by, place, [one]) for place, one in found.items()]
-    counting = [place for place in found if planned is None or place.task in planned.tasks]
-    if by in ("judge", "teacher") and len({place.task for place in counting}) > 1:
-        over_tasks: defaultdict[_Cell, list[_Found]] = defaultdict(list)
-        for place in counting:
-            over_tasks[_Cell(None, place.part, place.student)].append(found[place])
-        scores += [_score(planned, by, place, several) for place, several in over_tasks.items()]
-    return tuple(sorted(scores, key=_rank))
+    for name, scores in _parts(grid, by):
+        for task in np.unique(grid.items.task[scores.units.any(axis=0)]).tolist():
+            found |= _of_part(grid, _Cell(grid.tasks[task], name, ""), scores, [task])
+    for task in _only_labelled(reader, found):  # nobody judges there: an answer that failed lacks no score
+        failed = Counter({place: n for place, n in failed.items() if place.task != task})
+    counting = {place.task for place in (*found, *failed)} & {*filter(partial(has_task, planned), grid.tasks)}
+    if by in ("judge", "teacher") and len(counting) > 1:
+        due = [grid.tasks.index(task) for task in counting]
+        for name, scores in _parts(grid, by):
+            found |= _of_part(grid, _Cell(None, name, ""), scores, due)
+        for place in [place for place in failed if place.task in counting]:
+            failed[place._replace(task=None)] += failed[place]
+    places = {**found, **failed}
+    return tuple(
+        sorted((_score(planned, by, one, found.get(one, _NOTHING), failed[one]) for one in places), key=_rank)
+    )
+
+
+def _parts(grid: ScoreGrid, by: By) -> Iterator[tuple[str, ItemScores]]:
+    """The scores of each part. A judge's, and those of a factor, count whatever else the answer lacks."""
+    match by:
+        case "factor":
+            for place, name in enumerate(grid.factors):
+                yield name, item_scores(grid.of_rows(grid.factor == place), whole=False)
+        case "judge":
+            for place, name in enumerate(grid.judges):
+                yield name, item_scores(grid, place)
+            if grid.checked is not None:
+                yield CHECK, item_scores(grid.judged_by([]), whole=False)
+        case "teacher":
+            scores = item_scores(grid)
+            for place, name in enumerate(grid.teachers):
+                yield name, scores.of_items(grid.items.teacher == place)
+        case "attribute":
+            scores = item_scores(grid)
+            for name, items in grid.items.attributes.items():
+                yield name, scores.of_items(np.isin(np.arange(len(grid.items.ids)), items))
+
+
+def _of_part(grid: ScoreGrid, place: _Cell, scores: ItemScores, tasks: Sequence[int]) -> dict[_Cell, _Found]:
+    """The mean of each student with a score, over the items of these tasks."""
+    inside, found = np.isin(grid.items.task, tasks), {}
+    for student, means, units in zip(grid.students, scores.mean, scores.units, strict=True):
+        if count := int(units[inside].sum()):
+            mean = mean_over_tasks(grid, np.where(inside, means, np.nan))
+            found[place._replace(student=student)] = _Found(mean, count)
+    return found
 
 
 def _only_labelled(reader: RunReader, found: Mapping[_Cell, _Found]) -> Set[str]:
@@ -135,21 +173,10 @@ def _label_rank(part: LabelPart) -> tuple[bool, str, str, str, bool, float, str]
     return gone, part.task, part.label, part.part, absent, -(part.accuracy or 0.0), part.student
 
 
-def _score(planned: Planned | None, by: By, place: _Cell, found: Sequence[_Found]) -> PartScore:
-    interval = mean_of_items([one.items for one in found])
-    return PartScore(
-        by=by,
-        task=place.task,
-        part=place.part,
-        student=place.student,
-        mean=interval.mean,
-        low=interval.low,
-        high=interval.high,
-        n=interval.n,
-        units=sum(one.units for one in found),
-        failed=sum(one.failed for one in found),
-        removed=removed_names(planned, place.student, place.task),
-    )
+def _score(planned: Planned | None, by: By, place: _Cell, found: _Found, failed: int) -> PartScore:
+    mean = found.mean
+    removed = removed_names(planned, place.student, place.task)
+    return PartScore(by, *place, mean.mean, mean.low, mean.high, mean.n, found.units, failed, removed)
 
 
 def _rank(score: PartScore) -> tuple[bool, str, str, bool, bool, float, str]:
@@ -201,22 +228,6 @@ _PART: dict[By, str] = {
 
 def _of(table: str, by: By) -> str:
     return f"{table} JOIN {_ATTRIBUTES} USING (item)" if by == "attribute" else table
-
-
-def _means(by: By) -> str:
-    # A judge's scores are of one judge: each factor counts by its weight. These, and those of a factor, count
-    # whatever else the answer lacks.
-    share = {"judge": "coalesce(factor_weight, 1.0)", "factor": "part"}.get(by, "share")
-    mean = f"sum(value * {share}) / sum({share})"
-    return f"""
-        SELECT task, part, model, list(mean ORDER BY item), {{names}}, sum(count)::BIGINT
-        FROM (
-            SELECT task, {_PART[by]} AS part, model, item,
-                   {mean} AS mean, count(*) AS count
-            FROM {_of("weighed_scores", by)} WHERE value IS NOT NULL AND {share} IS NOT NULL GROUP BY ALL
-        )
-        GROUP BY ALL
-    """  # noqa: S608
 
 
 def _labels(by: By) -> str:

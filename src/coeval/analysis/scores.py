@@ -17,29 +17,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import singledispatch
-from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.intervals import (
-    Bounds,
-    Floats,
-    Interval,
-    bounds_of_missing,
-    clustered_mean,
-    mean_over_strata,
-    wilson,
-)
+from coeval.analysis.intervals import Interval, bounds_of_missing, clustered_mean, wilson
 from coeval.analysis.measures.leaders import leader_sentences
+from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_strengths, read_comparisons
 from coeval.analysis.measures.ranking import Ranking, ranking
-from coeval.analysis.measures.score_grid import score_grid
-from coeval.analysis.measures.student_measures import student_headlines
+from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid, with_removed
+from coeval.analysis.measures.student_measures import (
+    Headline,
+    ScoreBounds,
+    item_scores,
+    score_bounds,
+    student_headlines,
+)
 from coeval.analysis.people.people_measures import human_scores
-from coeval.analysis.planned_names import Planned, Removed, removed_names
+from coeval.analysis.planned_names import Planned, removed_names
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import (
@@ -73,8 +71,8 @@ def _scored(reader: Reader) -> Results:
 
 @_scored.register
 def _(reader: RunReader) -> Results:
-    scores = student_scores(reader)
     grid = score_grid(reader)
+    scores = student_scores(reader, grid)
     students = student_headlines(grid)
     ranks = ranking(grid, students)
     return Results(
@@ -92,98 +90,80 @@ def _(reader: RunReader) -> Results:
     )
 
 
-class _Sums(NamedTuple):
-    """Of valid scores: their sum, that of their shares in it, and their number."""
-
-    total: float
-    share: float
-    units: int
-
-
 class _Counts(NamedTuple):
-    units: int
-    failed: int
-    answers: int
-    truncated: int
-    empty: int
-    empty_truncated: int
+    failed: int = 0
+    answers: int = 0
+    truncated: int = 0
+    empty: int = 0
+    empty_truncated: int = 0
 
 
-def student_scores(reader: RunReader) -> tuple[StudentScore, ...]:
+def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ...]:
     """Overall and per-task scores of every student with a recorded response; those of the plan who have
-    none stand there too, without a score."""
-    items: dict[tuple[str, str], ItemMeans] = {}
-    sums: dict[tuple[str, str], _Sums] = {}
-    for task, student, means, names, *found in reader.rows(_ITEM_MEANS.format(names=reader.names_sql)):
-        items[task, student] = ItemMeans(np.array(means, np.float64), reader.clusters_of(names))
-        sums[task, student] = _Sums(*found)
-    possible: dict[str, float] = dict(reader.rows(_POSSIBLE))
-    samples = reader.samples
-    counting = [task for task in possible if "task" not in removed_names(reader.planned, "", task)]
-    by_task: list[StudentScore] = []
-    tasks_of: defaultdict[str, list[StudentScore]] = defaultdict(list)
-    for task, student, *counted in reader.rows(_COUNTS):
-        interval = mean_of_items([items.get((task, student), NO_ITEMS)])
-        counts = _Counts(sums.get((task, student), _NO_SUMS).units, *counted)
-        bounds = _bounds(student, [task], sums, _times(possible, samples[student])) if interval.n else None
-        score = _score(student, task, interval, bounds, counts, removed_names(reader.planned, student, task))
-        by_task.append(score)
-        tasks_of[student].append(score)
-    overall = []
-    for student, scores in tasks_of.items():
-        planned = [score for score in scores if "task" not in score.removed]
-        interval = mean_of_items([items.get((score.task or "", student), NO_ITEMS) for score in planned])
-        own = [task for task in counting if _does(reader.planned, student, task) or (task, student) in sums]
-        bounds = _bounds(student, own, sums, _times(possible, samples[student])) if interval.n else None
-        removed = removed_names(reader.planned, student)
-        score = _score(student, None, interval, bounds, _sum(planned), removed)
-        overall.append(msgspec.structs.replace(score, partial=len(own) < len(counting)))
-    absent = _planned_students(reader.planned) - tasks_of.keys() if tasks_of else ()
-    overall += [_score(student, None, mean_over_strata([]), None, _sum([]), ()) for student in absent]
-    ordered = sorted(overall, key=_rank) + sorted(by_task, key=_rank)
-    return tuple(msgspec.structs.replace(each, samples=samples.get(each.student, 1)) for each in ordered)
+    none stand there too, without a score. ``grid``: the scores that count."""
+    planned = reader.planned
+    counted: defaultdict[str, dict[str, _Counts]] = defaultdict(dict)
+    for task, student, *counts in reader.rows(_COUNTS):
+        counted[student][task] = _Counts(*counts)
+    if not counted:
+        return ()
+    everything = with_removed(reader, grid)
+    due = [place for place, task in enumerate(everything.tasks) if has_task(planned, task)]
+    whole = everything.kept(np.isin(everything.items.task, due))
+    does = np.asarray(whole.does[:, np.unique(whole.task)].all(axis=1))
+    of_tasks, overall = _figures(everything), _figures(whole)
+    found = []
+    for place, student in enumerate(everything.students):
+        if student not in counted and student not in _planned_students(planned):
+            continue  # its answers are to no item that is there
+        by_task = counted[student]
+        in_all = [count for task, count in by_task.items() if has_task(planned, task)]
+        one = _score(student, None, overall[student], _Counts(*map(sum, zip(*in_all, strict=True))))
+        names = removed_names(planned, student)
+        found.append(msgspec.structs.replace(one, removed=names, partial=not does[place]))
+        for task, count in by_task.items():
+            one = _score(student, task, of_tasks[student], count)
+            found.append(msgspec.structs.replace(one, removed=removed_names(planned, student, task)))
+    times = [msgspec.structs.replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
+    return tuple(sorted(times, key=lambda score: (score.task is not None, _rank(score))))
 
 
-_NO_SUMS = _Sums(0.0, 0.0, 0)
+class _Figures(NamedTuple):
+    """A student's means, what they might be with all that is missing, and its valid scores by task."""
+
+    means: Headline
+    bounds: ScoreBounds
+    units: Mapping[str, int]
 
 
-def _times(possible: Mapping[str, float], samples: int) -> dict[str, float]:
-    return {task: count * samples for task, count in possible.items()}
+def _figures(grid: ScoreGrid) -> dict[str, _Figures]:
+    every, means = item_scores(grid, whole=False), student_headlines(grid)
+    found = {}
+    for student, bounds, units in zip(grid.students, score_bounds(grid, every), every.units, strict=True):
+        by_task = np.bincount(grid.items.task, units, len(grid.tasks)).astype(np.int64).tolist()
+        found[student] = _Figures(means[student], bounds, dict(zip(grid.tasks, by_task, strict=True)))
+    return found
 
 
-def _bounds(
-    student: str,
-    tasks: Sequence[str],
-    sums: Mapping[tuple[str, str], _Sums],
-    possible: Mapping[str, float],
-) -> Bounds | None:
-    """What the mean over tasks would be with all that is missing at 0, and at 1; None without a task in
-    which anybody has a score."""
-    found = [
-        bounds_of_missing(*sums.get((task, student), _NO_SUMS)[:2], possible[task])
-        for task in tasks
-        if task in possible
-    ]
-    return Bounds(*map(fmean, zip(*found, strict=True))) if found else None
-
-
-def _does(planned: Planned | None, student: str, task: str) -> bool:
-    return planned is None or planned.does(student, task)
-
-
-class ItemMeans(NamedTuple):
-    """Of some items, (n,): the means of their scores, and their clusters, None where all are independent."""
-
-    means: Floats
-    clusters: NDArray[np.int64] | None = None
-
-
-def mean_of_items(strata: Sequence[ItemMeans]) -> Interval:
-    """Over strata that count alike."""
-    known = [one for one in strata if len(one.means)]
-    of = [np.arange(len(one.means)) if one.clusters is None else one.clusters for one in known]
-    alone = all(one.clusters is None for one in known)
-    return mean_over_strata([one.means for one in known], clusters=None if alone else of)
+def _score(student: str, task: str | None, found: _Figures, counts: _Counts) -> StudentScore:
+    if task is None:
+        mean, bounds, units = found.means.headline, found.bounds.headline, sum(found.units.values())
+    else:
+        mean = found.means.headline_by_task.get(task, NOT_MEASURED)
+        bounds, units = found.bounds.headline_by_task.get(task), found.units.get(task, 0)
+    least, most = bounds if bounds is not None and mean.value is not None else (None, None)
+    return StudentScore(
+        student,
+        task,
+        mean.value,
+        mean.low,
+        mean.high,
+        mean.n or 0,
+        units,
+        **counts._asdict(),
+        least=least,
+        most=most,
+    )
 
 
 def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
@@ -270,8 +250,6 @@ def unscored_notes(reader: RunReader) -> Iterator[str]:
         )
 
 
-NO_ITEMS = ItemMeans(np.empty(0))
-
 _ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
 
 _OF_TASKS = """
@@ -280,34 +258,11 @@ SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL)
 FROM items WHERE NOT failed GROUP BY task ORDER BY task
 """
 
-_ITEM_MEANS = """
-SELECT task, model, coalesce(list(mean ORDER BY item) FILTER (mean IS NOT NULL), []),
-       {names} FILTER (mean IS NOT NULL), sum(total), sum(part), sum(count)::BIGINT
-FROM (
-    SELECT task, model, item, sum(value * share) / sum(share) AS mean,
-           sum(value * part) AS total, sum(part) AS part, count(*) AS count
-    FROM weighed_scores WHERE value IS NOT NULL GROUP BY ALL
-)
-GROUP BY ALL
-"""
-
 _UNSCORED = """
 SELECT task, model, list(DISTINCT metric) FROM weighed_scores WHERE value IS NOT NULL
 GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 """
 
-# By task, how many scores a student would have that lacks none: of each item, by each judge and factor that
-# anybody has a score of; where factors are weighted, the sum of the weights of these.
-_POSSIBLE = """
-SELECT task, (each * items)::DOUBLE FROM (
-    SELECT task, coalesce(sum(weight), count(*) * len(list_distinct(flatten(list(judges))))) AS each
-    FROM (
-        SELECT task, metric, any_value(factor_weight) AS weight, list(DISTINCT judge) AS judges
-        FROM weighed_scores WHERE value IS NOT NULL GROUP BY task, metric
-    )
-    GROUP BY task
-) JOIN (SELECT task, count(*) AS items FROM items WHERE NOT failed GROUP BY task) USING (task)
-"""
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
        sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
@@ -352,45 +307,6 @@ SELECT task, entry.key, count(*)
 FROM (SELECT task, unnest(map_entries(attributes)) AS entry FROM items WHERE NOT failed)
 WHERE entry.value IS NOT NULL GROUP BY ALL
 """
-
-
-def _sum(scores: Sequence[StudentScore]) -> _Counts:
-    return _Counts(
-        sum(score.units for score in scores),
-        sum(score.failed for score in scores),
-        sum(score.answers for score in scores),
-        sum(score.truncated for score in scores),
-        sum(score.empty for score in scores),
-        sum(score.empty_truncated for score in scores),
-    )
-
-
-def _score(
-    student: str,
-    task: str | None,
-    interval: Interval,
-    bounds: Bounds | None,
-    counts: _Counts,
-    removed: Removed,
-) -> StudentScore:
-    least, most = bounds or (None, None)
-    return StudentScore(
-        student=student,
-        task=task,
-        mean=interval.mean,
-        low=interval.low,
-        high=interval.high,
-        n=interval.n,
-        units=counts.units,
-        failed=counts.failed,
-        answers=counts.answers,
-        truncated=counts.truncated,
-        empty=counts.empty,
-        empty_truncated=counts.empty_truncated,
-        removed=removed,
-        least=least,
-        most=most,
-    )
 
 
 def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, bool, float, str]:

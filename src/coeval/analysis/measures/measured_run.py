@@ -354,7 +354,7 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
     place = {name: at for at, name in enumerate(ranks.order)}
-    scores = sorted(student_scores(reader), key=lambda score: place.get(score.student, len(place)))
+    scores = sorted(student_scores(reader, grid), key=lambda score: place.get(score.student, len(place)))
     for text in answer_findings(scores):
         yield Conclusion("leads", text)
 

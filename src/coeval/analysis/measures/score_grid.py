@@ -346,12 +346,13 @@ def _renumbered(alike: Codes) -> Codes:
     return np.unique(alike, return_inverse=True)[1]
 
 
-def score_grid(reader: RunReader) -> ScoreGrid:
-    """The scores that count in a run."""
+def score_grid(reader: RunReader, *, removed: bool = False) -> ScoreGrid:
+    """The scores that count in a run; ``removed``: those of students and tasks too that the configuration has
+    lost."""
     planned = reader.planned
     terms = [term for (term,) in reader.rows("SELECT term FROM terms ORDER BY rowid")]
-    tasks = [name for name in _distinct(reader, "task", "planned") if _has_task(planned, name)]
-    students = _students(reader)
+    tasks = [name for name in _distinct(reader, "task", "planned") if removed or has_task(planned, name)]
+    students = _students(reader, removed=removed)
     judges = [name for name in _distinct(reader, "judge", "coded") if name != CHECK]
     designs = tuple(_design(reader, task) for task in tasks)
     judges = sorted({*judges, *(judge for design in designs for judge in design.judges)})
@@ -410,16 +411,23 @@ def _distinct(reader: RunReader, column: str, view: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _has_task(planned: Planned | None, task: str) -> bool:
+def with_removed(reader: RunReader, grid: ScoreGrid) -> ScoreGrid:
+    """The same with the scores of ``removed`` students and tasks, where there are any."""
+    on_record = {*_distinct(reader, "task", "planned"), *_distinct(reader, "student", "response")}
+    return grid if on_record <= {*grid.tasks, *grid.students} else score_grid(reader, removed=True)
+
+
+def has_task(planned: Planned | None, task: str) -> bool:
     return planned is None or task in planned.tasks
 
 
-def _students(reader: RunReader) -> list[str]:
+def _students(reader: RunReader, *, removed: bool) -> list[str]:
     """Those with an answer on record, and those that are planned."""
-    rows = reader.rows("SELECT DISTINCT student::VARCHAR FROM response")
-    found = {name for (name,) in rows}
+    found = _distinct(reader, "student", "response")
     needed = reader.planned.students if reader.planned is not None else None
-    return sorted(found if needed is None else needed)
+    if needed is None:
+        return found
+    return sorted({*found, *needed} if removed else needed)
 
 
 def _design(reader: RunReader, task: str) -> TaskDesign:
@@ -430,7 +438,7 @@ def _design(reader: RunReader, task: str) -> TaskDesign:
     )
     judges = {judge for judge, _ in rows}
     factors = {factor for _, found in rows for factor in found or () if factor is not None}
-    plan = reader.planned.tasks[task] if reader.planned is not None else _ANYBODY
+    plan = reader.planned.tasks.get(task, _ANYBODY) if reader.planned is not None else _ANYBODY
     if plan.compares:
         factors |= plan.checks or frozenset()
     else:

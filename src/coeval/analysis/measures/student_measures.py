@@ -8,7 +8,7 @@ by its weight, once: by the mean over the judges who scored it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
@@ -183,6 +183,10 @@ class ItemScores:
         with np.errstate(invalid="ignore"):
             return np.asarray(self.total / self.share, np.float64)
 
+    def of_items(self, items: NDArray[np.bool_]) -> ItemScores:
+        """Those of some datapoints, (I,), with none of the others."""
+        return replace(self, total=self.total * items, share=self.share * items, units=self.units * items)
+
     @property
     def rows(self) -> RowSums:
         """One after the other."""
@@ -220,7 +224,7 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
     by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
     by_judge = _by_judge(grid, possible)
     by_value = _by_value(grid, scores, possible, every.units)
-    common, bounds, levels = common_units(grid), _bounds(grid, every), levels_by_student(grid)
+    common, bounds, levels = common_units(grid), score_bounds(grid, every), levels_by_student(grid)
     of_common = None if common is None else item_scores(common).mean
     scatters = headline_scatters(grid, scores.mean)
     found = {}
@@ -241,7 +245,9 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             valid_evals=int(every.units[place].sum()),
             levels=levels[place],
             bounds=bounds[place] if scores.units[place].any() else _NO_BOUNDS,
-            headline_common=None if of_common is None else of_interval(_headline(grid, of_common[place]), 0),
+            headline_common=None
+            if of_common is None
+            else of_interval(mean_over_tasks(grid, of_common[place]), 0),
             over_judges=own.over_judges,
         )
     return found
@@ -328,10 +334,9 @@ class _Possible:
 _NO_BOUNDS = ScoreBounds(None, {})
 
 
-def _bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
-    """By student, of its tasks in which anybody has a score, as in `coeval.analysis.scores`: every datapoint
-    might have one by each judge and factor that anybody has one of; where factors are weighted, each factor
-    that anybody has a score of."""
+def score_bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
+    """By student, of its tasks in which anybody has a score: every datapoint might have one by each judge and
+    factor that anybody has one of; where factors are weighted, each factor that anybody has a score of."""
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
     possible = np.zeros(len(tasks))
     for task, design in enumerate(grid.designs):
@@ -491,8 +496,8 @@ def headlines(
     for place, task in enumerate(grid.tasks):
         if task in missing:
             mine = np.where(grid.items.task == place, means, np.nan)
-            by_task[task] = of_interval(_headline(grid, mine, shifts.get(task, 0.0)), missing[task])
-    headline = _headline(grid, means, shifts.get("", 0.0))
+            by_task[task] = of_interval(mean_over_tasks(grid, mine, shifts.get(task, 0.0)), missing[task])
+    headline = mean_over_tasks(grid, means, shifts.get("", 0.0))
     over = None if scatter is None or headline.mean is None else _over_judges(headline, scatter)
     return Headline(of_interval(headline, missing[""]), by_task, over)
 
@@ -528,7 +533,7 @@ def _missing(found: Named) -> dict[str, int | None]:
     return {name: one.missing for name, one in found.items()}
 
 
-def _headline(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
+def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
     """The mean over tasks of the mean over datapoints; ``means`` (I,) with NaN where there is none. ``shift``
     moves it, within the scale."""
     known = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
