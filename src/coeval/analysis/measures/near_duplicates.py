@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 # --- Surface similarity of prompts
 
@@ -68,16 +70,15 @@ def _sample(prompts: int, drawn: random.Random) -> list[tuple[int, int]]:
 
 # Jaccard similarity of word 3-grams from which on two prompts are near duplicates.
 SIMILAR = 0.7
-# A pair of similarity s is seen with probability ``1 − (1 − s⁴)¹⁶``: 98.8 % at 0.7, 100 % at 1.
-_BANDS, _ROWS = 16, 4
+# Earlier prompts that one is held against for each phrase that they share: a thousand that repeat a phrase
+# are no million of comparisons, and a duplicate shares several.
+_MOST_HELD = 20
 # Of a task's prompts: 3-grams that more of them have say what the task is, not which item it is.
 _TEMPLATE = 0.5
 # Prompts below which a template cannot be told from duplicates.
 _FEWEST = 10
 # Prompts, evenly spread, that a template is looked for in.
 _SOME = 1_000
-
-Hashes = NDArray[np.uint64]
 
 
 class NearDuplicate(NamedTuple):
@@ -87,6 +88,10 @@ class NearDuplicate(NamedTuple):
     of: int
     similarity: float
 
+    def before(self, other: NearDuplicate) -> bool:
+        """Whether it is the more similar pair, or that with the earlier prompt."""
+        return (-self.similarity, self.of) <= (-other.similarity, other.of)
+
 
 def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """For each prompt that has an earlier one at least `SIMILAR`, the most similar of those that were found.
@@ -95,40 +100,46 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     instructions around each item, counts for nothing. Prompts in which no other word is left (brackets,
     emoji) are duplicates where they are the same text.
 
-    MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and Ullman 2014, ch. 3) name candidates, and
-    the similarity of each is computed. In a band, a prompt is held against the first with its hash, so that a
-    thousand equal prompts are a thousand comparisons.
+    Of two sets as similar as `SIMILAR`, one lacks so few of the other's shingles that they share one of the
+    rarest (the prefix filter of Chaudhuri, Ganti and Kaushik 2006), so those alone name candidates.
     """
     if len(prompts) < 2:
         return []
     template = _template(prompts)
     best = {place: NearDuplicate(place, first, 1.0) for place, first in _same_text(prompts)}
-    seen: set[tuple[int, int]] = set()
-    for rows in _signatures(*_kept_shingles(prompts, template)):
-        for place, first in _same_hash(rows):
-            if (place, first) in seen:
-                continue
-            seen.add((place, first))
-            own, other = (word_shingles(prompts[at]) - template for at in (place, first))
-            similarity = jaccard(own, other) if own or other else 0.0
-            if similarity >= SIMILAR and (place not in best or similarity > best[place].similarity):
-                best[place] = NearDuplicate(place, first, similarity)
+    held: defaultdict[int, list[int]] = defaultdict(list)
+    for place, shingles in enumerate(_rarest_first(prompts, template)):
+        if place in best:
+            continue  # what resembles it resembles the first of its text
+        rarest = shingles[: int(len(shingles) * (1 - SIMILAR)) + 1].tolist()
+        own = word_shingles(prompts[place]) - template
+        for other in {other for shingle in rarest for other in held[shingle]}:
+            similarity = jaccard(own, word_shingles(prompts[other]) - template)
+            found = NearDuplicate(place, other, similarity)
+            if similarity >= SIMILAR and found.before(best.get(place, found)):
+                best[place] = found
+        for shingle in rarest:
+            if len(held[shingle]) < _MOST_HELD:
+                held[shingle].append(place)
     return [best[place] for place in sorted(best)]
+
+
+def _rarest_first(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> list[NDArray[np.int64]]:
+    """The shingles of each prompt as numbers, those of the template left out."""
+    hashes = [np.array([hash(one) for one in word_shingles(text) - template], np.int64) for text in prompts]
+    _, kind, count = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
+    rank = np.argsort(np.lexsort((np.arange(len(count)), count)))  # of each kind, the rarest first
+    ends = np.cumsum([len(each) for each in hashes])[:-1]
+    return [np.sort(each) for each in np.split(rank[kind], ends)]
 
 
 def groups(found: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
     """(count,): the first place of the group that each prompt belongs to, its own where it is alone."""
-    first = list(range(count))
-    for twin in found:
-        one, other = first[twin.place], first[twin.of]
-        while first[one] != one:
-            one = first[one]
-        while first[other] != other:
-            other = first[other]
-        first[max(one, other)] = min(one, other)
-    for place in range(count):
-        first[place] = first[first[place]]
-    return np.array(first, np.int64)
+    one, other = np.array([(twin.place, twin.of) for twin in found], np.int64).reshape(-1, 2).T
+    links = coo_array((np.ones(len(one)), (one, other)), shape=(count, count))
+    _, group = connected_components(links, directed=False)
+    _, first = np.unique(group, return_index=True)
+    return np.asarray(first[group], np.int64)
 
 
 def _template(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
@@ -146,81 +157,3 @@ def _same_text(prompts: Sequence[str]) -> Iterator[tuple[int, int]]:
         text = " ".join(prompt.split())
         if (first := same.setdefault(prompt if text == prompt else text, place)) != place:
             yield place, first
-
-
-def _same_hash(rows: Hashes) -> list[tuple[int, int]]:
-    """Each prompt whose hashes (rows, prompts) an earlier one has, with the first that has them."""
-    whole = np.zeros(rows.shape[1], np.uint64)
-    for row in rows:
-        whole = _mixed(whole ^ row)
-    ordered = np.sort(whole)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]  # few, so that only those are told apart
-    places = np.flatnonzero(np.isin(whole, repeated)) if len(repeated) else np.empty(0, np.int64)
-    _, first, which = np.unique(whole[places], return_index=True, return_inverse=True)
-    origin = places[first[which]]
-    later = places != origin
-    return list(zip(places[later].tolist(), origin[later].tolist(), strict=True))
-
-
-def _kept_shingles(
-    prompts: Sequence[str], template: Set[tuple[str, ...]]
-) -> tuple[Hashes, NDArray[np.bool_], NDArray[np.int64]]:
-    """The shingles of all prompts, hashed; which are the template's; where those of each prompt begin."""
-    numbers: dict[str, int] = {}
-    words: list[int] = []
-    starts: list[int] = []
-    for prompt in prompts:
-        starts.append(len(words))
-        found = [numbers.setdefault(word, len(numbers) + 1) for word in _WORD.findall(prompt.lower())]
-        words += found + [0] * max(_SIZE - len(found), 0)
-    ids = np.array(words, np.uint64)
-    ends = np.array([*starts[1:], len(words)])
-    shingles = _hashed([np.concatenate([ids[at:], np.zeros(at, np.uint64)]) for at in range(_SIZE)])
-    inside = np.ones(len(ids), bool)
-    for back in range(1, _SIZE):
-        inside[ends - back] = False  # a shingle that would reach into the next prompt
-    kept, counts = shingles[inside], ends - np.array(starts) - (_SIZE - 1)
-    begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    padded = [[numbers[word] for word in shingle] + [0] * (_SIZE - len(shingle)) for shingle in template]
-    left_out = np.isin(kept, _hashed(list(np.array(padded or [[0] * _SIZE], np.uint64).T)))
-    return kept, left_out, begins
-
-
-def _signatures(kept: Hashes, left_out: NDArray[np.bool_], begins: NDArray[np.int64]) -> Iterator[Hashes]:
-    """(rows, prompts), band by band: of each hash function the least value over a prompt's shingles, those of
-    the template left out."""
-
-    counts = np.add.reduceat(~left_out, begins, dtype=np.int64)
-    own, some = kept[~left_out], counts > 0
-    starts = (np.cumsum(counts) - counts)[some]
-
-    def least(row: int) -> Hashes:
-        found = np.full(len(begins), _LAST)
-        if len(own):
-            found[some] = np.minimum.reduceat(_mixed(own ^ _SEEDS[row]), starts)
-        return found
-
-    for band in range(_BANDS):
-        yield np.stack([least(band * _ROWS + row) for row in range(_ROWS)])
-
-
-def _hashed(words: Sequence[Hashes]) -> Hashes:
-    """Of shingles, given as the numbers of their first words, of their second, and so on."""
-    shingles = np.zeros(len(words[0]), np.uint64)
-    for each in words:
-        shingles = _mixed(shingles ^ each)
-    return shingles
-
-
-_LAST = np.uint64(2**64 - 1)
-
-
-def _mixed(values: Hashes) -> Hashes:
-    """Every bit of a number spread over all (Vigna's splitmix64)."""
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-_SEEDS = np.random.default_rng(0).integers(0, 2**63, _BANDS * _ROWS, dtype=np.uint64)
