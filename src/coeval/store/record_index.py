@@ -196,10 +196,6 @@ EntryT = TypeVar("EntryT", bound=Remembered)
 PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
-# Rows of a column per record from which on a dict of positions (100 bytes each) is smaller than an array.
-_WIDEST_GAPS = 12
-
-
 class RecordColumn(Generic[KeyT, EntryT]):
     """Entries of records by key. Of several records the one counts that `coeval.core.records.by_id` chooses:
     a good one before others, else the last.
@@ -207,13 +203,11 @@ class RecordColumn(Generic[KeyT, EntryT]):
     Equal entries should be one object.
     """
 
-    __slots__ = ("_places", "entries", "in_vain", "moved", "positions")
+    __slots__ = ("entries", "in_vain", "positions")
 
     def __init__(self) -> None:
         self.entries: dict[KeyT, EntryT] = {}
-        self.positions = array("Q")  # of each key where it stood first, in the order of ``entries``
-        self._places: Any = {}  # the same by key, from when any is asked for
-        self.moved: dict[KeyT, int] = {}  # where a key stood again
+        self.positions: dict[KeyT, int] = {}
         self.in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
@@ -231,29 +225,8 @@ class RecordColumn(Generic[KeyT, EntryT]):
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
         """Store the entry of a record that counts."""
-        if key in self.entries:
-            self.moved[key] = position
-        else:
-            self.positions.append(position)
-            if self._places:
-                self._places = {}
+        self.positions[key] = position
         self.entries[key] = entry
-
-    def position(self, key: KeyT) -> int:
-        """Return the position of a key's record."""
-        if not self._places and self.entries:
-            self._places = self._by_key()
-        return self.moved[key] if key in self.moved else self._places[key]
-
-    def _by_key(self) -> dict[KeyT, int] | array[int]:
-        """The positions by key: of rows without wide gaps an array, a tenth of the size of a dict."""
-        keys: list[Any] = list(self.entries)
-        if not isinstance(keys[0], int) or max(keys) > _WIDEST_GAPS * len(keys):
-            return dict(zip(keys, self.positions, strict=True))
-        placed = array("Q", b"\xff" * 8 * (max(keys) + 1))
-        for row, position in zip(keys, self.positions, strict=True):
-            placed[row] = position
-        return placed
 
     def requested_in_vain(self, key: KeyT) -> int:
         """Return the ``attempts`` of a failed record that follows a key's good one, else 0."""
@@ -299,7 +272,7 @@ class Index(Generic[EntryT]):
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record of an id again."""
-        return self._files.load(self._column.position(key), key, kind)
+        return self._files.load(self._column.positions[key], key, kind)
 
 
 # Row of an unknown item: no column has an entry there.
@@ -363,7 +336,7 @@ class PhaseIndex(Generic[EntryT]):
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record of an id again."""
         column, row = self.place(key)
-        return self.files.load(column.position(row), key, kind)
+        return self.files.load(column.positions[row], key, kind)
 
 
 # --- Light reading of a record's line

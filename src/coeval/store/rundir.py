@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
-import sys
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +16,6 @@ from shlex import quote
 from typing import Any
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
@@ -31,9 +30,6 @@ from coeval.store.jsonl import read_json, started, store_error, write_bytes_atom
 # Two things are locked, and each makes good what the other lacks: the file ``.lock``, since not every file
 # system locks folders, and the folder itself, which nobody deletes by mistake. Who holds them stands in
 # ``.lock.holder.json`` with the time at which that process started; as long as it lives, nobody else writes.
-
-if sys.platform != "win32":
-    import fcntl
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -80,59 +76,44 @@ def held(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
             who.unlink(missing_ok=True)
 
 
-if sys.platform == "win32":
-
-    @contextmanager
-    def _locked_file(file: Path) -> Iterator[None]:
-        """There no file is deleted that is open."""
-        try:
-            with FileLock(file, timeout=0):
-                yield
-        except Timeout:
-            raise BlockingIOError from None
-
-    @contextmanager
-    def _locked_folder(_folder: Path) -> Iterator[None]:
+@contextmanager
+def _locked_file(file: Path) -> Iterator[None]:
+    descriptor = _lock_of_the_folder(file)
+    try:
         yield
+    finally:
+        os.close(descriptor)
 
-else:
 
-    @contextmanager
-    def _locked_file(file: Path) -> Iterator[None]:
-        descriptor = _lock_of_the_folder(file)
+def _lock_of_the_folder(file: Path) -> int:
+    """The open lock file once it is locked, and still the one in its folder: who held it before may have
+    deleted it meanwhile, and then nobody else would come upon this lock."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
-            yield
-        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), file.lstat()):
+                    return descriptor
+        except OSError:
             os.close(descriptor)
+            raise
+        os.close(descriptor)
 
-    def _lock_of_the_folder(file: Path) -> int:
-        """The open lock file once it is locked, and still the one in its folder: who held it before may have
-        deleted it meanwhile, and then nobody else would come upon this lock."""
-        while True:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(descriptor), file.lstat()):
-                        return descriptor
-            except OSError:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
 
-    @contextmanager
-    def _locked_folder(folder: Path) -> Iterator[None]:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+@contextmanager
+def _locked_folder(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise
-            except OSError:
-                pass  # network file systems lock files only
-            yield
-        finally:
-            os.close(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # network file systems lock files only
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # --- Refusing links out of a run's folder
@@ -494,7 +475,7 @@ class RunDir:
                 yield
             finally:
                 if not self.meta.exists():
-                    with suppress(OSError):  # Windows keeps files that are open
+                    with suppress(OSError):  # the folder may have been taken away meanwhile
                         file.unlink()
 
     def _describe_holder(self) -> str:

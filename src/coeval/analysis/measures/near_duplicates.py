@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 # --- Surface similarity of prompts
 
@@ -135,11 +133,17 @@ def _rarest_first(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> lis
 
 def groups(found: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
     """(count,): the first place of the group that each prompt belongs to, its own where it is alone."""
-    one, other = np.array([(twin.place, twin.of) for twin in found], np.int64).reshape(-1, 2).T
-    links = coo_array((np.ones(len(one)), (one, other)), shape=(count, count))
-    _, group = connected_components(links, directed=False)
-    _, first = np.unique(group, return_index=True)
-    return np.asarray(first[group], np.int64)
+    first = list(range(count))
+    for twin in found:
+        one, other = first[twin.place], first[twin.of]
+        while first[one] != one:
+            one = first[one]
+        while first[other] != other:
+            other = first[other]
+        first[max(one, other)] = min(one, other)
+    for place in range(count):
+        first[place] = first[first[place]]
+    return np.array(first, np.int64)
 
 
 def _template(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
