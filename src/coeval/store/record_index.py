@@ -6,8 +6,6 @@ half: their ids begin with an item's, so it numbers the items and keeps a column
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -54,9 +52,7 @@ class RecordFiles:
         self.damaged: list[tuple[Path, int]] = []
         self._paths: list[Path] = []
         self._places: list[Path] = []  # the same, absolute: see `RunDir.anchored`
-        self._instead: Mapping[Path, list[bytes]] = NO_LINES
         self._blocks: dict[int, tuple[int, bytes]] = {}
-        self._starts: dict[Path, array[int]] = {}
 
     def lines(
         self,
@@ -71,8 +67,6 @@ class RecordFiles:
 
         Raises StoreError: a file cannot be read.
         """
-        self._instead = {**self._instead, **instead}
-        self._starts.clear()
         read = lines_decoder(part)
         groups = self._groups(paths, without, instead)
         return chain.from_iterable(self._decoded(part, read, *group) for group in groups)
@@ -88,8 +82,10 @@ class RecordFiles:
             number = len(self._paths)
             self._paths.append(path)
             self._places.append(path.absolute())
-            groups = _groups_of(instead[path]) if path in instead else groups_of_lines(path)
-            left_out = () if path in instead else without.get(path, ())
+            groups, left_out = groups_of_lines(path), without.get(path, ())
+            if path in instead:
+                groups, left_out = _groups_of(instead[path]), ()
+                self._blocks[number] = 0, b"".join(instead[path])
             for offset, texts in groups:
                 yield (number << OFFSET_BITS) + offset, texts, left_out
 
@@ -126,24 +122,7 @@ class RecordFiles:
     def line(self, position: int) -> bytes:
         """Read the line at a position again."""
         number, offset = position >> OFFSET_BITS, position & _OFFSET_MASK
-        path = self._paths[number]
-        if not self._instead or path not in self._instead:
-            return self._line_of_block(number, offset)
-        texts = self._instead[path]
-        if (starts := self._starts.get(path)) is None:
-            starts = self._starts[path] = array("Q", accumulate(map(len, texts[:-1]), initial=0))
-        place = bisect_left(starts, offset)
-        if place < len(starts) and starts[place] == offset:
-            return texts[place]
-        raise StoreError(f"{path}: no line begins at {position & _OFFSET_MASK}")
-
-    def written(self) -> None:
-        """Note that the files hold now what was read ``instead``."""
-        self._instead = NO_LINES
-        self._starts.clear()
-
-    def _line_of_block(self, number: int, offset: int) -> bytes:
-        """Records are mostly read in their order: a block is read once, and not opened for each."""
+        # records are mostly read in their order: a block is read once, and not opened for each
         start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
@@ -151,6 +130,10 @@ class RecordFiles:
             self._blocks[number] = start, block
             end = block.find(b"\n")
         return block[offset - start : end + 1] if end >= 0 else line_at(self._places[number], offset)
+
+    def written(self) -> None:
+        """Note that the files hold now what was read ``instead``."""
+        self._blocks.clear()
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record ``key`` again."""
