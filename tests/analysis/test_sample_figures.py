@@ -262,7 +262,7 @@ def test_the_error_of_a_difference_knows_it(run: Run, measures: dict[str, Any]) 
 def test_labels_and_comparisons_count_groups(run: Run, measures: dict[str, Any]) -> None:
     found = measures["labels"]["haiku"]["tone"]
     with RunReader(run.folder) as reader:
-        shown = {one.student: (one.low, one.high) for one in label_accuracies(reader)}
+        shown = {one.student: (one.low, one.high) for one in label_accuracies(reader, reader.models())}
     for name in STUDENTS:
         low, high = found["students"][name]["ci95"]["accuracy"]
         assert high - low > 0.3, "twelve answers, and not forty-eight"

@@ -15,12 +15,11 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import NOTHING, Interval
+from coeval.analysis.intervals import NOTHING, Interval, share_of_items
 from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid
 from coeval.analysis.measures.student_measures import ItemScores, item_scores, mean_over_tasks
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import share_of_items
 from coeval.core.records import CHECK
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]

@@ -309,6 +309,14 @@ def wilson(k: int, n: int) -> Interval:
     return Interval(share, low, high, n)
 
 
+def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
+    """How many of the items are right; Wilson's interval where no two are in one cluster."""
+    if clusters is None or len(np.unique(clusters)) == len(right):
+        return wilson(sum(right), len(right))
+    found = clustered_mean(np.array(right, np.float64), clusters)
+    return msgspec.structs.replace(found, n=len(right))
+
+
 def _finite(values: ArrayLike) -> Floats:
     x = np.asarray(values, dtype=np.float64)
     if not np.isfinite(x).all():

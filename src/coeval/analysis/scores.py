@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from coeval.analysis.intervals import Interval, bounds_of_missing, clustered_mean, wilson
+from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_strengths, read_comparisons
@@ -78,7 +77,7 @@ def _(reader: RunReader) -> Results:
     return Results(
         students=_by_shared_scores(scores, ranks),
         leads=tuple(leader_sentences(students, ranks, grid.looks)) if len(ranks.order) > 1 else (),
-        labels=label_accuracies(reader),
+        labels=label_accuracies(reader, with_removed(reader, grid).students),
         sampled=sampled_scores(reader),
         simulated=reader.simulated,
         notes=(*label_task_notes(reader), *unscored_notes(reader), *reader.notes()),
@@ -166,14 +165,6 @@ def _score(student: str, task: str | None, found: _Figures, counts: _Counts) -> 
     )
 
 
-def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
-    """How many of the items are right; Wilson's interval where no two are in one cluster."""
-    if clusters is None or len(np.unique(clusters)) == len(right):
-        return wilson(sum(right), len(right))
-    found = clustered_mean(np.array(right, np.float64), clusters)
-    return msgspec.structs.replace(found, n=len(right))
-
-
 def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple[StudentScore, ...]:
     """The same where all students have the same scores; else adjusted, and ordered by that."""
     if not ranks.adjusted:
@@ -194,23 +185,22 @@ def _planned_students(planned: Planned | None) -> Set[str]:
     return planned.students or frozenset() if planned is not None else frozenset()
 
 
-def label_accuracies(reader: RunReader) -> tuple[LabelAccuracy, ...]:
+def label_accuracies(reader: RunReader, students: Sequence[str]) -> tuple[LabelAccuracy, ...]:
     """Per task, student and label attribute; labels never enter the rubric's means."""
-    accuracies = []
-    items = {(task, attribute): count for task, attribute, count in reader.rows(_LABELLED)}
-    found = reader.rows(_LABELS.format(names=reader.names_sql))
-    for task, student, attribute, names, right, none, n, failed in found:
-        share, correct = share_of_items(right, reader.clusters_of(names)), sum(right)
-        removed = removed_names(reader.planned, student, task, attribute)
-        figures = (share.mean, share.low, share.high, n, correct)
-        possible = max(items.get((task, attribute), 0) * reader.samples[student], n)
-        least, most = bounds_of_missing(float(correct), float(n), float(possible)) if n else (None, None)
-        accuracies.append(
-            LabelAccuracy(task, student, attribute, *figures, removed, none, failed, least, most)
-        )
+    failed: dict[tuple[str, str], int] = {(task, name): n for task, name, n in reader.rows(_FAILED)}
+    found = []
+    for task, attributes in label_measures(reader, students, removed=True).items():
+        for attribute, measures in attributes.items():
+            for student, one in measures.students.items():
+                lost, n = failed.get((task, student), 0), one.accuracy.n or 0
+                if n or lost:
+                    removed = removed_names(reader.planned, student, task, attribute)
+                    figures = (*one.accuracy[:3], n, one.correct, removed, one.none_of_the_labels, lost)
+                    bounds = one.bounds.accuracy or (None, None)
+                    found.append(LabelAccuracy(task, student, attribute, *figures, *bounds))
     return tuple(
         sorted(
-            accuracies,
+            found,
             key=lambda a: (
                 bool(a.removed),
                 a.task,
@@ -279,34 +269,7 @@ FROM (
 GROUP BY ALL ORDER BY ALL
 """
 
-_LABELS = """
-WITH compared AS (
-    SELECT task, model, attribute, {names} AS items, list(match ORDER BY item) AS matches,
-           count(*) FILTER (predicted IS NULL) AS none_of_them, count(*) AS n
-    FROM labels GROUP BY ALL
-), answered AS (
-    SELECT task, model, count(*) FILTER (failed) AS failed FROM answers GROUP BY ALL
-)
-SELECT task, model, attribute, items, coalesce(matches, []), coalesce(none_of_them, 0), coalesce(n, 0),
-       coalesce(failed, 0)
-FROM (
-    SELECT * FROM compared
-    UNION ALL BY NAME
-    -- whose every answer failed stands there all the same
-    SELECT task, model, attribute FROM answered
-    JOIN (SELECT DISTINCT task, attribute FROM compared) USING (task)
-    WHERE failed > 0 AND (task, model) NOT IN (SELECT (task, model) FROM compared)
-)
-LEFT JOIN answered USING (task, model)
-"""
-
-
-# By task and attribute, the items that have a value of it.
-_LABELLED = """
-SELECT task, entry.key, count(*)
-FROM (SELECT task, unnest(map_entries(attributes)) AS entry FROM items WHERE NOT failed)
-WHERE entry.value IS NOT NULL GROUP BY ALL
-"""
+_FAILED = "SELECT task, model, count(*) FROM answers WHERE failed GROUP BY ALL"
 
 
 def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, bool, float, str]:

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing
+from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
 from coeval.analysis.measures.ranking import Level, Ranking, ranked
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import share_of_items
 
 # Numbers at once: 32 MB.
 _MOST_DRAWN = 1 << 22
@@ -90,11 +89,12 @@ class _Compared(NamedTuple):
     samples: Sequence[int]
 
 
-def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
-    """Labels and tasks that the configuration has lost are left out."""
+def label_measures(reader: RunReader, students: Sequence[str], *, removed: bool = False) -> Labels:
+    """Labels and tasks that the configuration has lost are left out, unless ``removed``."""
     found: dict[str, dict[str, LabelMeasures]] = {}
     for task, attribute, values in reader.rows(_ATTRIBUTES):
-        if "task" in (gone := removed_names(reader.planned, "", task, attribute)) or "label" in gone:
+        gone = removed_names(reader.planned, "", task, attribute)
+        if not removed and ("task" in gone or "label" in gone):
             continue
         compared = _compared(reader, (task, attribute), students, values)
         measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
