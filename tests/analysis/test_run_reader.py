@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,50 +23,6 @@ def run(tmp_path: Path) -> Run:
 def units(run: Run) -> list[tuple[str, str, str, float]]:
     with RunReader(run.folder) as reader:
         return reader.rows(f"SELECT model, judge, metric, value {UNITS} ORDER BY ALL")
-
-
-def breakdown(reader: RunReader, column: str, student: str) -> dict[str, float]:
-    return dict(
-        reader.rows(
-            f"SELECT {column}, avg(value) {UNITS} AND model = ? GROUP BY ALL",
-            [student],
-        )
-    )
-
-
-@pytest.mark.process
-@needs_reference
-def test_the_older_layout_gives_the_published_measures() -> None:
-    expected = json.loads((REFERENCE / "legacy_run_expected.json").read_text())
-    with RunReader(LEGACY) as reader:
-        assert reader.damage == ()
-        assert reader.rows(f"SELECT count(*) {UNITS}") == [(expected["units"],)]
-        students = reader.rows(f"SELECT model, avg(value), count(*) {UNITS} GROUP BY ALL ORDER BY ALL")
-        assert [row[0] for row in students] == sorted(expected["students"])
-        for student, mean, count in students:
-            measures = expected["students"][student]
-            assert mean == pytest.approx(measures["overall"], abs=1e-12)
-            assert count == measures["valid_evals"]
-            for column, key in (
-                ("task", "by_task"),
-                ("metric", "by_aspect"),
-                ("judge", "by_judge"),
-                ("teacher", "by_teacher"),
-            ):
-                assert breakdown(reader, column, student) == pytest.approx(measures[key], abs=1e-12)
-
-
-@needs_reference
-def test_two_judges_agree_as_published() -> None:
-    agreement = json.loads((REFERENCE / "legacy_run_expected.json").read_text())["agreement"]
-    with RunReader(LEGACY) as reader:
-        [(count, share)] = reader.rows(
-            """SELECT count(*), avg((a.value = b.value)::INTEGER) FROM scores a JOIN scores b
-            USING (answer, metric)
-            WHERE a.value + b.value >= 0 AND a.judge = 'alpha-1.5' AND b.judge = 'beta'"""
-        )
-    assert count == agreement["alpha-1.5|beta"]["count"]
-    assert share == pytest.approx(agreement["alpha-1.5|beta"]["spa"])
 
 
 @needs_reference

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 from coeval.store.record_index import ItemPart, RecordFiles
@@ -36,16 +35,6 @@ def test_a_line_that_was_written_since_is_read_whole(tmp_path: Path) -> None:
     assert files.line(first) == item(1)
     path.write_bytes(item(1) + item(2) + item(3))
     assert [files.line(first + len(item(1)) * n) for n in range(3)] == [item(1), item(2), item(3)]
-
-
-def test_lines_in_the_place_of_a_file_are_not_searched_for(tmp_path: Path) -> None:
-    """A run begins with all of its items so: each is read once, whatever their number."""
-    path, lines = tmp_path / "items.jsonl", [item(n) for n in range(30_000)]
-    files = RecordFiles()
-    places = positions(files, path, {path: lines})
-    began = time.process_time()
-    assert all(files.line(position) == line for position, line in zip(places, lines, strict=True))
-    assert time.process_time() - began < 5.0, "it took 30 s, when each was looked for from the first on"
 
 
 def test_lines_are_read_from_their_file_once_it_holds_them(tmp_path: Path) -> None:
