@@ -6,10 +6,10 @@ import csv
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
-from xml.parsers import expat
+from xml.etree import ElementTree
 from zipfile import BadZipFile, ZipFile
 
 import xlsxwriter
@@ -50,102 +50,50 @@ def workbook_cells(data: bytes, most: int) -> list[SheetRow]:
             raise ValueError("it holds no first sheet")
         if max(sizes.get(_SHARED_TEXTS, 0), sizes[_SHEET]) > most:
             raise ValueError(f"a part of it has more than {most >> 20} MiB")
-        texts = _shared(archive.read(_SHARED_TEXTS)) if _SHARED_TEXTS in sizes else []
-        return _rows(archive.read(_SHEET), texts)
+        shared = _tree(archive.read(_SHARED_TEXTS)).findall("{*}si") if _SHARED_TEXTS in sizes else []
+        return _rows(_tree(archive.read(_SHEET)), [_text(each) for each in shared])
 
 
-def _parse(
-    data: bytes,
-    begin: Callable[[str, dict[str, str]], None],
-    end: Callable[[str], None],
-    text: Callable[[str], None],
-) -> None:
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.buffer_text = True
-
-    def refuse(*_: object) -> None:
+class _WithoutEntities(ElementTree.TreeBuilder):
+    def doctype(self, *_: object) -> None:
         raise ValueError("it declares entities, as no workbook does")
 
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = lambda name, attributes: begin(name.rpartition(" ")[2], attributes)
-    parser.EndElementHandler = lambda name: end(name.rpartition(" ")[2])
-    parser.CharacterDataHandler = text
+
+def _tree(data: bytes) -> ElementTree.Element:
     try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
+        parser = ElementTree.XMLParser(target=_WithoutEntities())  # noqa: S314  entities are refused
+        return ElementTree.fromstring(data, parser)  # noqa: S314
+    except ElementTree.ParseError as error:
         raise ValueError(f"its XML is damaged: {error}") from error
 
 
-class _Shared:
-    """Texts that cells share, with the runs of a formatted one joined; phonetic ones are left out."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._inside: list[str] = []
-
-    def begin(self, name: str, _: dict[str, str]) -> None:
-        self._inside.append(name)
-        if name == "si":
-            self.texts.append("")
-
-    def end(self, _: str) -> None:
-        self._inside.pop()
-
-    def text(self, part: str) -> None:
-        if self._inside[-1:] == ["t"] and "rPh" not in self._inside and self.texts:
-            self.texts[-1] += part
+def _text(node: ElementTree.Element) -> str:
+    """The runs of a formatted text joined; phonetic ones are left out."""
+    return "".join(part.text or "" for path in ("{*}t", "{*}r/{*}t") for part in node.findall(path))
 
 
-def _shared(data: bytes) -> list[str]:
-    found = _Shared()
-    _parse(data, found.begin, found.end, found.text)
-    return found.texts
+def _rows(sheet: ElementTree.Element, texts: list[str]) -> list[SheetRow]:
+    rows: dict[int, dict[int, str]] = {}
+    for cell in sheet.iterfind("{*}sheetData/{*}row/{*}c"):
+        place = _PLACE.fullmatch(cell.get("r", ""))
+        if place is not None and (column := _column(place[1])) < _MOST_COLUMNS:
+            rows.setdefault(int(place[2]), {})[column] = _shown(cell, texts)
+    return sorted(rows.items())
 
 
-class _Sheet:
-    """Rows of cells as they come."""
-
-    def __init__(self, texts: list[str]) -> None:
-        self.rows: dict[int, dict[int, str]] = {}
-        self._texts = texts
-        self._at: tuple[int, int] | None = None
-        self._kind = self._value = self._formula = ""
-        self._open = ""
-
-    def begin(self, name: str, attributes: dict[str, str]) -> None:
-        self._open = name
-        if name == "c":
-            place = _PLACE.fullmatch(attributes.get("r", ""))
-            self._at = None if place is None else (int(place[2]), _column(place[1]))
-            self._kind, self._value, self._formula = attributes.get("t", "n"), "", ""
-        elif name == "f":
-            self._formula = "="
-
-    def text(self, part: str) -> None:
-        if self._open in ("v", "t"):
-            self._value += part
-        elif self._open == "f":
-            self._formula += part
-
-    def end(self, name: str) -> None:
-        self._open = ""
-        if name == "c" and self._at is not None and self._at[1] < _MOST_COLUMNS:
-            row, column = self._at
-            self.rows.setdefault(row, {})[column] = self._formula or self._shown()
-
-    def _shown(self) -> str:
-        if self._kind == "s":
-            at = int(self._value) if self._value.isdecimal() else -1
-            return self._texts[at] if 0 <= at < len(self._texts) else ""
-        if self._kind == "b":
-            return "true" if self._value == "1" else "false"
-        return self._value.removesuffix(".0") if self._kind == "n" else self._value
-
-
-def _rows(data: bytes, texts: list[str]) -> list[SheetRow]:
-    found = _Sheet(texts)
-    _parse(data, found.begin, found.end, found.text)
-    return sorted(found.rows.items())
+def _shown(cell: ElementTree.Element, texts: list[str]) -> str:
+    formula, inline = cell.find("{*}f"), cell.find("{*}is")
+    if formula is not None:
+        return f"={formula.text or ''}"
+    if inline is not None:
+        return _text(inline)
+    kind, value = cell.get("t", "n"), cell.findtext("{*}v", "")
+    if kind == "s":
+        at = int(value) if value.isdecimal() else -1
+        return texts[at] if 0 <= at < len(texts) else ""
+    if kind == "b":
+        return "true" if value == "1" else "false"
+    return value.removesuffix(".0") if kind == "n" else value
 
 
 def _column(letters: str) -> int:
@@ -171,8 +119,8 @@ _COLUMNS = {
 }
 # Excel's list of a drop-down has at most so many characters.
 _LONGEST_LIST = 255
-# A sheet is texts of some hundred answers; more is no sheet of ours.
-_LARGEST = 64 << 20
+# A sheet is texts of some hundred answers; more is none of ours. Its XML takes 40 times as much once parsed.
+_LARGEST = 32 << 20
 # What a file that is no sheet, or a damaged or encrypted archive, raises while it is unpacked.
 _DAMAGED = (BadZipFile, ValueError, csv.Error, zlib.error, RuntimeError, EOFError)
 
