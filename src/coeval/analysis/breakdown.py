@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -23,7 +23,6 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK
 
 By: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
-BYS: tuple[By, ...] = get_args(By)
 
 
 class PartScore(msgspec.Struct, frozen=True):

@@ -28,8 +28,6 @@ from coeval.store.rundir import refuse_foreign
 
 # --- Tables of an ``eval-framework`` folder
 
-"""In a note, between a task and what its figures must not be held against."""
-
 _KEY = "md5_number(filename || chr(10) || id) AS key, filename AS file, id"
 
 _JSON = "try_cast(value AS JSON)"
