@@ -57,11 +57,15 @@ def write_files(
         print_report(report, files.pdf, browser(), appendix=files.appendix)
         written.append(files.pdf)
     if files.figures is not None:
-        written += _write_figures(report, files.figures)
+        written += write_figures(report, files.figures)
     return written
 
 
-def _write_figures(report: Report, folder: Path) -> Iterator[Path]:
+def write_figures(report: Report, folder: Path) -> Iterator[Path]:
+    """Write all pictures of a report, each as it is drawn.
+
+    Raises StoreError: a file cannot be written.
+    """
     for figure in figures(report):
         for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
             path = folder / f"{figure.name}.{suffix}"

@@ -16,13 +16,14 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
 from coeval.analysis.training.aggregate import Aggregated, aggregates_of, write_aggregates
 from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun, training_curves
-from coeval.reports.drawn_pictures import figures
+from coeval.reports.content import Report
+from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
 from coeval.reports.items.item_selection import ItemSelection, shortened
 from coeval.reports.site.page import write_page
 from coeval.reports.training_report import ErrorBar, checkpoint_name, overview_report, training_report
-from coeval.store.jsonl import store_error, write_bytes_atomic
+from coeval.store.jsonl import write_bytes_atomic
 
 # --- Items behind a training curve
 
@@ -179,21 +180,11 @@ def write_curves(runs: Sequence[TrainingRun], out: Path, error_bar: ErrorBar = "
     Raises StoreError: results cannot be read, or a file not be written.
     """
     checkpoints = shown_checkpoints(runs)
-    held = {(shown.task, shown.name) for shown in checkpoints}
-    report = training_report(runs, error_bar, held)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for drawn in (report, overview_report(runs, error_bar)):
-            for figure in figures(drawn):
-                for suffix, data in ((".png", figure.png), (".svg", figure.svg.encode())):
-                    place = out / f"{figure.name}{suffix}"
-                    write_bytes_atomic(place, data)
-                    yield place
-        items = select_checkpoint_items(runs, checkpoints, _ITEM_BYTES)
-        write_bytes_atomic(out / PAGE, write_page(report, items=items))
-        yield out / PAGE
-    except OSError as error:
-        raise store_error("write", out, error) from error
+    report = training_report(runs, error_bar, _held(checkpoints))
+    for drawn in (report, overview_report(runs, error_bar)):
+        yield from write_figures(drawn, out)
+    _write_page(report, runs, checkpoints, out / PAGE)
+    yield out / PAGE
 
 
 def write_sweep_page(runs: Sequence[TrainingRun], file: Path) -> None:
@@ -202,12 +193,18 @@ def write_sweep_page(runs: Sequence[TrainingRun], file: Path) -> None:
     Raises StoreError: results cannot be read, or the file not be written.
     """
     checkpoints = shown_checkpoints(runs)
-    report = training_report(runs, held={(shown.task, shown.name) for shown in checkpoints})
-    try:
-        items = select_checkpoint_items(runs, checkpoints, _ITEM_BYTES)
-        write_bytes_atomic(file, write_page(report, items=items))
-    except OSError as error:
-        raise store_error("write", file, error) from error
+    _write_page(training_report(runs, held=_held(checkpoints)), runs, checkpoints, file)
+
+
+def _held(checkpoints: Sequence[ShownCheckpoint]) -> set[tuple[str, str]]:
+    return {(shown.task, shown.name) for shown in checkpoints}
+
+
+def _write_page(
+    report: Report, runs: Sequence[TrainingRun], checkpoints: Sequence[ShownCheckpoint], file: Path
+) -> None:
+    items = select_checkpoint_items(runs, checkpoints, _ITEM_BYTES)
+    write_bytes_atomic(file, write_page(report, items=items))
 
 
 class TrainingFiles(NamedTuple):

@@ -12,8 +12,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode
 from coeval.reports.label_session import LabelSession
 from coeval.reports.view.view_app import (
     LARGEST_BODY,
@@ -22,6 +20,7 @@ from coeval.reports.view.view_app import (
     guarded,
     json_answer,
     page_answer,
+    sent,
 )
 
 
@@ -66,18 +65,12 @@ class _LabelHandlers:
         return json_answer(self._state())
 
     async def give(self, request: web.Request) -> web.Response:
-        try:
-            given = decode(await request.read(), _LevelGiven)
-        except Undecodable as error:
-            raise UsageError(f"this is no label: {error}") from None
+        given = await sent(request, _LevelGiven, "this is no label")
         await asyncio.to_thread(self._session.give, given.id, given.level)
         return json_answer(self._state())
 
     async def undo(self, request: web.Request) -> web.Response:
-        try:
-            decode(await request.read(), _Nothing)
-        except Undecodable as error:
-            raise UsageError(f"send an empty object: {error}") from None
+        await sent(request, _Nothing, "send an empty object")
         await asyncio.to_thread(self._session.undo)
         return json_answer(self._state())
 

@@ -343,10 +343,7 @@ class _ViewHandlers:
 
     async def mark(self, request: web.Request) -> web.Response:
         folder = self._needed(request)
-        try:
-            given = decode(await request.read(), _MarkGiven)
-        except Undecodable as error:
-            raise UsageError(f"this is no mark: {error}") from None
+        given = await sent(request, _MarkGiven, "this is no mark")
         found = await _requested(folder, lambda browser: browser.detail(given.item, given.task))
         if found is None:
             return refused(404, f"there is no item {given.item}")
@@ -408,6 +405,17 @@ def _whole(reported: dict[str, str], name: str, usual: int, most: int | None) ->
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise UsageError(f"{name}={text}: write a whole number")
     return int(text) if most is None else min(int(text), most)
+
+
+async def sent(request: web.Request, kind: type[T], otherwise: str) -> T:
+    """Read a request's body; ``otherwise`` begins the reason why it is refused.
+
+    Raises UsageError: it is no such record.
+    """
+    try:
+        return decode(await request.read(), kind)
+    except Undecodable as error:
+        raise UsageError(f"{otherwise}: {error}") from None
 
 
 def page_answer(name: str, status: int = 200) -> web.Response:

@@ -31,15 +31,13 @@ FAILED = "what VARCHAR, task VARCHAR, id VARCHAR, model VARCHAR, kind VARCHAR, m
 """The columns of ``sheet_failures``, which `failed_sheet` shows."""
 
 
-def record_pages(
-    reader: Reader, sql: str, parameters: Sequence[object] = ()
-) -> Iterator[list[tuple[Any, ...]]]:
+def record_rows(reader: Reader, sql: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
     """The rows of a query, which is asked once: so long as they are read, ``sheet_rows`` holds them."""
     reader.rows(f"CREATE OR REPLACE TEMP TABLE sheet_rows AS {sql} LIMIT {MOST_RECORDS:d}", parameters)
     [(count,)] = reader.rows("SELECT count(*) FROM sheet_rows")
     for first in range(0, count, PAGE):
         page = "SELECT * FROM sheet_rows WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
-        yield reader.rows(page, [first, first + PAGE])
+        yield from reader.rows(page, [first, first + PAGE])
 
 
 def failed_sheet(reader: Reader, whole: str) -> SheetTable:
@@ -53,12 +51,8 @@ def failed_sheet(reader: Reader, whole: str) -> SheetTable:
         ReportColumn("message", "Message"),
     )
     [(total,)] = reader.rows("SELECT count(*) FROM sheet_failures")
-    found = record_pages(
-        reader,
-        "SELECT * REPLACE (coalesce(kind, 'nothing usable') AS kind) FROM sheet_failures ORDER BY rowid",
-    )
-    rows = (row for page in found for row in page)
-    return SheetTable("Failures", columns, rows, total=total, whole=whole)
+    sql = "SELECT * REPLACE (coalesce(kind, 'nothing usable') AS kind) FROM sheet_failures ORDER BY rowid"
+    return SheetTable("Failures", columns, record_rows(reader, sql), total=total, whole=whole)
 
 
 _WHOLE = "coeval view FOLDER shows all"
@@ -159,10 +153,10 @@ def _items(reader: OutputReader, places: Sequence[TaskPlace]) -> SheetTable:
     def rows() -> Iterator[Sequence[Cell]]:
         for place in places:
             reader.record_table(_ANSWERS, paths=place.answers)
-            for page in record_pages(reader, _SCORED, [place.task, place.sample]):
-                for item, names, values, *others in page:
-                    scores = dict(zip(names or (), values or (), strict=True))
-                    yield (place.task, item, place.sample, place.model, *map(scores.get, metrics), *others)
+            found = record_rows(reader, _SCORED, [place.task, place.sample])
+            for item, names, values, *others in found:
+                scores = dict(zip(names or (), values or (), strict=True))
+                yield (place.task, item, place.sample, place.model, *map(scores.get, metrics), *others)
 
     [(total,)] = reader.rows("SELECT count(*) FROM (SELECT task, item, sample FROM answers UNION "
                              "SELECT task, item, sample FROM scores)")  # fmt: skip
@@ -210,10 +204,9 @@ def _judgments(reader: OutputReader, places: Sequence[TaskPlace]) -> SheetTable:
     def rows() -> Iterator[Sequence[Cell]]:
         for place in places:
             reader.record_table(_SAID, _of_recipe(place), place.judgments)
-            for page in record_pages(reader, _BY_ITEM):
-                for item, judge, what, value, failed, words in page:
-                    said = _said(read, value, names)
-                    yield (place.task, item, place.sample, place.model, judge, what, *said, failed, words)
+            for item, judge, what, value, failed, words in record_rows(reader, _BY_ITEM):
+                said = _said(read, value, names)
+                yield (place.task, item, place.sample, place.model, judge, what, *said, failed, words)
 
     [(total,)] = reader.rows("SELECT count(*) FROM judgments")
     return SheetTable("Judgments", columns, rows(), total=total, whole=_WHOLE)

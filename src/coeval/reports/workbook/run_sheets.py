@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import duckdb
 
@@ -23,7 +22,7 @@ from coeval.reports.workbook.output_sheets import (
     MOST_RECORDS,
     PAGE,
     failed_sheet,
-    record_pages,
+    record_rows,
 )
 from coeval.reports.workbook.workbook_file import SheetTable, cut_sql
 from coeval.store.rundir import PAIRS
@@ -95,14 +94,6 @@ _FAILED = (
 )
 
 
-class _ItemTexts(NamedTuple):
-    """The beginning of a prompt and of its reference answer, and the passage that it was made from."""
-
-    prompt: str | None
-    reference: str | None
-    source: str | None
-
-
 def run_sheets(reader: RunReader, items: Mapping[str, ItemMeasures]) -> Iterator[SheetTable]:
     """``items`` are their measures, by id. Texts are read of what has a row alone.
 
@@ -148,7 +139,6 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Mapping[str, ItemM
             page = browser.rows(ItemChoice(), first, PAGE).rows
             texts = _texts_of(reader, [row.item for row in page])
             for row in page:
-                text = texts.get(row.item, _ItemTexts(None, None, None))
                 yield (
                     row.item,
                     row.task,
@@ -159,7 +149,7 @@ def _items(reader: RunReader, browser: ItemBrowser, measures: Mapping[str, ItemM
                     row.failed,
                     ", ".join(flag.replace("_", " ") for flag in row.flags) or None,
                     *(row.scores.get(name) for name in facets.students),
-                    *text,
+                    *texts.get(row.item, (None, None, None)),
                 )
 
     return SheetTable("Items", columns, rows(), total=facets.items, whole=_WHOLE)
@@ -171,9 +161,10 @@ def _measured(measures: Mapping[str, ItemMeasures], item: str) -> tuple[float | 
     return (None, None) if found is None else (found.difficulty, found.discrimination)
 
 
-def _texts_of(reader: RunReader, items: list[str]) -> dict[str, _ItemTexts]:
+def _texts_of(reader: RunReader, items: list[str]) -> dict[str, tuple[str | None, ...]]:
+    """By item, of its prompt, its reference answer and the passage that it was made from the beginnings."""
     sql = "SELECT id, prompt, reference, source FROM sheet_items WHERE id IN (SELECT unnest(?::VARCHAR[]))"
-    return {item: _ItemTexts(*texts) for item, *texts in reader.rows(sql, [items])}
+    return {item: tuple(texts) for item, *texts in reader.rows(sql, [items])}
 
 
 def _answers(reader: RunReader) -> SheetTable:
@@ -203,11 +194,7 @@ def _answers(reader: RunReader) -> SheetTable:
     reader.rows(f"CREATE OR REPLACE TABLE sheet_answered AS {_ANSWERED} LIMIT {MOST_RECORDS:d}")
     reader.record_table(_ANSWERS, "md5_number(id) IN (SELECT key FROM sheet_answered)")
     reader.record_table(_REASONS, "md5_number(response_id) IN (SELECT key FROM sheet_answered)")
-    rows = (
-        row
-        for page in record_pages(reader, _WITH_TEXTS.format(sample=", a.sample" if reader.sampled else ""))
-        for row in page
-    )
+    rows = record_rows(reader, _WITH_TEXTS.format(sample=", a.sample" if reader.sampled else ""))
     [(total,)] = reader.rows("SELECT count(*) FROM answers")
     return SheetTable("Answers", columns, rows, total=total, whole=_WHOLE)
 
@@ -248,9 +235,8 @@ def _comparisons(reader: RunReader) -> SheetTable:
     )
     needed = "datapoint_id IN (SELECT item FROM viewed)"
     reader.record_table(_COMPARISONS, needed, reader.run.files(PAIRS))
-    rows = (row for page in record_pages(reader, _COMPARED) for row in page)
     [(total,)] = reader.rows("SELECT count(*) FROM sheet_comparisons")
-    return SheetTable("Comparisons", columns, rows, total=total, whole=_WHOLE)
+    return SheetTable("Comparisons", columns, record_rows(reader, _COMPARED), total=total, whole=_WHOLE)
 
 
 _COMPARED = """

@@ -226,20 +226,6 @@ def _widest(some: Sequence[int], others: Sequence[int]) -> list[int]:
 
 
 @dataclass(slots=True)
-class _Widths:
-    """The widest text of each column among the rows seen first."""
-
-    widths: list[int]
-    seen: int = 0
-
-    def see(self, row: Sequence[Simple]) -> None:
-        if self.seen < _SEEN:
-            self.seen += 1
-            for place, cell in enumerate(row):
-                self.widths[place] = max(self.widths[place], _width(cell))
-
-
-@dataclass(slots=True)
 class WorkbookFile:
     """Sheets are made in the order in which they are to stand."""
 
@@ -288,7 +274,7 @@ class WorkbookFile:
     def rows(self, sheet: Worksheet, table: SheetTable, top: int) -> WrittenSheet:
         """The head of a table in the row ``top`` of a sheet, its rows, its note, and colours."""
         columns = sheet_columns(table.columns, table.sample)
-        widths = _Widths([min(_width(column.title) + 3, 24) for column in columns])
+        widths = [min(_width(column.title) + 3, 24) for column in columns]
         for place, column in enumerate(columns):
             self.text(
                 sheet, top, place, column.title, bold=True, bottom=1, text_wrap=True, bg_color=LIGHT.least
@@ -303,7 +289,8 @@ class WorkbookFile:
             if not self._takes(cells):
                 cells = [_shortened(cell) for cell in cells]
                 short_from = short_from or written
-            widths.see(cells)
+            if written <= _SEEN:
+                widths = _widest(widths, [_width(cell) for cell in cells])
             for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
                 self._cell(sheet, (top + written, place), cell, column)
                 if isinstance(cell, int | float) and math.isfinite(cell):
@@ -313,7 +300,7 @@ class WorkbookFile:
         note = "; ".join(filter(None, (table.note, *_left_out(table, written, short_from))))
         if note:
             self.text(sheet, top + written + 2, 0, note, italic=True)
-        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note, largest, top, widths.widths)
+        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note, largest, top, widths)
         self._shade(found)
         return found
 
