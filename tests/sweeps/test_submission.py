@@ -130,6 +130,22 @@ def test_a_wait_ends_where_the_sweep_answers_and_does_not_judge(
     assert ("1 answered and not judged: the sweep runs with --no-judge" in said[-1]) == (code == 0)
 
 
+def test_the_end_of_an_overwritten_snapshot_is_not_that_of_the_new_one(tmp_path: Path) -> None:
+    """Not even within one second, the grain of the journal's times."""
+    out, folder = tmp_path / "out", saved(tmp_path / "a")
+    task = TaskJobs(task="t", label="t", samples=1, judged=False, requested_with="a", judged_with="")
+    ended = []
+    for weights in ("first", "the second"):
+        checkpoint = Checkpoint(step=10, path=str(folder), content=content_of(saved(folder, weights)))
+        table = JobTable(out, JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False))
+        table.read()
+        ended.append(table.has_ended(checkpoint, 0.0))
+        table.note_failed(checkpoint, task, 0, "the server died")
+        ended.append(table.has_ended(checkpoint, 0.0))
+        table.close()
+    assert ended == [False, True, False, True]
+
+
 def test_values_of_a_merge_command_are_no_code() -> None:
     with pytest.raises(UsageError, match=r"--merge-command needs \{merged\}: it is what is served"):
         MergeCommand("merge {path}")

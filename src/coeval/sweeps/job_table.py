@@ -301,10 +301,14 @@ class JobTable:
             answers_only = task.judged and not self.plan.judges
             for run in range(task.samples):
                 job = Job(checkpoint.step, task.label, run)
-                lines = [self._failed.get(job) or self._concluded.get(job)]
+                lines = [self._failed.get(job), self._concluded.get(job)]
                 if answers_only and self.requested(checkpoint, task, run):
                     lines += self._answered.get(job, {}).values()
-                times = [datetime.fromisoformat(line.at).timestamp() for line in lines if line is not None]
+                times = [
+                    datetime.fromisoformat(line.at).timestamp()
+                    for line in lines
+                    if line is not None and line.settings == settings  # of this content, not of a former one
+                ]
                 whole = self._is_concluded(job, task, settings)
                 whole = whole or (answers_only and not self._owed_shards(job, settings))
                 if not whole and max(times, default=-1.0) < since:
