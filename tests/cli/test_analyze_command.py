@@ -20,7 +20,7 @@ from pipeline.experiments import Lab, listen, model, quiz, task
 from rich.cells import cell_len
 
 import coeval as api
-from coeval.cli.commands.analyze.analysis_names import AnalysisName
+from coeval.cli.commands.analyze_command import NAMES as ANALYSES
 from coeval.core.figures import points
 
 
@@ -151,8 +151,8 @@ def test_labels_and_names_that_the_configuration_has_lost_are_in_no_measure(
 @pytest.mark.parametrize(
     "how",
     [
-        *([name] for name in AnalysisName if not name.endswith(("report", "benchmark"))),
-        *([name, "--out", "out"] for name in AnalysisName if name.endswith("report")),
+        *([name] for name in ANALYSES if not name.endswith(("report", "benchmark"))),
+        *([name, "--out", "out"] for name in ANALYSES if name.endswith("report")),
         ["all", "--figures", "figures"],
     ],
     ids=" ".join,

@@ -79,12 +79,11 @@ def book(outputs: Path) -> Workbook:
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
     from coeval.analysis.measures.run_measures import MeasureOptions
-    from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat, ReportPlaces
-    from coeval.cli.commands.analyze.analyze_files import tell_files
+    from coeval.cli.commands.analyze_command import ReportPlaces, tell_files
 
     out = outputs / "report"
-    for folder, name in (("mine", AnalysisName.COMPLETE_REPORT), ("twice", AnalysisName.ALL)):
-        tell_files(outputs / folder, name, ReportFormat.EXCEL, ReportPlaces(out), MeasureOptions())
+    for folder, name in (("mine", "complete-report"), ("twice", "all")):
+        tell_files(outputs / folder, name, "excel", ReportPlaces(out), MeasureOptions())
 
 
 @pytest.mark.process

@@ -18,8 +18,7 @@ import coeval as api
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.run_measures import MeasureOptions
-from coeval.cli.commands.analyze.analysis_names import AnalysisName, ReportFormat, ReportPlaces
-from coeval.cli.commands.analyze.analyze_files import tell_files
+from coeval.cli.commands.analyze_command import ReportPlaces, tell_files
 from coeval.core.text import dollars
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
@@ -41,8 +40,8 @@ def same_points(*scores: float | None) -> Any:
     return [None if score is None else same(100 * score) for score in scores]
 
 
-def write(folder: Path, name: AnalysisName, out: Path) -> None:
-    tell_files(folder, name, ReportFormat.EXCEL, ReportPlaces(out), MeasureOptions())
+def write(folder: Path, name: str, out: Path) -> None:
+    tell_files(folder, name, "excel", ReportPlaces(out), MeasureOptions())
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def written(lab: Lab) -> Path:
     out = lab.folder / "report"
-    write(lab.path, AnalysisName.COMPLETE_REPORT, out)
+    write(lab.path, "complete-report", out)
     return out / "complete-report.xlsx"
 
 
@@ -207,7 +206,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
 @pytest.mark.process
 def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coeval.reports.workbook.output_sheets.MOST_RECORDS", 5)
-    write(lab.path, AnalysisName.COMPLETE_REPORT, tmp_path)
+    write(lab.path, "complete-report", tmp_path)
     book = openpyxl.load_workbook(tmp_path / "complete-report.xlsx")
     texts = [cell.value for cell in book["Answers"]["A"]]
     assert len(texts) == 1 + 5 + 2
@@ -240,7 +239,7 @@ def test_texts_of_a_workbook_stay_within_what_can_be_opened(
 
 @pytest.mark.process
 def test_one_section_alone_is_a_workbook_too(lab: Lab, tmp_path: Path) -> None:
-    write(lab.path, AnalysisName.JUDGES, tmp_path)
+    write(lab.path, "judges", tmp_path)
     book = openpyxl.load_workbook(tmp_path / "judges.xlsx")
     assert book.sheetnames[:2] == ["Summary", "Judges"]
     assert not {"Students", "Items", "Failures"} & set(book.sheetnames)
@@ -299,7 +298,7 @@ def test_each_of_several_answers_has_a_row_with_its_own_score(tmp_path: Path) ->
     ]
     lab = Lab(tmp_path, models, [task(total=6)])
     lab.run()
-    write(lab.path, AnalysisName.ALL, tmp_path / "out")
+    write(lab.path, "all", tmp_path / "out")
     found = table_rows(openpyxl.load_workbook(tmp_path / "out" / "report.xlsx"), "Answers")
     value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
     judged = {
@@ -320,7 +319,7 @@ def test_checks_that_could_not_be_computed_are_among_the_failures(tmp_path: Path
     rubric = {"clear": "It is.", "lines": {"check": "numeric", "attribute": "nothing"}, "length": length}
     lab = Lab(tmp_path, models, [task(total=4, rubric=rubric)])
     lab.run()
-    write(lab.path, AnalysisName.ALL, tmp_path / "out")
+    write(lab.path, "all", tmp_path / "out")
     book = openpyxl.load_workbook(tmp_path / "out" / "report.xlsx")
     failed = table_rows(book, "Failures")
     assert {(row["What"], row["Model"], row["Message"]) for row in failed} == {

@@ -11,7 +11,7 @@ import typer
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, judges_command
-from coeval.cli.commands.analyze.analyze_command import analyze
+from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
 from coeval.cli.commands.describe_command import describe
 from coeval.cli.commands.exchange_commands import export, import_files, log

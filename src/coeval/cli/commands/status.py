@@ -61,41 +61,39 @@ def status(
     \b
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
+    from coeval.analysis.load import writer_of
     from coeval.cli import streams
-    from coeval.cli.views.folder_status import watch
-    from coeval.cli.views.output_place import OutputPlace
+    from coeval.cli.views.folder_status import show_status, status_of, watch
     from coeval.cli.views.results_view import json_text
-    from coeval.cli.views.run_place import RunPlace
     from coeval.pipeline.existing_run import existing_results
     from coeval.store.rundir import RunDir
 
     path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
-    place = RunPlace(RunDir(path)) if is_run else OutputPlace(path)
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
-        _settle(path, settle, is_run=is_run, writer=place.writer())
+        _settle(path, settle, is_run=is_run, writer=writer_of(path))
     left = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
         left = (
-            _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys, place.writer())
+            _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys, writer_of(path))
         )
     console = streams.results()
 
     def shown() -> str:
         if as_json:
-            return json_text(place.status(), indent=0 if watching else 2) + "\n"
+            return json_text(status_of(path), indent=0 if watching else 2) + "\n"
         with console.capture() as captured:
-            place.show(console)
+            show_status(path, console)
         return captured.get()
 
     if watching:
-        watch(shown, lambda: place.writer() is not None, console)
+        watch(shown, lambda: writer_of(path) is not None, console)
     elif as_json:
         typer.echo(shown(), nl=False)
     else:
-        place.show(console)
+        show_status(path, console)
     if left:
         raise typer.Exit(1)
 

@@ -114,12 +114,9 @@ def _usual() -> Path:
 
 def _status(path: Path) -> Any:
     """What ``coeval status --json`` tells."""
-    from coeval.cli.views.output_place import OutputPlace
-    from coeval.cli.views.run_place import RunPlace
-    from coeval.store.rundir import RunDir
+    from coeval.cli.views.folder_status import status_of
 
-    folder = RunDir(path)
-    return RunPlace(folder).status() if folder.is_run() else OutputPlace(path).status()
+    return status_of(path)
 
 
 def _compare(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:

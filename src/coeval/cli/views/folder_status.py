@@ -1,29 +1,38 @@
-"""The state of a folder as one record, for tables and programs: accounts, limits, batch jobs, errors."""
+"""The state of a folder, a run's or one of eval-framework: as one record for programs, and as tables."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.load import writer_of
+from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.run_records import read_errors
-from coeval.analysis.run_results import model_costs
+from coeval.analysis.run_results import empty_answers_sentence, model_costs
 from coeval.cli.streams import say, warn
+from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table, say_names
 from coeval.cli.views.progress_view import show_batches
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import dollars, limit_in_dollars
+from coeval.core.text import dollars, limit_in_dollars, numbered
 from coeval.engine.session import ErrorLine
 from coeval.models.batch.waiting.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
-from coeval.pipeline.config.schema import Experiment
+from coeval.pipeline.config.schema import PHASES, Experiment, Phase
+from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
+from coeval.pipeline.upkeep.repair import RepairReport, config_of
+from coeval.store.record_index import PhaseIndex
+from coeval.store.rundir import Meta, RunDir
 
 # --- Watching a folder at work
 
@@ -107,10 +116,6 @@ class MoneyShown(msgspec.Struct, frozen=True):
     in_jobs_usd: float
     set_aside_usd: float
 
-    @classmethod
-    def of(cls, limit: float | None, accounts: Collection[ModelAccount], *, at_work: bool) -> MoneyShown:
-        return cls(limit, *Spent.of(accounts, at_work=at_work))
-
 
 class CallsShown(msgspec.Struct, frozen=True):
     limit: int
@@ -141,47 +146,71 @@ class FolderStatus(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def budget_of(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:
-    """Without limits where there is no ``experiment``. Raises StoreError where the file cannot be read."""
-    accounts = read_accounts(usage)
-    quotas = {} if experiment is None else experiment.quota
-    limit = None if experiment is None else experiment.budget_usd
-    return BudgetShown(
-        MoneyShown.of(limit, accounts.values(), at_work=at_work),
-        {
-            name: MoneyShown.of(quota.max_cost_usd, [accounts.get(name, ModelAccount())], at_work=at_work)
-            for name, quota in quotas.items()
-            if quota.max_cost_usd is not None
-        },
-        {
-            name: CallsShown(quota.max_calls, _sent(accounts.get(name, ModelAccount())))
-            for name, quota in quotas.items()
-            if quota.max_calls is not None
-        },
+def status_of(path: Path) -> FolderStatus:
+    """The state of a folder, of which nothing is changed. Raises StoreError: a file cannot be read."""
+    folder, pid = RunDir(path), writer_of(path)
+    if not folder.is_run():
+        with OutputReader(path) as reader:
+            phases, status = _phases_of_output(reader), reader.status()
+        return _status(folder, phases, None, StateShown(status if pid is None else "running", pid))
+    if said := folder.half_replaced():  # whatever has moved, the account stays
+        unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
+        state = StateShown("replacing", pid)
+        return _status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(said,))
+    look, config = quick_look(folder), config_of(folder)
+    meta = folder.read_meta() if folder.meta.exists() else None
+    status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
+    mixed = (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else ()
+    return _status(
+        folder,
+        {phase: _phase(folder, look, phase) for phase in PHASES},
+        path.name if meta is None else meta.experiment_id,
+        StateShown(status, pid),
+        None if isinstance(config, str) else config.experiment,
+        (*mixed, *look.recorded.filtered_note()),
     )
 
 
-def _sent(account: ModelAccount) -> int:
-    return account.requests + account.reserved
-
-
-def spend_of(usage: Path, *, at_work: bool) -> dict[str, Spend]:
-    """By model, dearest first. Raises StoreError where the file cannot be read."""
-    return {
+def _status(
+    folder: RunDir,
+    phases: dict[str, PhaseStatus],
+    run: str | None,
+    state: StateShown,
+    experiment: Experiment | None = None,
+    notes: tuple[str, ...] = (),
+) -> FolderStatus:
+    at_work = state.pid is not None
+    spend = {
         cost.model: Spend(
             cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd, cost.perhaps_usd
         )
-        for cost in model_costs(usage, at_work=at_work)
+        for cost in model_costs(folder.usage, at_work=at_work)
     }
+    jobs = [_job(job) for job in read_jobs(folder.pending_batches)]
+    errors = list(deque(read_errors(folder.errors), maxlen=LAST_ERRORS))
+    return FolderStatus(
+        phases, spend, jobs, errors, run, state, _budget(folder.usage, experiment, at_work=at_work), notes
+    )
 
 
-def jobs_shown(pending: Path) -> list[dict[str, Any]]:
-    """The jobs of ``pending_batches.json``, how old they are and the last look at them, in seconds.
-    Raises StoreError likewise."""
-    return [_shown(job) for job in read_jobs(pending)]
+def _budget(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:
+    """Without limits where there is no ``experiment``. Raises StoreError where the file cannot be read."""
+    accounts = read_accounts(usage)
+
+    def money(limit: float | None, of: Collection[ModelAccount]) -> MoneyShown:
+        return MoneyShown(limit, *Spent.of(of, at_work=at_work))
+
+    shown = BudgetShown(money(None if experiment is None else experiment.budget_usd, accounts.values()))
+    for name, quota in {} if experiment is None else experiment.quota.items():
+        account = accounts.get(name, ModelAccount())
+        if quota.max_cost_usd is not None:
+            shown.max_cost_usd[name] = money(quota.max_cost_usd, [account])
+        if quota.max_calls is not None:
+            shown.max_calls[name] = CallsShown(quota.max_calls, account.requests + account.reserved)
+    return shown
 
 
-def _shown(job: PendingJob) -> dict[str, Any]:
+def _job(job: PendingJob) -> dict[str, Any]:
     return {
         "id": job.id,
         "tag": job.tag,
@@ -203,19 +232,167 @@ def _age_s(at: float) -> int:
     return max(0, round(time.time() - at))
 
 
-def last_errors(errors: Path) -> list[ErrorLine]:
-    return list(deque(read_errors(errors), maxlen=LAST_ERRORS))
+def _phases_of_output(reader: OutputReader) -> dict[str, PhaseStatus]:
+    return {
+        name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
+        for name, counts in reader.counts().items()
+    }
 
 
-# --- Cost, batch jobs and recent errors of a folder
+def _phase(folder: RunDir, look: QuickLook, phase: Phase) -> PhaseStatus:
+    """Records that the plan does not name are good ones all the same, beside it."""
+    recorded, report, _ = look
+    files = [] if report is None else [file for file in report.files if file.phase == phase]
+    owed = None if report is None else _missing(report, phase)
+    indexes: dict[str, PhaseIndex[Any]] = {
+        "data_generation": recorded.items,
+        "response_collection": recorded.responses,
+        "evaluation": recorded.evaluations if recorded.evaluations or not recorded.pairs else recorded.pairs,
+    }
+    if phase not in indexes:
+        documents = len(list(folder.folder(phase).glob("*.json")))
+        damaged = sum(file.damaged is not None for file in files)
+        return PhaseStatus(None if owed is None else documents, documents - damaged, damaged, owed)
+    good = sum(entry.good for entry in indexes[phase].entries())
+    failed = len(indexes[phase]) - good
+    if owed is None:
+        return PhaseStatus(None, good, failed, None)
+    planned = sum(file.planned or 0 for file in files)
+    return PhaseStatus(planned, planned - owed, failed, owed)
 
-# Rows of a screen; kinds of errors are few unless each names something else.
-_MOST_GROUPS = 20
+
+def _missing(report: RepairReport, phase: Phase) -> int | None:
+    """Records of a phase that are owed, or, of phases 1–2, documents; None where it cannot be known."""
+    if phase in ("attribute_mapping", "rubric_mapping"):
+        damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
+        return damaged or (None if report.no_plan or report.unsettled else 0)
+    return report.owed(phase)
+
+
+# --- Tables
+
+# Rows of a screen, of files and of kinds of errors, which are few unless each names something else.
+_MOST_ROWS = 20
 # Two lines of a terminal of 100 columns.
 _EXCERPT = 200
 
 
-def show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
+def show_status(path: Path, console: Console) -> None:
+    folder, pid = RunDir(path), writer_of(path)
+    is_run = folder.is_run()
+    if not is_run:
+        at_work = "nobody is at work there" if pid is None else f"running (process {pid})"
+        say(console, f"{path}: results of eval-framework; {at_work}", "bold")
+        with OutputReader(path) as reader:
+            _show_phases("task", _phases_of_output(reader), console)
+    elif said := folder.half_replaced():
+        say(console, f"{path.name}: being replaced", "bold")
+        warn(console, said)
+    else:
+        _show_run(folder, quick_look(folder), console)
+    _show_costs(folder.usage, console, at_work=pid is not None)
+    if is_run:
+        _show_limits(folder, console, at_work=pid is not None)
+    if jobs := read_jobs(folder.pending_batches):
+        show_batches(jobs, console)
+        if pid is None:
+            look = "--fetch-batches" if is_run else "the same eval-framework command"
+            say(console, f"They are shown as they stood at the last look; {look} looks again.", "dim")
+    _show_errors(folder.errors, console)
+
+
+def _show_run(folder: RunDir, look: QuickLook, console: Console) -> None:
+    meta = folder.read_meta() if folder.meta.exists() else None
+    if meta is None:
+        say(console, f"{folder.path}: not started yet (no meta.json)")
+    else:
+        kind = " (simulated models)" if meta.simulated else ""
+        say(console, f"{meta.experiment_id}: {_state(folder, meta, look.report)}{kind}", "bold")
+        say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
+        if meta.resume_from:
+            say(console, f"resumed from {meta.resume_from}")
+    phases: dict[str, PhaseStatus] = {phase: _phase(folder, look, phase) for phase in PHASES}
+    _show_phases("phase", phases, console, () if meta is None else meta.phases_completed)
+    if said := empty_answers_sentence(look.recorded.empty_answers(), "of"):
+        warn(console, said)
+    for said in look.recorded.filtered_note():
+        say(console, f"{said[0].upper()}{said[1:]}.")
+    if look.report is not None:
+        _show_lacking(look.report, folder, console)
+    elif count := len(look.recorded.damaged):
+        lines = "line is no record" if count == 1 else "lines are no records"
+        waiting = "" if meta is not None else "; your items are read when the run starts"
+        say(console, f"{count:,} {lines}{waiting}")
+    if look.gaps is not None and look.gaps.mixed:
+        warn(console, look.gaps.mixed)
+    if look.report is not None:
+        _show_files(look.report, console)
+    show_unscored_checks(folder, console)
+
+
+def _state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
+    """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
+    records since says that it is complete."""
+    if meta.status != "running":
+        lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
+        return "incomplete" if lacks and meta.status == "completed" else meta.status
+    writer = folder.writer()
+    if writer is not None:
+        return f"running (process {writer})"
+    return f"stopped before its end; go on with {continue_command(folder)}"
+
+
+def _show_phases(
+    heading: str, phases: Mapping[str, PhaseStatus], console: Console, ended: Collection[str] | None = None
+) -> None:
+    """``ended``: phases of a run that it says are complete, which counts where nothing else is known."""
+    rows = []
+    for name, of in phases.items():
+        figures = ("" if n is None else f"{n:,}" for n in (of.planned, of.good, of.failed, of.owed))
+        complete = name in (ended or ()) if of.owed is None else not of.owed
+        rows.append(NameRow(name, [*([] if ended is None else ["yes" if complete else "no"]), *figures]))
+    columns = [Column(heading) for heading in ("planned", "good", "failed", "missing")]
+    print_table(
+        console, "", heading, [*[Column("complete", words=True)] * (ended is not None), *columns], rows
+    )
+
+
+def _show_files(report: RepairReport, console: Console) -> None:
+    """The files that lack records, those that lack most first."""
+    lacking = sorted((file for file in report.files if file.owed), key=lambda file: -file.owed)
+    if not lacking:
+        return
+    rows = [
+        NameRow(
+            f"{file.path.parent.name}/{file.path.name}",
+            [f"{file.planned:,}", f"{file.there:,}", f"{file.owed:,}"],
+        )
+        for file in lacking[:_MOST_ROWS]
+    ]
+    columns = [Column(name) for name in ("planned", "good", "missing")]
+    print_table(console, "Files that lack records", "file", columns, rows)
+    if (left_out := len(lacking) - _MOST_ROWS) > 0:
+        console.print(f"… and {left_out:,} more")
+
+
+def _show_lacking(report: RepairReport, folder: RunDir, console: Console) -> None:
+    """What is invalid, what is owed, and what to do about both."""
+    if invalid := sum(file.invalid for file in report.files):
+        mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
+        warn(console, f"{numbered(invalid, 'invalid record')}; see {mend}")
+    if report.no_plan:
+        warn(console, f"what is missing cannot be counted: {report.no_plan}")
+    if report.unsettled:
+        warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
+    owed = sum(file.owed for file in report.files)
+    if (owed or report.unsettled) and folder.writer() is None:
+        checks = owed - sum(supply.missing for supply in report.short)
+        first = _to_be_raised(folder, owed) or checks_first(folder, checks)
+        whole = owed + len(report.unsettled)
+        tell_way_on(console, report.short, continue_command(folder), owed=whole, first=first)
+
+
+def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
         costs = model_costs(usage, at_work=at_work)
         shown = ShownNames.of(cost.model for cost in costs)
@@ -225,16 +402,36 @@ def show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
         warn(console, f"its cost is unknown: {error}")
 
 
-def show_jobs(pending: Path, console: Console, look: str) -> None:
-    """``look``: what to do to have them looked at; empty where somebody does."""
-    if jobs := read_jobs(pending):
-        show_batches(jobs, console)
-        if look:
-            say(console, f"They are shown as they stood at the last look; {look} looks again.", "dim")
+def _show_limits(folder: RunDir, console: Console, *, at_work: bool) -> None:
+    """What is used of each ceiling and budget that the experiment sets."""
+    config = config_of(folder)
+    if isinstance(config, str):
+        return  # why it cannot be read is told of what is missing
+    try:
+        budget = _budget(folder.usage, config.experiment, at_work=at_work)
+    except StoreError as error:
+        warn(console, f"the use of quotas is unknown: {error}")
+        return
+    if budget.total.limit_usd is not None:
+        say(console, f"experiment.budget_usd: {_money(budget.total)}")
+    for name, calls in budget.max_calls.items():
+        say(console, f"experiment.quota.{name}.max_calls: {calls.sent:,} of {calls.limit:,} requests")
+    for name, money in budget.max_cost_usd.items():
+        say(console, f"experiment.quota.{name}.max_cost_usd: {_money(money)}")
 
 
-def show_errors(errors: Path, console: Console) -> None:
+def _money(spent: MoneyShown) -> str:
+    said = f"{dollars(spent.spent_usd)} of {limit_in_dollars(spent.limit_usd or 0.0)} spent"
+    if spent.perhaps_usd:
+        said += f", and {dollars(spent.perhaps_usd)} perhaps (billing unknown)"
+    if spent.in_jobs_usd:
+        said += f", {dollars(spent.in_jobs_usd)} held for batch jobs"
+    if spent.set_aside_usd:
+        said += f", {dollars(spent.set_aside_usd)} set aside for requests that are being sent or come next"
+    return said
 
+
+def _show_errors(errors: Path, console: Console) -> None:
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)
     for error in read_errors(errors):
@@ -244,11 +441,11 @@ def show_errors(errors: Path, console: Console) -> None:
         return
     rows = [
         NameRow(phase, (model, kind, f"{times:,}"))
-        for (phase, model, kind), times in groups.most_common(_MOST_GROUPS)
+        for (phase, model, kind), times in groups.most_common(_MOST_ROWS)
     ]
     columns = (Column("model", words=True), Column("error", words=True), Column("times"))
     print_table(console, "Errors so far", "phase", columns, rows)
-    if (left_out := len(groups) - _MOST_GROUPS) > 0:
+    if (left_out := len(groups) - _MOST_ROWS) > 0:
         console.print(f"… and {left_out:,} more kinds")
     of_all = f" of {groups.total():,}" if groups.total() > len(last) else ""
     console.print(Text(f"Last {len(last)}{of_all}:"), style="bold")
@@ -263,35 +460,25 @@ def show_errors(errors: Path, console: Console) -> None:
 _TOO_LITTLE = 0.1
 
 
-def limits_used(
-    experiment: Experiment, accounts: Mapping[str, ModelAccount], *, at_work: bool
-) -> Iterator[str]:
-    """A sentence on each ceiling and budget that the experiment sets."""
-    if (budget := experiment.budget_usd) is not None:
-        yield f"experiment.budget_usd: {_money(accounts.values(), budget, at_work=at_work)}"
-    for name, quota in experiment.quota.items():
-        account = accounts.get(name, ModelAccount())
-        if quota.max_calls is not None:
-            sent = account.requests + account.reserved
-            yield f"experiment.quota.{name}.max_calls: {sent:,} of {quota.max_calls:,} requests"
-        if quota.max_cost_usd is not None:
-            spent = _money([account], quota.max_cost_usd, at_work=at_work)
-            yield f"experiment.quota.{name}.max_cost_usd: {spent}"
-
-
-def to_be_raised(experiment: Experiment, accounts: Mapping[str, ModelAccount], owed: int) -> str:
+def _to_be_raised(folder: RunDir, owed: int) -> str:
     """What is to be raised before ``owed`` records can be asked for; nothing where that is not known. Of a
     budget it is a guess, by what requests have cost so far and with a tenth of it left over."""
+    config = config_of(folder)
+    if isinstance(config, str):
+        return ""
+    try:
+        accounts = read_accounts(folder.usage)
+    except StoreError:
+        return ""  # that the account cannot be read is told of the limits
     used_up = []
-    if _is_short(accounts.values(), experiment.budget_usd, owed):
+    if _is_short(accounts.values(), config.experiment.budget_usd, owed):
         used_up.append("experiment.budget_usd")
-    for name, quota in experiment.quota.items():
+    for name, quota in config.experiment.quota.items():
         account = accounts.get(name, ModelAccount())
-        key = f"experiment.quota.{name}"
         if quota.max_calls is not None and account.requests + account.reserved >= quota.max_calls:
-            used_up.append(f"{key}.max_calls")
+            used_up.append(f"experiment.quota.{name}.max_calls")
         if _is_short([account], quota.max_cost_usd, 1):
-            used_up.append(f"{key}.max_cost_usd")
+            used_up.append(f"experiment.quota.{name}.max_cost_usd")
     return f"Raise first what may not suffice: {', '.join(used_up)}." if used_up else ""
 
 
@@ -302,15 +489,3 @@ def _is_short(accounts: Collection[ModelAccount], budget: float | None, owed: in
     requests = sum(account.requests for account in accounts)
     expected = owed * spent.known_usd / requests if requests else 0.0
     return spent.usd + spent.in_jobs_usd + max(expected, _TOO_LITTLE * budget) > budget
-
-
-def _money(accounts: Collection[ModelAccount], budget: float, *, at_work: bool) -> str:
-    spent = Spent.of(accounts, at_work=at_work)
-    said = f"{dollars(spent.known_usd)} of {limit_in_dollars(budget)} spent"
-    if spent.perhaps_usd:
-        said += f", and {dollars(spent.perhaps_usd)} perhaps (billing unknown)"
-    if spent.in_jobs_usd:
-        said += f", {dollars(spent.in_jobs_usd)} held for batch jobs"
-    if spent.set_aside_usd:
-        said += f", {dollars(spent.set_aside_usd)} set aside for requests that are being sent or come next"
-    return said

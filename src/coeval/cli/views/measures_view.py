@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -77,8 +77,6 @@ _OF = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
 
 # --- JSON, CSV and Markdown
-
-MeasuresText: TypeAlias = Callable[["Measures", Analysis], str]
 
 
 def as_json(measures: Measures, analysis: Analysis) -> str:

@@ -1,1 +1,0 @@
-"""`coeval analyze`: its names, its tables, its files."""

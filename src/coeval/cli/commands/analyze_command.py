@@ -1,0 +1,332 @@
+"""`coeval analyze`: what a run's scores mean, in tables or as files; nobody is asked."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+
+import typer
+
+from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.core.errors import GAPS, UsageError
+
+if TYPE_CHECKING:
+    from coeval.analysis.measures.measured import Analysis
+    from coeval.analysis.measures.run_measures import MeasureOptions
+
+ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel", "pdf"]
+
+
+class Analyzed(NamedTuple):
+    """The analysis whose numbers are shown, the section of the page that shows them, the format where nobody
+    names one (None: tables of the terminal), and whether it can be had of a folder of eval-framework."""
+
+    analysis: Analysis
+    section: str = ""
+    usual_format: ReportFormat | None = None
+    of_outputs: bool = False
+
+
+NAMES = {
+    "all": Analyzed("all", of_outputs=True),
+    "students": Analyzed("students", "leads"),
+    "teachers": Analyzed("teachers", "benchmark"),
+    "judges": Analyzed("judges", "judges", of_outputs=True),
+    "agreement": Analyzed("agreement", "judges", of_outputs=True),
+    "robust": Analyzed("robust", "leads"),
+    "labels": Analyzed("labels", "leads"),
+    "calibration": Analyzed("calibration", "leads"),
+    "coverage": Analyzed("coverage", "benchmark"),
+    "items": Analyzed("items", "benchmark"),
+    "export-benchmark": Analyzed("items"),
+    "student-report": Analyzed("students", "leads", "html"),
+    "teacher-report": Analyzed("teachers", "benchmark", "html"),
+    "judge-report": Analyzed("judges", "judges", "html", of_outputs=True),
+    "coverage-report": Analyzed("coverage", "benchmark", "html"),
+    "complete-report": Analyzed("all", "", "excel", of_outputs=True),
+}
+"""What can be analyzed."""
+_WHOLE = ("all", "complete-report", "items")
+"""Those of which a workbook holds every item, answer and failure."""
+
+
+class ReportPlaces(NamedTuple):
+    """Folders of reports and of pictures, and whether a PDF has its appendix."""
+
+    out: Path | None
+    figures: Path | None = None
+    appendix: bool = False
+
+
+def analyze(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help=f"What to show: {', '.join(NAMES)}.", show_default="all"),
+    ] = None,
+    word: RunWord = None,
+    run: RunFolder = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write NAME.json, .csv, .md, .xlsx or .pdf, or report.html, into this folder, and "
+            "measures.json.",
+        ),
+    ] = None,
+    report_format: Annotated[
+        ReportFormat | None,
+        typer.Option(
+            "--format",
+            help="Output format instead of the terminal's tables; html is a page, excel a workbook.",
+            show_default="with --out, excel of complete-report, html of another …-report, else json",
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG."),
+    ] = None,
+    appendix: Annotated[
+        bool,
+        typer.Option("--appendix", help="With --format pdf: add the whole report after the two-page brief."),
+    ] = False,
+    partial_ok: Annotated[
+        bool, typer.Option("--partial-ok", help="Exit with 0, not 3, if records are missing.")
+    ] = False,
+    judge_selection: Annotated[
+        Literal["top_half", "all"],
+        typer.Option("--judge-selection", help="Robust filter: which of the ranked judges to use."),
+    ] = "top_half",
+    agreement_metric: Annotated[
+        Literal["wpa", "spa", "kappa"],
+        typer.Option("--agreement-metric", help="Robust filter: the measure that ranks judges."),
+    ] = "wpa",
+    agreement_threshold: Annotated[
+        float,
+        typer.Option(
+            "--agreement-threshold", min=0, max=1, help="Robust filter: share of judges that must agree."
+        ),
+    ] = 0.5,
+    teacher_score_formula: Annotated[
+        Literal["v1", "s2", "r3"],
+        typer.Option("--teacher-score-formula", help="The formula that ranks teachers."),
+    ] = "v1",
+    score_tolerance: Annotated[
+        float,
+        typer.Option(
+            "--score-tolerance",
+            min=0,
+            max=1,
+            help="Robust filter: largest distance of judges from their mean.",
+        ),
+    ] = 0.25,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0,
+            help="US dollars to spend on more items and judges; shows which detect the smallest gap.",
+            show_default="as much as the run has cost",
+        ),
+    ] = None,
+) -> None:
+    """Explain a run's scores: who leads, and how sure that is.
+
+    It says who leads, whether that is significant, where students differ, whether
+    to trust the judges and what to buy next. No model is called. Every measure has
+    its 95% interval, its number of items (n)
+    and of missing scores (missing); docs/measures.md has the formulas. Without
+    --out it writes nothing, except the look at an unfinished run.
+
+    \b
+    Examples:
+      coeval analyze --run ./runs/quickstart
+      coeval analyze agreement --run ./runs/quickstart
+      coeval analyze judges --run ./runs/quickstart --budget 20
+      coeval analyze all --run ./runs/quickstart --format json > measures.json
+      coeval analyze students --run ./runs/quickstart --format markdown --out ./report
+      coeval analyze --run ./runs/quickstart --format html --out ./report
+      coeval analyze judge-report --run ./runs/quickstart --out ./report
+      coeval analyze complete-report --run ./runs/quickstart --out ./report
+      coeval analyze --run ./runs/quickstart --figures ./figures
+      coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
+    """
+    from coeval.core.process_limits import need_address_space
+    from coeval.core.text import listed
+    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.rundir import RunDir
+
+    name, word = _named(what, word)
+    folder = existing_results(the_folder(word, run, "analyze"))
+    if name == "export-benchmark":
+        _export_items(folder, out, report_format)
+        return
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.load import need_run
+    from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.analysis.measures.run_measures import MeasureOptions
+    from coeval.cli import streams
+    from coeval.cli.views.gaps_view import tell_missing
+    from coeval.pipeline.upkeep.quick_look import look_for_gaps
+
+    if not NAMES[name].of_outputs:
+        need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
+    robust = RobustOptions(
+        judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
+    )
+    places = ReportPlaces(out, figures, appendix)
+    _show(folder, name, report_format, places, MeasureOptions(robust, budget))
+    missing = look_for_gaps(RunDir(folder))
+    for note in missing.notes:
+        streams.warn(streams.messages(), note)
+    tell_missing(missing, RunDir(folder), streams.messages())
+    if missing.sentences and not partial_ok:
+        raise typer.Exit(GAPS)
+
+
+def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
+    """What is to be shown, and of which folder: a word alone may be either."""
+    if what is None or what in NAMES:
+        return what or "all", word
+    if word is None and ("/" in what or Path(what).exists()):
+        return "all", Path(what)
+    near = get_close_matches(what, NAMES, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+    raise UsageError(f"there is nothing to analyze that is called {what}; {hint}")
+
+
+def _show(
+    folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: MeasureOptions
+) -> None:
+    """Show an analysis, or write it."""
+    from coeval.analysis.measures.measured_run import measure
+    from coeval.cli import streams
+    from coeval.cli.views import measures_view
+    from coeval.cli.views.name_table import without_incomparable
+    from coeval.pipeline.plan.run_reading import opened
+    from coeval.store.jsonl import store_error, write_bytes_atomic
+
+    analysis, section, usual, _ = NAMES[name]
+    needed, out, messages = given or usual, places.out, streams.messages()
+    if places.appendix and needed != "pdf":
+        raise UsageError("--appendix belongs to --format pdf")
+    if needed in ("excel", "pdf") or places.figures is not None:
+        tell_files(folder, name, needed, places, options)
+    if needed == "html":
+        _tell_page(folder, section, out, options)
+    if needed in ("html", "excel", "pdf") or not (needed or out or places.figures is None):
+        return
+    with opened(folder, shown=True) as (reader, notes):
+        measures = measure(reader, options)
+        for note in without_incomparable((*reader.notes(), *notes), messages):
+            streams.warn(messages, note)
+        labels = None if reader.planned is None else reader.planned.labels
+    text_of, suffix = {
+        "csv": (measures_view.as_csv, "csv"),
+        "markdown": (measures_view.as_markdown, "md"),
+    }.get(given or "json", (measures_view.as_json, "json"))
+    if given is None and out is None:
+        measures_view.print_measures(measures, analysis, streams.results(), labels)
+    elif out is None:
+        typer.echo(text_of(measures, analysis), nl=False)
+    else:
+        _refuse_file(out)
+        report, all_measures = out / f"{name}.{suffix}", out / "measures.json"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            write_bytes_atomic(all_measures, measures_view.as_json(measures, "all").encode())
+            write_bytes_atomic(report, text_of(measures, analysis).encode())
+        except OSError as error:
+            raise store_error("write", out, error) from error
+        streams.say(messages, f"written: {report}, {all_measures}")
+
+
+def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
+    """Write a run's datapoints as a data set."""
+    from coeval.core.process_limits import need_address_space
+    from coeval.pipeline.existing_run import existing_run
+
+    run = existing_run(folder)
+    if out is None:
+        raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
+    if needed is not None:
+        raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
+    need_address_space()
+    from coeval.analysis.measures.benchmark_export import export_benchmark
+    from coeval.analysis.measures.benchmark_measures import benchmark_measures
+    from coeval.analysis.measures.score_grid import score_grid
+    from coeval.cli import streams
+    from coeval.core.text import numbered
+    from coeval.pipeline.plan.run_reading import reading
+
+    messages = streams.messages()
+    with reading(run) as (reader, notes):
+        for note in (*reader.notes(), *notes):
+            streams.warn(messages, note)
+        items = benchmark_measures(reader, score_grid(reader)).items
+        found = export_benchmark(reader, items, out)
+    rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
+    streams.say(messages, f"written: {rows} to {out}, with README.md and provenance.json")
+
+
+def tell_files(
+    folder: Path, name: str, needed: ReportFormat | None, places: ReportPlaces, options: MeasureOptions
+) -> None:
+    """Write a workbook or a PDF with ``measures.json`` beside it, and pictures, and say where they are."""
+    from coeval.cli import streams
+    from coeval.cli.views.measures_view import as_json
+    from coeval.reports.files import ReportFiles, files_reported, write_files
+    from coeval.reports.folder_report import folder_report
+    from coeval.store.jsonl import write_bytes_atomic
+
+    out, figures, appendix = places
+    kept = out if needed in ("excel", "pdf") else None
+    if needed in ("excel", "pdf") and kept is None:
+        raise UsageError(f"{needed} is written, not shown here; name a folder for it with --out")
+    for place in filter(None, (out, figures)):
+        _refuse_file(place)
+    stem = "report" if name == "all" else name
+    files = ReportFiles(
+        kept / f"{stem}.xlsx" if kept and needed == "excel" else None,
+        kept / f"{stem}.pdf" if kept and needed == "pdf" else None,
+        figures,
+        appendix,
+    )
+    files.check()
+    section = NAMES[name].section
+    with folder_report(folder, options) as found:
+        report = found.cut_to(section) if section else found.report
+        if not report.sections:
+            raise UsageError(f"there is nothing to write of {name}: {folder} holds none of it")
+        whole = files.excel is not None and name in _WHOLE
+        written = write_files(
+            report, files, found.records() if whole else (), ("items-shown",) if whole else ()
+        )
+        measures, notes = found.measures, found.notes
+    if kept is not None:
+        written.append(kept / "measures.json")
+        write_bytes_atomic(written[-1], as_json(measures, "all").encode())
+    messages = streams.messages()
+    for note in notes if needed is None or kept else ():  # else they are told with what is shown
+        streams.warn(messages, note)
+    streams.say(messages, f"written: {files_reported(written, figures)}")
+
+
+def _tell_page(folder: Path, section: str, out: Path | None, options: MeasureOptions) -> None:
+    """Write the whole page, and name the section of it that somebody asked for."""
+    from coeval.cli import streams
+    from coeval.reports.site.report_file import PAGE, write_report
+
+    if out is None:
+        raise UsageError("a page is written, not shown here; name a folder for it with --out")
+    _refuse_file(out)
+    messages = streams.messages()
+    for note in write_report(folder, out, options):
+        streams.warn(messages, note)
+    streams.say(messages, f"written: {out / PAGE}{section and '#'}{section}, {out / 'measures.json'}")
+
+
+def _refuse_file(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; name a folder, in which the report is written")
