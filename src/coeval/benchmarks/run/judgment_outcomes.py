@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 import msgspec
 
-from coeval.analysis.intervals import PERCENT, POINTS, SHARE, Interval, Scale, clustered_mean
+from coeval.analysis.intervals import Interval, clustered_error, clustered_mean, scale_of
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -89,14 +87,18 @@ def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list
     return [(item, response) for item in items if (response := response_of(answers.get(item.id))) is not None]
 
 
-SCALES: dict[Unit, Scale] = {"share": SHARE, "percent": PERCENT, "points": POINTS}
-
-
 def mean_metric(values: Sequence[float], unit: Unit) -> Metric:
     """Return the mean of independent items, its standard error ``sd / √n`` and 95% interval."""
-    n = len(values)
-    error = stdev(values) / math.sqrt(n) if n > 1 else None
-    return metric_of(clustered_mean(list(values), list(range(n)), SCALES[unit]), unit, error)
+    return mean_of_groups([[value] for value in values], unit)
+
+
+def mean_of_groups(groups: Sequence[Sequence[float]], unit: Unit) -> Metric:
+    """Return the mean of all values; its standard error and interval let those of one group, which is an
+    item, depend on each other."""
+    values = [value for group in groups for value in group]
+    items = [number for number, group in enumerate(groups) for _ in group]
+    mean = clustered_mean(values, items, scale_of(unit))
+    return metric_of(mean, unit, clustered_error(values, items))
 
 
 def metric_of(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:

@@ -8,15 +8,15 @@ Markdown (Zhou et al. 2023, section 4.1; IFBench likewise).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.intervals import clustered_mean, wilson
+from coeval.analysis.intervals import wilson
 from coeval.benchmarks.assets.library import checked_out, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
@@ -29,7 +29,7 @@ from coeval.benchmarks.benchmark import (
     count_failures,
     response_of,
 )
-from coeval.benchmarks.run.judgment_outcomes import metric_of
+from coeval.benchmarks.run.judgment_outcomes import mean_of_groups, metric_of, write_lines
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
 from coeval.benchmarks.tasks import ifbench_formats, ifbench_words, ifeval_checks
 from coeval.benchmarks.tasks.instruction import Instruction, InstructionType
@@ -37,7 +37,6 @@ from coeval.benchmarks.text_analysis import RESOURCES, Language
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.records import Message
-from coeval.store.jsonl import write_bytes_atomic
 
 
 def _defined_in(*modules: ModuleType) -> tuple[InstructionType, ...]:
@@ -60,6 +59,10 @@ class FollowingItem(msgspec.Struct, frozen=True):
     kwargs: list[dict[str, Any]]
 
 
+Reading: TypeAlias = Literal["strict", "loose"]
+READINGS: tuple[Reading, ...] = ("strict", "loose")
+
+
 class Followed(msgspec.Struct, frozen=True):
     """Verdicts in the order of the item's instructions.
 
@@ -71,6 +74,9 @@ class Followed(msgspec.Struct, frozen=True):
     loose: list[bool]
     raised: dict[str, str] = {}
     simplified: bool = False
+
+    def read(self, reading: Reading) -> list[bool]:
+        return self.strict if reading == "strict" else self.loose
 
 
 def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
@@ -133,56 +139,6 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
     return Followed(strict, loose, raised, simplified=language.simplified > simplified)
 
 
-class Accuracy(NamedTuple):
-    """A share with its counts; None where there is nothing to count."""
-
-    followed: int
-    n: int
-
-    @property
-    def value(self) -> float | None:
-        return self.followed / self.n if self.n else None
-
-
-class FollowingSummary(msgspec.Struct, frozen=True):
-    """The official metrics.
-
-    ``metrics`` holds ``{prompt,instruction}_level_{strict,loose}_accuracy``; ``by_type`` the strict
-    and the loose accuracy of each instruction type; ``raised`` how often a type's verifier failed.
-    """
-
-    metrics: dict[str, Accuracy]
-    by_type: dict[str, dict[str, Accuracy]]
-    raised: dict[str, int]
-    simplified: int
-
-
-def summarise(scored: Iterable[tuple[FollowingItem, Followed]]) -> FollowingSummary:
-    """Compute accuracies over prompts (all instructions followed) and over instructions."""
-    metrics: dict[str, list[bool]] = {}
-    by_type: dict[str, dict[str, list[bool]]] = {}
-    raised: Counter[str] = Counter()
-    simplified = 0
-    for item, followed in scored:
-        raised.update(followed.raised.keys())
-        simplified += followed.simplified
-        for reading, verdicts in (("strict", followed.strict), ("loose", followed.loose)):
-            metrics.setdefault(f"prompt_level_{reading}_accuracy", []).append(all(verdicts))
-            metrics.setdefault(f"instruction_level_{reading}_accuracy", []).extend(verdicts)
-            for kind, verdict in zip(item.instruction_id_list, verdicts, strict=True):
-                by_type.setdefault(kind, {}).setdefault(reading, []).append(verdict)
-    return FollowingSummary(
-        {name: _accuracy(verdicts) for name, verdicts in metrics.items()},
-        {kind: {reading: _accuracy(v) for reading, v in of.items()} for kind, of in sorted(by_type.items())},
-        dict(raised),
-        simplified,
-    )
-
-
-def _accuracy(verdicts: list[bool]) -> Accuracy:
-    return Accuracy(sum(verdicts), len(verdicts))
-
-
 class FollowingTask(Benchmark):
     """The prompts of ``assets[0]``; the language data of ``optional_assets``, where it is there.
 
@@ -213,16 +169,15 @@ class FollowingTask(Benchmark):
         judgments: Mapping[str, Judgment],  # noqa: ARG002 - rules score, not judges
     ) -> Scored:
         self._verdicts = {item.id: self._verdict(item, answers.get(item.id)) for item in items}
-        scored = [(_record(item), self._verdicts[item.id]) for item in items]
-        summary = summarise(scored)
+        raised = Counter(kind for followed in self._verdicts.values() for kind in followed.raised)
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(
-            metrics={name: self._metric(name, accuracy) for name, accuracy in summary.metrics.items()},
+            metrics=dict(self._metrics()),
             n_expected=len(items),
             n_scored=len(items) - sum(failed.values()),
             n_failed=failed,
-            reasons=tuple(self._reasons(summary)),
-            tables=self._tables(summary),
+            reasons=tuple(self._reasons(raised)),
+            tables=self._tables(items, raised),
             items={item.id: _item_scores(self._verdicts[item.id]) for item in items},
             weights={item.id: _item_weights(self._verdicts[item.id]) for item in items},
         )
@@ -231,36 +186,30 @@ class FollowingTask(Benchmark):
         """A prompt without an answer has followed nothing, and stays in the denominator."""
         return score_prompt(_record(item), response_of(answer) or "", self._language)
 
-    def _metric(self, name: str, accuracy: Accuracy) -> Metric:
-        value, n = accuracy.value, accuracy.n
-        if value is None:
-            return Metric(None, unit="share")
-        if name.startswith("prompt_level"):
-            share = wilson(accuracy.followed, n)
-            return metric_of(share, "share", sqrt(value * (1 - value) / n))
-        prompts = [v.strict if "strict" in name else v.loose for v in self._verdicts.values()]
-        mean = clustered_mean(
-            [float(verdict) for verdicts in prompts for verdict in verdicts],
-            [number for number, verdicts in enumerate(prompts) for _ in verdicts],
-        )
-        of_prompts = metric_of(mean, "share", _clustered_error(prompts))
-        return msgspec.structs.replace(of_prompts, value=value, n=n)
+    def _metrics(self) -> Iterator[tuple[str, Metric]]:
+        for reading in READINGS:
+            prompts = [followed.read(reading) for followed in self._verdicts.values()]
+            n, followed = len(prompts), sum(map(all, prompts))
+            error = sqrt(followed / n * (1 - followed / n) / n) if n else None
+            yield f"prompt_level_{reading}_accuracy", metric_of(wilson(followed, n), "share", error)
+            of_prompts = mean_of_groups(prompts, "share")
+            count = sum(map(len, prompts))
+            yield f"instruction_level_{reading}_accuracy", msgspec.structs.replace(of_prompts, n=count)
 
-    def _reasons(self, summary: FollowingSummary) -> list[str]:
-        reasons = []
+    def _reasons(self, raised: Mapping[str, int]) -> Iterator[str]:
         if missing := [name for name in self._language.missing if _concerns(name, self.optional_assets)]:
-            names = ", ".join(missing)
-            reasons.append(f"NLTK data is not there ({names}): rules of our own stand in for it")
-        if summary.raised:
-            kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(summary.raised.items()))
-            reasons.append(f"verifiers failed, and count as not followed: {kinds}")
-        return reasons
+            yield f"NLTK data is not there ({', '.join(missing)}): rules of our own stand in for it"
+        if raised:
+            kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(raised.items()))
+            yield f"verifiers failed, and count as not followed: {kinds}"
 
-    def _tables(self, summary: FollowingSummary) -> dict[str, Any]:
-        by_type = {
-            kind: {reading: {"accuracy": a.value, "n": a.n} for reading, a in of.items()}
-            for kind, of in summary.by_type.items()
-        }
+    def _tables(self, items: Sequence[Item], raised: Mapping[str, int]) -> dict[str, Any]:
+        by_type: dict[str, dict[str, list[bool]]] = {}
+        for item in items:
+            for reading in READINGS:
+                verdicts = self._verdicts[item.id].read(reading)
+                for kind, verdict in zip(_record(item).instruction_id_list, verdicts, strict=True):
+                    by_type.setdefault(kind, {}).setdefault(reading, []).append(verdict)
         missing = set(self._language.missing)
         data = {
             name: "rule-based" if name in missing else "nltk"
@@ -268,10 +217,13 @@ class FollowingTask(Benchmark):
             if _concerns(name, self.optional_assets)
         }
         return {
-            "by_instruction_type": by_type,
+            "by_instruction_type": {
+                kind: {reading: {"accuracy": _mean(found), "n": len(found)} for reading, found in of.items()}
+                for kind, of in sorted(by_type.items())
+            },
             "language_data": data,
-            "long_answers_split_by_rule": summary.simplified,
-            "verifiers_failed": summary.raised,
+            "long_answers_split_by_rule": sum(of.simplified for of in self._verdicts.values()),
+            "verifiers_failed": dict(raised),
         }
 
     def write_extra(
@@ -283,12 +235,10 @@ class FollowingTask(Benchmark):
         scored: Scored,  # noqa: ARG002 - the verdicts behind it are what is written
     ) -> None:
         """Write ``eval_results_{strict,loose}.jsonl`` in the official scripts' form."""
-        for reading in ("strict", "loose"):
-            lines = bytearray()
+        for reading in READINGS:
+            lines = []
             for item in items:
-                record = _record(item)
-                followed = self._verdicts[item.id]
-                verdicts = followed.strict if reading == "strict" else followed.loose
+                record, verdicts = _record(item), self._verdicts[item.id].read(reading)
                 line = {
                     "key": record.key,
                     "prompt": record.prompt,
@@ -297,8 +247,8 @@ class FollowingTask(Benchmark):
                     "follow_instruction_list": verdicts,
                     "follow_all_instructions": all(verdicts),
                 }
-                lines += msgspec.json.encode(line) + b"\n"
-            write_bytes_atomic(folder / f"eval_results_{reading}.jsonl", bytes(lines))
+                lines.append(line)
+            write_lines(folder / f"eval_results_{reading}.jsonl", lines)
 
 
 def _prompt(record: dict[str, Any], source: Path) -> FollowingItem:
@@ -322,31 +272,17 @@ def _concerns(resource: str, assets: Sequence[str]) -> bool:
 
 
 def _item_scores(followed: Followed) -> dict[str, float | None]:
-    strict, loose = followed.strict, followed.loose
-    return {
-        "prompt_level_strict_accuracy": float(all(strict)),
-        "instruction_level_strict_accuracy": _mean(strict),
-        "prompt_level_loose_accuracy": float(all(loose)),
-        "instruction_level_loose_accuracy": _mean(loose),
-    }
+    scores: dict[str, float | None] = {}
+    for reading in READINGS:
+        verdicts = followed.read(reading)
+        scores[f"prompt_level_{reading}_accuracy"] = float(all(verdicts))
+        scores[f"instruction_level_{reading}_accuracy"] = _mean(verdicts)
+    return scores
 
 
 def _item_weights(followed: Followed) -> dict[str, float]:
     """An item counts once for each of its instructions."""
-    return {
-        "instruction_level_strict_accuracy": len(followed.strict),
-        "instruction_level_loose_accuracy": len(followed.loose),
-    }
-
-
-def _clustered_error(prompts: Sequence[Sequence[bool]]) -> float | None:
-    """The standard error of the share of all verdicts, prompts as clusters (Liang and Zeger 1986)."""
-    count, n = len(prompts), sum(map(len, prompts))
-    if count < 2 or not n:
-        return None
-    share = sum(map(sum, prompts)) / n
-    squares = sum((sum(verdicts) - share * len(verdicts)) ** 2 for verdicts in prompts)
-    return sqrt(count / (count - 1) * squares) / n
+    return {f"instruction_level_{reading}_accuracy": len(followed.read(reading)) for reading in READINGS}
 
 
 def _mean(verdicts: list[bool]) -> float | None:

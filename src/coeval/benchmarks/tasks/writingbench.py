@@ -16,10 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import xlsxwriter
 from xlsxwriter.worksheet import Worksheet
 
-from coeval.analysis.intervals import clustered_mean
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.run.judgment_outcomes import SCALES, Outcomes, mean_metric, metric_of, settle
+from coeval.benchmarks.run.judgment_outcomes import Outcomes, mean_metric, mean_of_groups, settle
 from coeval.benchmarks.task_registry import WRITE_EXCEL
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill, head_length
@@ -102,14 +101,17 @@ class WritingBench(Benchmark):
         """Score queries, as officially, with those of their criteria that were scored."""
         outcomes = settle(self, items, answers, judgments)
         scored = _scored(items, outcomes)
-        overall = _pooled([list(one.by_criterion.values()) for one in scored])
+        overall = mean_of_groups([list(one.by_criterion.values()) for one in scored], "points")
         domains = {field: self._by(field, scored) for field in ("domain1", "domain2")}
         requested_for = self._requirements(scored)
         of_requirements = {
             "R": {
                 name: mean_metric(list(of.queries.values()), "points") for name, of in requested_for.items()
             },
-            "C": {name: _pooled(list(of.criteria.values())) for name, of in requested_for.items()},
+            "C": {
+                name: mean_of_groups(list(of.criteria.values()), "points")
+                for name, of in requested_for.items()
+            },
         }
         return Scored(
             metrics={
@@ -207,21 +209,6 @@ def _item_weights(one: _Scores, requested_for: Mapping[str, _Required]) -> dict[
     """Where all criteria are pooled, a query counts once for each of them."""
     about = {f"{name}_C": float(len(of.criteria.get(one.item.id, ()))) for name, of in requested_for.items()}
     return {"overall": len(one.by_criterion)} | {name: count for name, count in about.items() if count}
-
-
-def _pooled(groups: Sequence[Sequence[int]]) -> Metric:
-    """The mean of all scores, with an interval that lets those of one query depend on each other.
-
-    The standard error is that of the queries' means, which is the same where all have as many scores.
-    """
-    groups = [group for group in groups if group]
-    of_queries = mean_metric([sum(group) / len(group) for group in groups], "points")
-    pooled = clustered_mean(
-        [score for group in groups for score in group],
-        [number for number, group in enumerate(groups) for _ in group],
-        SCALES["points"],
-    )
-    return metric_of(pooled, "points", of_queries.standard_error)
 
 
 def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[tuple[str, str, int | None]]:
