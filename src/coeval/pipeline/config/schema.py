@@ -83,91 +83,68 @@ OPTIONS = {
 class Variant(Section):
     """A prompt and sampling parameters that override the model's."""
 
-    system_prompt: Annotated[str | None, Field(description="System message that replaces the model's.")] = (
-        None
+    system_prompt: str | None = Field(default=None, description="System message that replaces the model's.")
+    prompt: FilledText | None = Field(
+        default=None,
+        description="Template around each item, like `test` of `prompt_library`; it must contain `{input}`.",
     )
-    prompt: Annotated[
-        FilledText | None,
-        Field(
-            description="Template around each item, like `test` of `prompt_library`; it must contain "
-            "`{input}`."
-        ),
-    ] = None
-    parameters: Annotated[
-        ParameterMap, Field(description="Sampling parameters that override the model's.")
-    ] = {}
+    parameters: ParameterMap = Field(default={}, description="Sampling parameters that override the model's.")
 
 
 class ModelConfig(Section):
     """A model, where it is reached, and the roles it plays."""
 
-    name: Annotated[
-        ModelName,
-        Field(
-            description="Unique; used in file names and reports. Slashes are allowed, as in "
-            "`Qwen/Qwen2.5-72B-Instruct`; reports show its shortest unique form."
-        ),
-    ]
-    interface: Annotated[
-        str,
-        Field(
-            description="Who serves the model; `auto` takes the cheapest host you have a key for.",
-            json_schema_extra={"enum": list(INTERFACES)},
-        ),
-    ]
-    roles: Annotated[
-        list[Role],
-        Field(min_length=1, description="Teachers write items, students answer them, judges score answers."),
-    ]
-    parameters: Annotated[
-        ParameterMap,
-        Field(description="The provider's identifier, sampling parameters, limits, in every role."),
-    ] = {}
-    role_parameters: Annotated[
-        dict[Role, ParameterMap], Field(description="Per role, merged over `parameters`.")
-    ] = {}
-    variants: Annotated[
-        dict[str, Variant],
-        Field(
-            description="Prompts to compare: each is a student `name@variant` that answers the same "
-            "items. The model alone is then no student; an empty variant `{}` tests it unchanged.",
-            json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
-        ),
-    ] = {}
-    samples: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=1000,
-            description="Answers per item of the student (and of each variant), all judged: for pass@k "
-            "and for the variation of answers.",
-        ),
-    ] = 1
-    access_key: Annotated[
-        str | None, Field(repr=False, description="Credential of this model alone; prefer a key file.")
-    ] = None
-    account: Annotated[
-        str | None,
-        Field(
-            description="Entry of a key file to use instead of the interface's own, for a second account "
-            "of a provider, such as `team-b: {interface: openai, api_key: ...}`."
-        ),
-    ] = None
-    batch_enabled: Annotated[
-        bool | None, Field(description="Force (true) or forbid (false) the Batch API for this model.")
-    ] = None
-    structured_output: Annotated[
-        bool, Field(description="Ask for JSON by schema where the provider can.")
-    ] = True
-    label: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=30,
-            description="What reports and tables call the model. Unique; you may change it at any time. "
-            "Default: the name without vendor, `-Instruct` and date, if that is unique.",
-        ),
-    ] = None
+    name: ModelName = Field(
+        description="Unique; used in file names and reports. Slashes are allowed, as in "
+        "`Qwen/Qwen2.5-72B-Instruct`; reports show its shortest unique form."
+    )
+    interface: str = Field(
+        description="Who serves the model; `auto` takes the cheapest host you have a key for.",
+        json_schema_extra={"enum": list(INTERFACES)},
+    )
+    roles: list[Role] = Field(
+        min_length=1, description="Teachers write items, students answer them, judges score answers."
+    )
+    parameters: ParameterMap = Field(
+        default={}, description="The provider's identifier, sampling parameters, limits, in every role."
+    )
+    role_parameters: dict[Role, ParameterMap] = Field(
+        default={}, description="Per role, merged over `parameters`."
+    )
+    variants: dict[str, Variant] = Field(
+        default={},
+        description="Prompts to compare: each is a student `name@variant` that answers the same items. The "
+        "model alone is then no student; an empty variant `{}` tests it unchanged.",
+        json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
+    )
+    samples: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Answers per item of the student (and of each variant), all judged: for pass@k and for "
+        "the variation of answers.",
+    )
+    access_key: str | None = Field(
+        default=None, repr=False, description="Credential of this model alone; prefer a key file."
+    )
+    account: str | None = Field(
+        default=None,
+        description="Entry of a key file to use instead of the interface's own, for a second account of a "
+        "provider, such as `team-b: {interface: openai, api_key: ...}`.",
+    )
+    batch_enabled: bool | None = Field(
+        default=None, description="Force (true) or forbid (false) the Batch API for this model."
+    )
+    structured_output: bool = Field(
+        default=True, description="Ask for JSON by schema where the provider can."
+    )
+    label: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=30,
+        description="What reports and tables call the model. Unique; you may change it at any time. "
+        "Default: the name without vendor, `-Instruct` and date, if that is unique.",
+    )
 
     def spec(self) -> ModelSpec:
         """Who is asked and where: what does not depend on the role."""
@@ -239,123 +216,94 @@ class ModelConfig(Section):
 class TaskConfig(Section):
     """What is evaluated: the task's words, its attributes, its rubric."""
 
-    name: Annotated[Name, Field(description="Unique; used in file names and reports.")]
-    description: Annotated[FilledText, Field(description="What the student has to do.")]
-    output_description: Annotated[
-        str,
-        Field(
-            description="What a good answer looks like. Default for a task with labels and no rubric: the "
-            "declared values."
-        ),
-    ] = ""
-    category: Annotated[
-        Literal["benchmark", "synthetic"],
-        Field(
-            description="`benchmark`: items are supplied (docs/items.md); `synthetic`: teachers write them."
-        ),
-    ] = "synthetic"
-    items: Annotated[
-        Items | None,
-        Field(
-            description="Your own items (docs/items.md): no model writes any. `target_attributes` and "
-            "`sampling` may be left out then, and with a label `rubric` too."
-        ),
-    ] = None
-    documents: Annotated[
-        Documents | None,
-        Field(
-            description="Your documents: teachers write each item from a passage of them and quote it as "
-            "evidence (docs/documents.md). `target_attributes` may be left out then."
-        ),
-    ] = None
-    target_attributes: Annotated[
-        TargetAttributes,
-        Field(description="What items must cover; `auto`: teachers propose; `complete`: all combinations."),
-    ]
-    nuanced_attributes: Annotated[
-        NuancedAttributes, Field(description="What keeps items varied; `auto`: teachers propose.")
-    ] = {}
-    target_attributes_seed: Annotated[
-        Attributes | None,
-        Field(description="Attributes that are always used, in addition to the teachers' proposals."),
-    ] = None
-    nuanced_attributes_seed: Annotated[
-        Attributes | None,
-        Field(description="Nuances that are always used, in addition to the teachers' proposals."),
-    ] = None
-    sampling: Annotated[Sampling, Field(description="How many items, and what each samples.")]
-    store_nuanced: Annotated[bool, Field(description="Keep each item's nuance in its record.")] = False
-    rubric: Annotated[
-        Rubric,
-        Field(
-            description="Factor → criterion, `{criterion: …, scale: …}` or a check; `auto`: teachers "
-            "write it; `extend`: they add to an earlier run's."
-        ),
-    ]
-    scale: Annotated[
-        ScaleLevels | None,
-        Field(
-            description="Levels of the rubric's factors: a range such as `1-5`, a list such as `[pass, "
-            "fail]`, or level → number (docs/tasks.md). Default: High, Medium, Low."
-        ),
-    ] = None
-    weights: Annotated[
-        Weights, Field(description="Factor → weight in an item's score. Default: 1 each.")
-    ] = {}
-    rationale: Annotated[
-        bool,
-        Field(
-            description="Whether judges give a one-sentence reason before each level; `false` saves tokens."
-        ),
-    ] = True
-    label_attributes: Annotated[
-        list[str],
-        Field(description="Target attributes whose value is the right answer: scored without a judge."),
-    ] = []
-    evaluation_mode: Annotated[
-        Literal["single", "per_factor"],
-        Field(description="One judge call per answer, or one per rubric factor."),
-    ] = "single"
-    judging: Annotated[
-        Literal["scores", "pairwise"],
-        Field(
-            description="`scores`: judges score each answer; `pairwise`: they compare pairs of answers "
-            "(docs/pairs.md)."
-        ),
-    ] = "scores"
-    baseline: Annotated[
-        str | None,
-        Field(description="Pairwise judging: the student to compare all others with. Default: all pairs."),
-    ] = None
-    stop: Annotated[
-        Stop | None,
-        Field(
-            description="Run in looks of 20 items, at most `sampling.total`, until every pair of students "
-            "is settled: `half_width` (points) or `decided`. Settled students stop first."
-        ),
-    ] = None
-    pairs: Annotated[
-        Literal["all", "active"],
-        Field(
-            description="Pairwise judging: every pair on every item (`all`), or all pairs on some items, "
-            "then those whose order is least certain (`active`)."
-        ),
-    ] = "all"
-    pairs_share: Annotated[
-        float,
-        Field(gt=0, le=1, description="With `pairs: active`: the largest share of all comparisons to make."),
-    ] = 0.5
-    prompt_library: Annotated[
-        dict[str, FilledText],
-        Field(description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."),
-    ] = {}
-    prompts_may_omit: Annotated[
-        list[Omissible],
-        Field(
-            description="Variables that templates of `prompt_library` leave out on purpose, such as "
-            "`[response]` for a judge that sees no answer (V-35)."
-        ),
-    ] = []
+    name: Name = Field(description="Unique; used in file names and reports.")
+    description: FilledText = Field(description="What the student has to do.")
+    output_description: str = Field(
+        default="",
+        description="What a good answer looks like. Default for a task with labels and no rubric: the "
+        "declared values.",
+    )
+    category: Literal["benchmark", "synthetic"] = Field(
+        default="synthetic",
+        description="`benchmark`: items are supplied (docs/items.md); `synthetic`: teachers write them.",
+    )
+    items: Items | None = Field(
+        default=None,
+        description="Your own items (docs/items.md): no model writes any. `target_attributes` and "
+        "`sampling` may be left out then, and with a label `rubric` too.",
+    )
+    documents: Documents | None = Field(
+        default=None,
+        description="Your documents: teachers write each item from a passage of them and quote it as "
+        "evidence (docs/documents.md). `target_attributes` may be left out then.",
+    )
+    target_attributes: TargetAttributes = Field(
+        description="What items must cover; `auto`: teachers propose; `complete`: all combinations."
+    )
+    nuanced_attributes: NuancedAttributes = Field(
+        default={}, description="What keeps items varied; `auto`: teachers propose."
+    )
+    target_attributes_seed: Attributes | None = Field(
+        default=None, description="Attributes that are always used, in addition to the teachers' proposals."
+    )
+    nuanced_attributes_seed: Attributes | None = Field(
+        default=None, description="Nuances that are always used, in addition to the teachers' proposals."
+    )
+    sampling: Sampling = Field(description="How many items, and what each samples.")
+    store_nuanced: bool = Field(default=False, description="Keep each item's nuance in its record.")
+    rubric: Rubric = Field(
+        description="Factor → criterion, `{criterion: …, scale: …}` or a check; `auto`: teachers write it; "
+        "`extend`: they add to an earlier run's."
+    )
+    scale: ScaleLevels | None = Field(
+        default=None,
+        description="Levels of the rubric's factors: a range such as `1-5`, a list such as `[pass, fail]`, "
+        "or level → number (docs/tasks.md). Default: High, Medium, Low.",
+    )
+    weights: Weights = Field(default={}, description="Factor → weight in an item's score. Default: 1 each.")
+    rationale: bool = Field(
+        default=True,
+        description="Whether judges give a one-sentence reason before each level; `false` saves tokens.",
+    )
+    label_attributes: list[str] = Field(
+        default=[], description="Target attributes whose value is the right answer: scored without a judge."
+    )
+    evaluation_mode: Literal["single", "per_factor"] = Field(
+        default="single", description="One judge call per answer, or one per rubric factor."
+    )
+    judging: Literal["scores", "pairwise"] = Field(
+        default="scores",
+        description="`scores`: judges score each answer; `pairwise`: they compare pairs of answers "
+        "(docs/pairs.md).",
+    )
+    baseline: str | None = Field(
+        default=None,
+        description="Pairwise judging: the student to compare all others with. Default: all pairs.",
+    )
+    stop: Stop | None = Field(
+        default=None,
+        description="Run in looks of 20 items, at most `sampling.total`, until every pair of students is "
+        "settled: `half_width` (points) or `decided`. Settled students stop first.",
+    )
+    pairs: Literal["all", "active"] = Field(
+        default="all",
+        description="Pairwise judging: every pair on every item (`all`), or all pairs on some items, then "
+        "those whose order is least certain (`active`).",
+    )
+    pairs_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="With `pairs: active`: the largest share of all comparisons to make.",
+    )
+    prompt_library: dict[str, FilledText] = Field(
+        default={}, description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."
+    )
+    prompts_may_omit: list[Omissible] = Field(
+        default=[],
+        description="Variables that templates of `prompt_library` leave out on purpose, such as "
+        "`[response]` for a judge that sees no answer (V-35).",
+    )
 
     @property
     def declared_rubric(self) -> dict[str, str] | Literal["auto", "extend"]:
@@ -406,96 +354,76 @@ def _criterion(what: str | RubricFactor | dict[str, Any]) -> str:
 class Quota(Section):
     """Hard ceilings for one model over the life of the run."""
 
-    max_calls: Annotated[
-        int | None,
-        Field(
-            ge=0,
-            description="Most requests over the life of the run, probes and retries included, but none for a "
-            "host's list of models. Up to 32 that a killed run had reserved count as used; those of its last "
-            "second without a ceiling do not.",
-        ),
-    ] = None
-    max_cost_usd: Annotated[float | None, Field(ge=0, description="Most money, in US dollars.")] = None
+    max_calls: int | None = Field(
+        default=None,
+        ge=0,
+        description="Most requests over the life of the run, probes and retries included, but none for a "
+        "host's list of models. Up to 32 that a killed run had reserved count as used; those of its last "
+        "second without a ceiling do not.",
+    )
+    max_cost_usd: float | None = Field(default=None, ge=0, description="Most money, in US dollars.")
 
 
 class Experiment(Section):
     """Where the run is kept, what its phases do with what exists, and its limits."""
 
-    id: Annotated[Name, Field(description="Unique; the name of the run's folder.")]
-    storage_folder: Annotated[
-        PathText, Field(description="Folder of all runs, relative to the working directory.")
-    ]
-    phases: Annotated[
-        dict[Phase, Mode],
-        Field(
-            description="What each phase does with work that exists. New (the default) makes everything, and "
-            "refuses a folder that holds any; Keep leaves a task as it is that has any record; Model (phases "
-            "3–5) a combination of task and models; Extend makes each record that is missing or failed."
-        ),
-    ] = {}
-    resume_from: Annotated[
-        PathText | None,
-        Field(description="A run to start from: its id in storage_folder, or a path."),
-    ] = None
-    quota: Annotated[dict[str, Quota], Field(description="Ceilings by model name.")] = {}
-    store: Annotated[
-        PathText | None,
-        Field(
-            description="Folder of paid answers that runs share: the same request is paid once. COEVAL_STORE "
-            "goes before it."
-        ),
-    ] = None
-    batch: Annotated[
-        dict[str, dict[str, bool]],
-        Field(
-            description="Interface → phase → whether to use its Batch API.",
-            json_schema_extra={
-                "propertyNames": {"enum": list(BATCH_INTERFACES)},
-                "additionalProperties": {
-                    "type": "object",
-                    "propertyNames": {"enum": list(BATCH_PHASES)},
-                    "additionalProperties": {"type": "boolean"},
-                },
+    id: Name = Field(description="Unique; the name of the run's folder.")
+    storage_folder: PathText = Field(description="Folder of all runs, relative to the working directory.")
+    phases: dict[Phase, Mode] = Field(
+        default={},
+        description="What each phase does with work that exists. New (the default) makes everything, and "
+        "refuses a folder that holds any; Keep leaves a task as it is that has any record; Model (phases "
+        "3–5) a combination of task and models; Extend makes each record that is missing or failed.",
+    )
+    resume_from: PathText | None = Field(
+        default=None, description="A run to start from: its id in storage_folder, or a path."
+    )
+    quota: dict[str, Quota] = Field(default={}, description="Ceilings by model name.")
+    store: PathText | None = Field(
+        default=None,
+        description="Folder of paid answers that runs share: the same request is paid once. COEVAL_STORE "
+        "goes before it.",
+    )
+    batch: dict[str, dict[str, bool]] = Field(
+        default={},
+        description="Interface → phase → whether to use its Batch API.",
+        json_schema_extra={
+            "propertyNames": {"enum": list(BATCH_INTERFACES)},
+            "additionalProperties": {
+                "type": "object",
+                "propertyNames": {"enum": list(BATCH_PHASES)},
+                "additionalProperties": {"type": "boolean"},
             },
-        ),
-    ] = {}
-    batch_poll_s: Annotated[
-        list[Annotated[float, Field(gt=0)]],
-        Field(
-            min_length=2,
-            max_length=2,
-            description="Seconds between two checks of a batch job: at first, and at most.",
-        ),
-    ] = [5.0, 60.0]
-    probe_mode: Annotated[
-        Literal["full", "resume", "disable"],
-        Field(description="Which models to probe before a run: all if any has work, those with work, none."),
-    ] = "full"
-    probe_on_fail: Annotated[
-        Literal["abort", "warn"], Field(description="What to do if a model does not answer the probe.")
-    ] = "abort"
-    estimate_cost: Annotated[
-        bool,
-        Field(description="Estimate the cost before the run starts."),
-    ] = False
-    estimate_samples: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Live calls per model, whatever its roles, for an estimate; 0: rules of thumb only.",
-        ),
-    ] = 2
-    log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(description="Level of run.log.")
-    ] = "INFO"
-    generation_retries: Annotated[
-        int, Field(ge=0, description="Retries of an item without a usable reply.")
-    ] = 2
-    budget_usd: Annotated[
-        float | None, Field(ge=0, description="Most money for the whole run, in US dollars.")
-    ] = None
-    seed: Annotated[int, Field(description="Seed of requests to models that take one.")] = 0
-    report: Annotated[bool, Field(description="Whether to write report.html at the end of a run.")] = False
+        },
+    )
+    batch_poll_s: list[Annotated[float, Field(gt=0)]] = Field(
+        default=[5.0, 60.0],
+        min_length=2,
+        max_length=2,
+        description="Seconds between two checks of a batch job: at first, and at most.",
+    )
+    probe_mode: Literal["full", "resume", "disable"] = Field(
+        default="full",
+        description="Which models to probe before a run: all if any has work, those with work, none.",
+    )
+    probe_on_fail: Literal["abort", "warn"] = Field(
+        default="abort", description="What to do if a model does not answer the probe."
+    )
+    estimate_cost: bool = Field(default=False, description="Estimate the cost before the run starts.")
+    estimate_samples: int = Field(
+        default=2,
+        ge=0,
+        description="Live calls per model, whatever its roles, for an estimate; 0: rules of thumb only.",
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Level of run.log."
+    )
+    generation_retries: int = Field(default=2, ge=0, description="Retries of an item without a usable reply.")
+    budget_usd: float | None = Field(
+        default=None, ge=0, description="Most money for the whole run, in US dollars."
+    )
+    seed: int = Field(default=0, description="Seed of requests to models that take one.")
+    report: bool = Field(default=False, description="Whether to write report.html at the end of a run.")
 
     def mode(self, phase: Phase) -> Mode:
         return self.phases.get(phase, "New")
@@ -504,15 +432,14 @@ class Experiment(Section):
 class Config(Section):
     """A whole experiment file, valid and with its defaults filled in."""
 
-    models: Annotated[
-        list[ModelConfig],
-        Field(description="The models and their roles. Optional if all answers exist."),
-    ]
-    students: Annotated[
-        list[AnsweredStudent], Field(description="Students whose answers exist (docs/items.md).")
-    ] = []
-    tasks: Annotated[list[TaskConfig], Field(min_length=1, description="What is evaluated, and how.")]
-    experiment: Annotated[Experiment, Field(description="The run: where, how, within what limits.")]
+    models: list[ModelConfig] = Field(
+        description="The models and their roles. Optional if all answers exist."
+    )
+    students: list[AnsweredStudent] = Field(
+        default=[], description="Students whose answers exist (docs/items.md)."
+    )
+    tasks: list[TaskConfig] = Field(min_length=1, description="What is evaluated, and how.")
+    experiment: Experiment = Field(description="The run: where, how, within what limits.")
 
     def batched_phases(self, model: ModelConfig) -> frozenset[Purpose]:
         """The phases in which a model is to go by batch jobs, as it says itself, or else its interface."""

@@ -133,8 +133,8 @@ class RubricFactor(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    criterion: Annotated[FilledText, Field(description="What the best level means.")]
-    scale: Annotated[ScaleLevels | None, Field(description="Its levels. Default: those of the task.")] = None
+    criterion: FilledText = Field(description="What the best level means.")
+    scale: ScaleLevels | None = Field(default=None, description="Its levels. Default: those of the task.")
 
 
 CHECK, FACTOR = "<check>", "<factor>"
@@ -371,8 +371,8 @@ class Parameters(UsualParameters, total=False):
     device: Annotated[
         str,
         Field(
-            description="Local models: where to run, `auto` (a GPU, which must be there), `cuda:0` or `cpu`. "
-            "Default: auto."
+            description="Local models: where to run, `auto` (a GPU, which must be there), `cuda:0` or "
+            "`cpu`. Default: auto."
         ),
     ]
     load_in_4bit: Annotated[
@@ -389,10 +389,7 @@ class Parameters(UsualParameters, total=False):
     ]
     argv: Annotated[
         list[Annotated[str, Field(min_length=1)]],
-        Field(
-            min_length=1,
-            description="Interface `command`: the program to run and its arguments.",
-        ),
+        Field(min_length=1, description="Interface `command`: the program to run and its arguments."),
     ]
     protocol: Annotated[
         Literal["stdin", "jsonl"],
@@ -404,8 +401,8 @@ class Parameters(UsualParameters, total=False):
     env: Annotated[
         list[str],
         Field(
-            description="Interface `command`: environment variables with provider keys that the program "
-            "may see; it sees all other variables anyway."
+            description="Interface `command`: environment variables with provider keys that the program may "
+            "see; it sees all other variables anyway."
         ),
     ]
 
