@@ -24,7 +24,7 @@ from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
 from coeval.pipeline.plan.active_pairs import FIRST, NEXT, Seen, share_out, unclear_pairs
-from coeval.pipeline.plan.pair_design import OrderedPair
+from coeval.pipeline.plan.judge_form import OrderedPair
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
 REPEATS = 300

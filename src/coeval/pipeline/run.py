@@ -32,7 +32,7 @@ from coeval.pipeline.plan.count_plan import (
     remember_recipes,
 )
 from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.pair_design import OrderedPair
+from coeval.pipeline.plan.judge_form import OrderedPair
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan

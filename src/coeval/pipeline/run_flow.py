@@ -31,16 +31,16 @@ from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.phases.check_work import CheckWork
 from coeval.pipeline.phases.evaluations import (
+    CheckWork,
     EvaluationWork,
     ItemWork,
     Judged,
     LabelWork,
+    PairWork,
     PreparedItem,
     ResponseWork,
 )
-from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
 from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup

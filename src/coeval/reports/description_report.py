@@ -9,7 +9,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import short_names
 from coeval.core.text import listed, numbered
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.pipeline.config.own_data import asked_as
+from coeval.pipeline.config.roles import asked_as
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.in_words import calls, hours, summed_up

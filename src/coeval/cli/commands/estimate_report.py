@@ -28,7 +28,7 @@ from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.config.own_data import own_code
+from coeval.pipeline.config.roles import own_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings

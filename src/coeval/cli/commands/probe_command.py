@@ -86,7 +86,7 @@ def probe(
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
     from coeval.cli.views.name_table import Column, NameRow, print_table
-    from coeval.pipeline.config.own_data import asked_as
+    from coeval.pipeline.config.roles import asked_as
 
     models = {model.name: model for model in config.models}
     rows = [

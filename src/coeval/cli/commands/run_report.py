@@ -23,8 +23,8 @@ from coeval.core.process_limits import address_space_left
 from coeval.exchange.trackers import Destination, log_at_end
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.config.own_data import own_code
 from coeval.pipeline.config.resolve import Resolved
+from coeval.pipeline.config.roles import own_code
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.plan.forecast import Forecast, forecast
 from coeval.pipeline.run_options import RunOptions, Stance

@@ -16,7 +16,7 @@ from coeval.models.local.callables import given_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, declared_checks, resume_folder
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
-from coeval.pipeline.config.own_data import complete_students, inherited_code
+from coeval.pipeline.config.roles import complete_students, inherited_code
 from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure

@@ -81,8 +81,7 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_fol
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules, stop_rules
 from coeval.pipeline.config.names import name_rules
-from coeval.pipeline.config.own_data import own_data_rules
-from coeval.pipeline.config.roles import Teachers, missing_roles
+from coeval.pipeline.config.roles import Teachers, missing_roles, own_data_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
 from coeval.pipeline.prompts import NEEDS, VARIABLES

@@ -1,4 +1,4 @@
-"""Phase 5: a judge scores a response against the rubric; labels are compared without a judge."""
+"""The works of phases 3–5: items, answers, judgments; labels and checks need no judge."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coeval.core.errors import Gap, Pending, Unparsable
+from coeval.core.errors import CheckFailed, Gap, Pending, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import (
+    CHECK,
     EXACT_MATCH,
     Completion,
     Datapoint,
     Evaluation,
+    Failure,
+    Preference,
     Request,
     Response,
     Schema,
@@ -23,10 +26,22 @@ from coeval.core.records import (
 from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, reason, spoken
 from coeval.engine.work import Tally
+from coeval.judging.checks.check_runner import CheckRunner
+from coeval.judging.checks.rubric_check import checked_answer
 from coeval.judging.labels import score_labels
+from coeval.judging.pairwise import parse_preference
 from coeval.judging.verdict import Levels
 from coeval.pipeline.phases.proposals import parse_item
-from coeval.pipeline.plan.recipes import answer_input, item_content, item_recipe, judged_input, label_recipe
+from coeval.pipeline.plan.judge_form import MOST_REASON, PairDesign
+from coeval.pipeline.plan.recipes import (
+    CHECK_RECIPE,
+    answer_input,
+    compared_input,
+    item_content,
+    item_recipe,
+    judged_input,
+    label_recipe,
+)
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.samples import Sample
@@ -372,3 +387,119 @@ class ItemWork(ModelWork[Datapoint]):
             "generated_at": now(),
             **stored,
         }
+
+
+# --- Phase 5 of a pairwise task
+
+
+@dataclass(slots=True)
+class PairWork(ModelWork[Preference]):
+    """Ask one judge which of two answers is better; ``first`` is shown first."""
+
+    asking: Asking
+    design: PairDesign
+    first: Judged
+    second: Judged
+    role_model: RoleModel
+    key: str
+    tried: int
+    tally: Tally = field(default_factory=Tally)
+
+    phase = "evaluation"
+    weight = 1
+    record = Preference
+
+    def question(self, _: int) -> Request:
+        shown = {
+            **self.first.prepared.values,
+            "answer_a": self.first.response.response or "",
+            "answer_b": self.second.response.response or "",
+            "answer_format": self.design.answer_format,
+        }
+        return self.role_model.prompt(shown, self.design.schema)
+
+    def read(self, completion: Completion) -> dict[str, Any]:
+        preferred = parse_preference(spoken(completion, "the judge"))
+        return {
+            "winner": preferred.winner,
+            "reason": preferred.reason[:MOST_REASON] or None,
+            "raw": cut_to_bytes(completion.text, MAX_ANSWER_BYTES),
+        }
+
+    def identity(self) -> dict[str, Any]:
+        first, second = self.first.response, self.second.response
+        return {
+            "id": self.key,
+            "datapoint_id": first.datapoint_id,
+            "task_id": first.task_id,
+            "teacher_model_id": first.teacher_model_id,
+            "first_model_id": first.student_model_id,
+            "second_model_id": second.student_model_id,
+            "judge_model_id": self.role_model.name,
+            "recipe": self.role_model.recipe.hash,
+            "input_hash": compared_input(self.first.input_hash, self.second.input_hash),
+            "evaluated_at": now(),
+        }
+
+
+# --- Phase 5 without a judge: checks
+
+
+@dataclass(slots=True)
+class CheckWork:
+    """Compute ``factors`` of one response: no model, no cost. What cannot be computed is missing."""
+
+    judged: Judged
+    key: str
+    factors: tuple[str, ...]
+    runner: CheckRunner
+    at_once: bool
+
+    phase = "evaluation"
+    weight = 1
+    calls = 0
+    model = CHECK
+
+    async def do(self) -> Evaluation:
+        judged = self.judged
+        answer, checks = checked_answer(judged.prepared.item, judged.response), judged.setup.checks
+        values: dict[str, float] = {}
+        reasons: dict[str, str] = {}
+        for factor in self.factors:
+            try:
+                check = checks[factor]
+                value, why = check.score(answer) if self.at_once else await self.runner.score(check, answer)
+            except CheckFailed as failure:
+                reasons[factor] = str(failure)
+                continue
+            values[factor] = value
+            if why:
+                reasons[factor] = why
+        return self._record(values, reasons)
+
+    def failed(self, error: Exception) -> Evaluation:
+        identity = self.judged.identity(CHECK, CHECK_RECIPE)
+        return Evaluation(**identity, status="failed", error=reason(error), missing=self.factors)
+
+    def _record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
+        """The record: with what an earlier one holds, unless all is computed again."""
+        hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
+        criteria, made_from = {factor: hashes[factor] for factor in values}, None
+        if earlier is not None and len(self.factors) < len(hashes):
+            kept = {f: value for f, value in (earlier.values or {}).items() if f not in self.factors}
+            values, reasons = kept | values, _of(kept, earlier.reasons) | reasons
+            criteria = _of(kept, earlier.criteria) | criteria
+            made_from = earlier.input_hash
+        identity = self.judged.identity(CHECK, CHECK_RECIPE, made_from)
+        left = hashes.keys() - values.keys()
+        missing = tuple(factor for factor in hashes if factor in left) if left else ()
+        found: dict[str, Any] = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
+        if not values:
+            why = f"{missing[0]}: {reasons[missing[0]]}"
+            return Evaluation(**identity, **found, status="failed", error=Failure(CheckFailed.kind, why))
+        found["values"] = {factor: values[factor] for factor in (*hashes, *values) if factor in values}
+        return Evaluation(**identity, **found)
+
+
+def _of(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
+    return {factor: text for factor, text in (texts or {}).items() if factor in factors}

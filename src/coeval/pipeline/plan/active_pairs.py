@@ -17,7 +17,7 @@ from coeval.analysis.intervals import ALPHA
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry
 from coeval.core.records import SEPARATOR, pair_name
 from coeval.core.text import digest
-from coeval.pipeline.plan.pair_design import OrderedPair, PairDesign
+from coeval.pipeline.plan.judge_form import OrderedPair, PairDesign
 from coeval.pipeline.plan.recorded import PairEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import NO_ROW

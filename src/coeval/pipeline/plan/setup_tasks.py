@@ -13,8 +13,7 @@ from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.phases.blueprint import TaskBlueprint
-from coeval.pipeline.plan.judge_form import JudgeForm
-from coeval.pipeline.plan.pair_design import pair_design
+from coeval.pipeline.plan.judge_form import JudgeForm, pair_design
 from coeval.pipeline.plan.task_setup import TaskSetup, role_model
 from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS
 from coeval.pipeline.samples import ItemSpace

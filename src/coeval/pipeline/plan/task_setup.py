@@ -11,8 +11,7 @@ from coeval.engine.model_work import Recipe, RoleModel, as_recorded, own_seed, r
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.models.metering.answer_bound import answer_limits
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
-from coeval.pipeline.plan.judge_form import JudgeForm
-from coeval.pipeline.plan.pair_design import PairDesign
+from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign
 from coeval.pipeline.plan.recipes import task_fields, template_parts
 from coeval.pipeline.prompts import CLOSED_BOOK, FROM_DOCUMENTS, find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall

@@ -17,7 +17,7 @@ import msgspec
 from coeval.core.records import SEPARATOR, answer_name, item_of, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.pair_design import OrderedPair, PairDesign
+from coeval.pipeline.plan.judge_form import OrderedPair, PairDesign
 from coeval.pipeline.plan.recorded import Entry
 from coeval.pipeline.plan.run_plan import (
     SETTLED,

@@ -95,7 +95,9 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
         await probe_models(session, probing, owing(preview))
         if config.experiment.estimate_cost:
-            await _estimate(config, options, session, preview, prices)
+            from coeval.pipeline.plan.estimate.live_samples import estimate_at_start
+
+            await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
         _record_look(config, options, preview, watcher)
         supply.put(folder)
         meta = _put_in_place(config, options, folder, watcher)
@@ -173,14 +175,6 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
     planned = preview.most.total("data_generation").planned
     if unwritten := record_extension(source, folder, planned):
         watcher.warn(unwritten)
-
-
-async def _estimate(
-    config: Config, options: RunOptions, session: Session, preview: Preview, prices: PriceBook
-) -> None:
-    from coeval.pipeline.plan.estimate.estimate_at_start import estimate_at_start
-
-    await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
 
 
 def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: Watcher) -> Meta:

@@ -45,19 +45,23 @@ from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
     Judged,
+    PairWork,
     PreparedItem,
     ResponseWork,
 )
-from coeval.pipeline.phases.pair_work import PairWork
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS, new_factors
-from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of
+from coeval.pipeline.plan.estimate.in_words import calls, ends, summed_up
+from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS, Assumed, estimate_run, new_factors
+from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of, seen_lengths
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.setup_tasks import judge_form
 from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths
+from coeval.pricing.price_book import PriceBook
+from coeval.store.jsonl import write_json_atomic
 
 # Seconds after which a sample is given up, and the estimate goes on without: models that think answer a
 # paragraph's question in one or two minutes.
@@ -331,3 +335,31 @@ class _LiveSamples:
             f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens, {record.latency_s or 0.0:.1f} s{cost}"
         )
         return record
+
+
+# --- The estimate that a start makes of itself (`estimate_cost: true`)
+
+
+async def estimate_at_start(
+    config: Config, preview: Preview, session: Session, prices: PriceBook, *, phase_barriers: bool
+) -> None:
+    """Write ``cost_estimate.json`` and tell what stands in it. Samples are asked of models that nothing is
+    batched of: a batch would not answer before the run.
+
+    Raises Draining: somebody interrupted it.
+    """
+    watcher, lengths = session.context.watcher, seen_lengths(config, preview)
+    if config.experiment.estimate_samples:
+        live = [model.name for model in config.models if not config.batched_phases(model)]
+        await add_samples(config, preview, lengths, live, session)
+    estimate = estimate_run(config, preview, Assumed(prices, lengths, phase_barriers))
+    write_json_atomic(run_folder(config).cost_estimate, estimate.as_json())
+    for phase, line in estimate.by_phase.items():
+        cost = (
+            "cost unknown"
+            if line.cost_usd is None
+            else f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+        )
+        watcher.note(f"estimate of {phase}: {calls(line.calls)} calls, {cost}")
+    for sentence in summed_up(estimate):
+        watcher.note(f"estimate: {sentence}")
