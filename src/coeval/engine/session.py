@@ -27,7 +27,6 @@ from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
 from coeval.models.answer_store import AnswerStore
-from coeval.models.batch.waiting.batch_index import IdTable
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import Batching
 from coeval.models.keys import Keys
@@ -162,7 +161,7 @@ class Session:
     interrupted: bool = False
     stopped: dict[str, str] = field(default_factory=dict)
     clears_batches: bool = False
-    _short: IdTable = field(default_factory=IdTable)
+    _short: set[bytes] = field(default_factory=set)
     _to_come: dict[tuple[str, str], int] = field(default_factory=dict)
 
     async def carry_out(
@@ -238,7 +237,7 @@ class Session:
     async def _not_done_with(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
         """Without those that an earlier round has ended short: they are asked again by the next start."""
         async for work in works:
-            if not len(self._short) or _identity(work) not in self._short:
+            if not self._short or _identity(work) not in self._short:
                 yield work
 
     async def _write_usage(self) -> None:
@@ -281,7 +280,7 @@ class Session:
 
     def _remember_short(self, work: Work) -> None:
         if self.batches is not None:
-            self._short.set(_identity(work), 0)
+            self._short.add(_identity(work))
 
     def _report(self, done: Done, record: Kept) -> None:
         error, work = done.error, done.work

@@ -28,8 +28,7 @@ from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply, Damage
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.bedrock_batches import BedrockBatches
 from coeval.models.batch.gemini_batches import GeminiBatches
-from coeval.models.batch.mistral_batches import MistralBatches
-from coeval.models.batch.openai_files import AzureBatches, OpenAiBatches
+from coeval.models.batch.openai_files import AzureBatches, MistralBatches, OpenAiBatches
 from coeval.models.batch.vertex_batches import EMULATOR, VertexBatches
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys

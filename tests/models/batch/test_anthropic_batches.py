@@ -21,6 +21,7 @@ from coeval.core.errors import AccessDenied, BadRequest, ConnectionFailed, NotFo
 from coeval.core.model import ModelSpec
 from coeval.models.batch.anthropic_batches import MessageBatches
 from coeval.models.batch.batch_api import Undecided, cancel_job
+from coeval.models.transport.connection import HttpReply
 
 KEY = "sk-ant-test-0123456789abcdef"
 ENV = {"ANTHROPIC_API_KEY": KEY}
@@ -382,11 +383,11 @@ async def test_jobs_are_apart(server: BatchServer, tmp_path: Path) -> None:
 async def test_a_list_of_batches_that_has_no_end_is_given_up(
     server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def endless(*_: Any, **__: Any) -> bytes:
+    async def endless(*_: Any, **__: Any) -> HttpReply:
         await asyncio.sleep(0)
-        return b'{"data": [], "has_more": true, "last_id": "msgbatch_1"}'
+        return HttpReply(200, {}, b'{"data": [], "has_more": true, "last_id": "msgbatch_1"}')
 
     async with ours(server) as api:
         job = job_of(api, tmp_path, bodies(server))
-        monkeypatch.setattr(api._http, "call", endless)
+        monkeypatch.setattr(api._http, "send", endless)
         assert await asyncio.wait_for(api.find(job), 10) is None

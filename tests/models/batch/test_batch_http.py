@@ -63,7 +63,7 @@ async def _echo(request: web.Request) -> web.Response:
 
 async def test_a_call_is_signed_and_sent_as_it_stands() -> None:
     async with _served(_echo) as (http, _):
-        said = await http.call("POST", "/batches?a=b%3Ac", b"{}", headers={"X-Mine": "1"})
+        said = (await http.send("POST", "/batches?a=b%3Ac", b"{}", headers={"X-Mine": "1"})).body
     assert b'"path": "/v1/batches?a=b%3Ac"' in said
     assert f'"Authorization": "Bearer {KEY}"'.encode() in said
     assert b'"Content-Type": "application/json"' in said
@@ -91,8 +91,8 @@ async def test_a_file_is_sent_with_its_length_and_read_in_pieces(tmp_path: Path,
         return web.Response(text=f"{purpose} {sent.filename} {list(parts)}")
 
     async with _served(take) as (http, _):
-        sent_in = UploadForm({"purpose": "batch"}) if form else None
-        reply = await http.upload("POST", "/files", file, form=sent_in)
+        sent = UploadForm({"purpose": "batch"}, file) if form else file
+        reply = await http.send("POST", "/files", sent)
     assert sum(pieces) == file.stat().st_size
     assert reply.body == (b"batch requests.jsonl ['purpose', 'file']" if form else b"application/jsonl")
 
@@ -100,7 +100,7 @@ async def test_a_file_is_sent_with_its_length_and_read_in_pieces(tmp_path: Path,
 async def test_what_may_be_sent_again_is_and_waits_as_long_as_the_host_asks() -> None:
     busy = _says(429, "later", {"Retry-After": "7"})
     async with _served(busy, _says(503), _says(200, "fine")) as (http, waits):
-        assert await http.call("GET", "/batches/b1") == b"fine"
+        assert (await http.send("GET", "/batches/b1")).body == b"fine"
     assert len(waits) == 2
     assert waits[0] >= 7
 
@@ -108,7 +108,7 @@ async def test_what_may_be_sent_again_is_and_waits_as_long_as_the_host_asks() ->
 async def test_what_makes_a_job_is_sent_again_only_where_it_was_turned_away() -> None:
     async with _served(_says(429), _says(500, "half done")) as (http, waits):
         with pytest.raises(ServerFault, match="half done"):
-            await http.call("POST", "/batches", b"{}")
+            await http.send("POST", "/batches", b"{}")
     assert len(waits) == 1
 
 
@@ -119,7 +119,7 @@ async def test_what_makes_a_job_is_sent_again_only_where_it_was_turned_away() ->
 async def test_refusals_have_the_names_of_live_ones_and_quote_no_key(status: int, kind: type) -> None:
     async with _served(_says(status, f'{{"error": {{"message": "bad {KEY}"}}}}')) as (http, _):
         with pytest.raises(kind) as refused:
-            await http.call("POST", "/batches", b"{}")
+            await http.send("POST", "/batches", b"{}")
     assert "bad [redacted]" in str(refused.value)
     assert KEY not in str(refused.value)
 
@@ -128,7 +128,7 @@ async def test_a_host_that_says_by_a_400_that_a_key_is_none_denies_access() -> N
     trouble = {"code": 400, "message": f"bad {KEY}", "details": [{"reason": "API_KEY_INVALID"}]}
     async with _served(_says(400, json.dumps({"error": trouble})), explain=GEMINI.explain) as (http, _):
         with pytest.raises(AccessDenied) as refused:
-            await http.call("POST", "/batches", b"{}")
+            await http.send("POST", "/batches", b"{}")
     assert ("bad [redacted]" in str(refused.value), refused.value.status) == (True, 400)
 
 
@@ -155,8 +155,8 @@ async def test_a_download_that_is_cut_off_begins_anew(tmp_path: Path) -> None:
 
 async def test_another_host_is_shown_no_credential() -> None:
     async with _served(_echo) as (there, _), _served(_echo) as (http, _):
-        said = await http.call("GET", f"{there.url}/results")
-        ours = await http.call("GET", f"{http.url}/results")
+        said = (await http.send("GET", f"{there.url}/results")).body
+        ours = (await http.send("GET", f"{http.url}/results")).body
     assert b'"Authorization": null' in said
     assert KEY.encode() in ours
 
@@ -164,7 +164,7 @@ async def test_another_host_is_shown_no_credential() -> None:
 async def test_another_place_of_the_same_provider_has_a_signer_of_its_own() -> None:
     async with _served(_echo) as (storage, _), _served(_echo) as (http, _):
         other = http.at(storage.url, Signer({"Authorization": "Bearer of-storage"}))
-        assert b"Bearer of-storage" in await other.call("PUT", "/bucket/object", b"x")
+        assert b"Bearer of-storage" in (await other.send("PUT", "/bucket/object", b"x")).body
 
 
 async def test_a_token_that_is_refused_is_renewed_once() -> None:
@@ -178,16 +178,16 @@ async def test_a_token_that_is_refused_is_renewed_once() -> None:
 
     refused = list[str]()
     async with _served(_says(401), _echo, signer=Renewing({})) as (http, _):
-        assert b"token-1" in await http.call("GET", "/batches")
+        assert b"token-1" in (await http.send("GET", "/batches")).body
     async with _served(_says(401), signer=Renewing({})) as (http, _):
         with pytest.raises(AccessDenied):
-            await http.call("GET", "/batches")
+            await http.send("GET", "/batches")
 
 
 async def test_a_host_that_is_away_is_told_as_for_live_requests() -> None:
     http = BatchHttp(Endpoint("http://127.0.0.1:9/v1", None, Limiter(1)), sleep=_at_once)
     with pytest.raises(ConnectionFailed, match=r"POST 127.0.0.1:9/v1/batches: no connection"):
-        await http.call("POST", "/batches", b"{}")
+        await http.send("POST", "/batches", b"{}")
     await http.aclose()
 
 
@@ -196,5 +196,5 @@ async def _at_once(_: float) -> None: ...
 
 async def test_a_large_body_is_sent_piece_by_piece() -> None:
     async with _served(_echo) as (http, _):
-        said = await http.call("PUT", "/part", b"x" * (5 << 20))
+        said = (await http.send("PUT", "/part", b"x" * (5 << 20))).body
     assert b'"length": 5242880' in said

@@ -17,7 +17,6 @@ from coeval.core.errors import Unreadable
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
-    MOST_PAGES,
     PAGE,
     UNKNOWN_ERROR,
     BatchJob,
@@ -28,11 +27,10 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     Undecided,
     epoch_s,
-    read_answer,
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.anthropic_answer import status_of_error
 from coeval.store.jsonl import whole_lines
 
@@ -80,6 +78,10 @@ class _MessageBatchPage(msgspec.Struct):
     has_more: bool = False
     last_id: str | None = None
 
+    @property
+    def next(self) -> str | None:
+        return self.last_id if self.has_more else None
+
 
 class _MessageResult(msgspec.Struct):
     type: str
@@ -119,7 +121,7 @@ class MessageBatches:
     async def create(self, job: BatchJob) -> str:
         size = len(_BEGIN) + job.lines.stat().st_size - 1 + len(_END)
         headers = {"Content-Type": "application/json", "Content-Length": str(size)}
-        reply = await self._http.upload("POST", _PATH, _OneBody(job.lines), headers=headers)
+        reply = await self._http.send("POST", _PATH, _OneBody(job.lines), headers=headers)
         return read_answer(reply.body, _MessageBatch, "a message batch").id
 
     async def find(self, job: BatchJob) -> str | None:
@@ -158,25 +160,19 @@ class MessageBatches:
             yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"{_place(job_id)}/cancel", repeatable=True)
+        await self._http.send("POST", f"{_place(job_id)}/cancel", repeatable=True)
 
     async def _retrieve(self, job_id: str) -> _MessageBatch:
-        return read_answer(await self._http.call("GET", _place(job_id)), _MessageBatch, "a message batch")
+        return await self._http.read(_place(job_id), _MessageBatch, "a message batch")
 
     async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
         """The batches of the workspace, the latest first."""
-        path = f"{_PATH}?limit={PAGE}"
-        for _ in range(MOST_PAGES):
-            body = await self._http.call("GET", path)
-            page = read_answer(body, _MessageBatchPage, "a list of message batches")
+        async for page in self._http.pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
             for batch in page.data:
                 made = epoch_s(batch.created_at)
                 if made is not None and made < at:
                     return
                 yield batch
-            if not (page.has_more and page.last_id):
-                return
-            path = f"{_PATH}?limit=100&after_id={quote(page.last_id, safe='')}"
 
     async def _holds(self, batch: _MessageBatch, job: BatchJob) -> bool:
         """Whether a batch that has ended is that job, by its custom ids: they are told for every request. One

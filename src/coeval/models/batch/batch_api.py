@@ -11,13 +11,12 @@ from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Raw
 
 from coeval.core.entry_points import loaded
 from coeval.core.errors import BadRequest, ModelError, ServerFault, Undecodable, Unreadable, UsageError
-from coeval.core.foreign import decode
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import Host
 from coeval.store.jsonl import store_error
@@ -34,7 +33,7 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
         "openai_files": "coeval.models.batch.openai_files:OpenAiBatches",
         "anthropic": "coeval.models.batch.anthropic_batches:MessageBatches",
         "azure_openai": "coeval.models.batch.openai_files:AzureBatches",
-        "mistral": "coeval.models.batch.mistral_batches:MistralBatches",
+        "mistral": "coeval.models.batch.openai_files:MistralBatches",
         "gemini": "coeval.models.batch.gemini_batches:GeminiBatches",
         "vertex": "coeval.models.batch.vertex_batches:VertexBatches",
         "bedrock": "coeval.models.batch.bedrock_batches:BedrockBatches",
@@ -102,6 +101,11 @@ class BatchJob(NamedTuple):
     written_at: float
     first_id: str
     others: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """What the job is called where it has a name, by which it is found again."""
+        return f"coeval-{self.tag}"
 
 
 class Undecided(ServerFault):
@@ -196,28 +200,14 @@ async def cancel_job(api: BatchApi, job_id: str) -> None:
 
 # --- Reading answers and result files
 
-T = TypeVar("T")
-
 # How far a host's clock may differ from ours.
 CLOCKS_APART_S: Final = 3600.0
 # Entries of one page of a list of jobs: OpenAI's maximum, which the others take too.
 PAGE: Final = 100
-# A hundred thousand jobs of one account; a list that never ends must not hold a start for ever.
-MOST_PAGES: Final = 1_000
-# Objects come a thousand a page: ten million of one job's folder.
-MOST_OBJECT_PAGES: Final = 10_000
 # The status of an error that names none: it may be tried again.
 UNKNOWN_ERROR: Final = 500
 # Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory.
 _LONGEST_LINE = 1 << 26
-
-
-def read_answer(body: bytes, kind: type[T], what: str) -> T:
-    """An answer of the interface in its shape; Unreadable where it has another."""
-    try:
-        return decode(body, kind)
-    except Undecodable as error:
-        raise Unreadable(f"the host's answer is not {what} ({error})") from error
 
 
 def result_lines(results: Path) -> Iterator[bytes]:

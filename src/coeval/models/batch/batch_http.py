@@ -15,13 +15,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple, TypeAlias
+from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import AccessDenied, ModelError, RateLimited, ServerFault, StoreError
+from coeval.core.errors import (
+    AccessDenied,
+    ModelError,
+    RateLimited,
+    ServerFault,
+    StoreError,
+    Undecodable,
+    Unreadable,
+)
+from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
 from coeval.models.pacing.rate_headers import requested_retry, requested_wait_s
@@ -82,16 +92,21 @@ LONGEST_EXCHANGE_S: Final = 4 * 3600.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"
-
-Content: TypeAlias = bytes | Path | AsyncIterable[bytes]
-"""What is sent. An iterable begins anew each time it is iterated over, if it is to be sent again."""
+# Ten million objects of one job's folder, a thousand a page; a list that never ends must not hold a start for
+# ever.
+MOST_PAGES: Final = 10_000
 
 
 class UploadForm(NamedTuple):
     """A form (multipart/form-data) that a file is sent in: ``fields``, then the file as the part ``name``."""
 
     fields: Mapping[str, str]
+    file: Path
     name: str = "file"
+
+
+Content: TypeAlias = bytes | Path | UploadForm | AsyncIterable[bytes]
+"""What is sent. An iterable begins anew each time it is iterated over, if it is to be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +116,28 @@ class _Sending:
     content: Content | None
     headers: Mapping[str, str]
     repeatable: bool
-    form: UploadForm | None = None
     is_busy: Callable[[bytes], bool] | None = None
+
+
+T = TypeVar("T")
+
+
+def read_answer(body: bytes, kind: type[T], what: str) -> T:
+    """An answer of the interface in its shape; Unreadable where it has another."""
+    try:
+        return decode(body, kind)
+    except Undecodable as error:
+        raise Unreadable(f"the host's answer is not {what} ({error})") from error
+
+
+class ListPage(Protocol):
+    """A page of a list; ``next`` is what the host calls the one after it."""
+
+    @property
+    def next(self) -> str | None: ...
+
+
+PageT = TypeVar("PageT", bound=ListPage)
 
 
 class BatchHttp:
@@ -163,58 +198,48 @@ class BatchHttp:
         self._elsewhere.append(other)
         return other
 
-    async def call(
+    async def send(
         self,
         method: str,
         path: str,
-        body: bytes | None = None,
+        content: Content | None = None,
         *,
         headers: Mapping[str, str] = _NOTHING,
         repeatable: bool | None = None,
         is_busy: Callable[[bytes], bool] | None = None,
-    ) -> bytes:
-        """The body of a 2xx answer; see `exchange`. ``is_busy`` tells by the body of a 400 whether it stands
-        for what another host says by 429: RateLimited."""
-        again = method in _REPEATABLE if repeatable is None else repeatable
-        reply = await self._until_taken(_Sending(method, path, body, headers, again, is_busy=is_busy))
-        return reply.body
-
-    async def exchange(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        headers: Mapping[str, str] = _NOTHING,
-        repeatable: bool | None = None,
     ) -> HttpReply:
         """A 2xx answer with its headers, whose names are lower-case.
 
-        ``headers`` go before those of the endpoint. What is not ``repeatable`` is sent again only where it
-        was not received, or was turned away by 429; None: everything but POST and PATCH is.
+        ``headers`` go before those of the endpoint. A file is sent as a stream with its length, an iterable
+        in chunks unless ``headers`` have a Content-Length. What is not ``repeatable`` is sent again only where
+        it was not received, or was turned away by 429; None: everything but POST and PATCH is. ``is_busy``
+        tells by the body of a 400 whether it stands for what another host says by 429: RateLimited.
         """
         again = method in _REPEATABLE if repeatable is None else repeatable
-        return await self._until_taken(_Sending(method, path, body, headers, again))
+        return await self._until_taken(_Sending(method, path, content, headers, again, is_busy))
 
-    async def upload(
-        self,
-        method: str,
-        path: str,
-        file: Path | AsyncIterable[bytes],
-        *,
-        headers: Mapping[str, str] = _NOTHING,
-        form: UploadForm | None = None,
-        repeatable: bool | None = None,
-    ) -> HttpReply:
-        """Send a file as a stream: as the body, or as a part of a ``form``. See `exchange`; a file is sent
-        with its length, an iterable in chunks unless ``headers`` have a Content-Length."""
-        again = method in _REPEATABLE if repeatable is None else repeatable
-        return await self._until_taken(_Sending(method, path, file, headers, again, form))
+    async def read(self, path: str, kind: type[T], what: str, shape: Callable[[bytes], bytes] = bytes) -> T:
+        """What a GET gives, once ``shape`` has made a body of it that can be read; raises Unreadable where it
+        is not ``what``."""
+        return read_answer(shape((await self.send("GET", path)).body), kind, what)
 
-    async def download(self, path: str, into: Path, *, headers: Mapping[str, str] = _NOTHING) -> None:
+    async def pages(
+        self, path: str, kind: type[PageT], after: str, shape: Callable[[bytes], bytes] = bytes
+    ) -> AsyncIterator[PageT]:
+        """The pages of a list, read as by `read`, until one names no next one; ``after`` is the parameter
+        that asks for it, beside those that ``path`` has."""
+        token = ""
+        for _ in range(MOST_PAGES):
+            page = await self.read(f"{path}{token}", kind, "a page of a list", shape)
+            yield page
+            if not page.next:
+                return
+            token = f"&{after}={quote(page.next, safe='')}"
+
+    async def download(self, path: str, into: Path) -> None:
         """Write what a GET gives to a file, which takes the place of any that is there. A body that is cut
         off is an error, and asked for anew from its beginning."""
-        await self._until_taken(_Sending("GET", path, None, headers, repeatable=True), into)
+        await self._until_taken(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
 
     async def pause(self, seconds: float) -> None:
         """Wait for what the host has yet to do."""
@@ -304,9 +329,9 @@ class BatchHttp:
     @asynccontextmanager
     async def _sent(self, route: RequestRoute, sending: _Sending) -> AsyncIterator[aiohttp.ClientResponse]:
         async with AsyncExitStack() as opened:
-            data = _data(sending, opened)
+            data = _data(sending.content, opened)
             headers = CIMultiDict(route.headers)
-            if isinstance(sending.content, Path) and sending.form is None:
+            if isinstance(sending.content, Path):
                 headers.setdefault("Content-Type", _JSONL)
             yield await opened.enter_async_context(
                 self._opened().request(
@@ -336,17 +361,17 @@ class BatchHttp:
         return self._session
 
 
-def _data(sending: _Sending, opened: AsyncExitStack) -> Any:
+def _data(content: Content | None, opened: AsyncExitStack) -> Any:
     """What aiohttp sends; files are closed with ``opened``."""
-    content, form = sending.content, sending.form
-    name = content.name if isinstance(content, Path) else "file"
-    data: Any = opened.enter_context(_opened(content)) if isinstance(content, Path) else content
-    if form is None:
-        return io.BytesIO(content) if isinstance(content, bytes) and len(content) > LARGE_BODY else data
+    if isinstance(content, Path):
+        return opened.enter_context(_opened(content))
+    if not isinstance(content, UploadForm):
+        return io.BytesIO(content) if isinstance(content, bytes) and len(content) > LARGE_BODY else content
     parts = aiohttp.FormData()
-    for field, value in form.fields.items():
+    for field, value in content.fields.items():
         parts.add_field(field, value)
-    parts.add_field(form.name, data, filename=name, content_type=_JSONL)
+    file = opened.enter_context(_opened(content.file))
+    parts.add_field(content.name, file, filename=content.file.name, content_type=_JSONL)
     return parts
 
 

@@ -23,8 +23,6 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.core.plain import open_file
 from coeval.models.batch.batch_api import (
-    MOST_OBJECT_PAGES,
-    MOST_PAGES,
     PAGE,
     BatchJob,
     BatchLimits,
@@ -33,11 +31,10 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     answered_reply,
-    read_answer,
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, read_answer
 from coeval.models.signers import AwsSigner, Signer
 from coeval.models.transport.faults import excerpt
 from coeval.models.transport.network import redirected_by
@@ -79,9 +76,10 @@ class S3Bucket:
     async def put(self, key: str, file: Path, size: int) -> None:
         """Store a file of ``size`` bytes, in parts where it is large."""
         if size <= PART_BYTES:
-            await self._http.call("PUT", _path(key), await asyncio.to_thread(_piece, file, 0))
+            await self._http.send("PUT", _path(key), await asyncio.to_thread(_piece, file, 0))
             return
-        started = (await self._http.call("POST", f"{_path(key)}?uploads=", b"", repeatable=True)).decode()
+        begun = await self._http.send("POST", f"{_path(key)}?uploads=", b"", repeatable=True)
+        started = begun.body.decode()
         upload = _text(started, "UploadId")
         if upload is None:
             raise Unreadable(f"S3 begins an upload without its id: {self._excerpt(started)}")
@@ -90,28 +88,29 @@ class S3Bucket:
             await self._put_parts(path, file, size)
         except (ModelError, StoreError):
             with suppress(ModelError):  # what went wrong first is told
-                await self._http.call("DELETE", path)  # parts that nobody completes are paid for
+                await self._http.send("DELETE", path)  # parts that nobody completes are paid for
             raise
 
     async def _put_parts(self, path: str, file: Path, size: int) -> None:
         parts = ""
         for number, offset in enumerate(range(0, size, PART_BYTES), 1):
             piece = await asyncio.to_thread(_piece, file, offset)
-            reply = await self._http.exchange("PUT", f"{path}&partNumber={number}", piece)
+            reply = await self._http.send("PUT", f"{path}&partNumber={number}", piece)
             etag = reply.headers.get("etag", "")
             parts += f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"
         needed = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         headers = {"Content-Type": "application/xml"}
-        reported = (await self._http.call("POST", path, needed, headers=headers)).decode(errors="replace")
+        reply = await self._http.send("POST", path, needed, headers=headers)
+        reported = reply.body.decode(errors="replace")
         if "<Error>" in reported:  # S3 begins to answer before it is done
             raise ServerFault(f"S3 did not put an upload together: {self._excerpt(reported)}")
 
     async def keys(self, prefix: str) -> list[str]:
         """The objects whose key begins so."""
         token, found = "", list[str]()
-        for _ in range(MOST_OBJECT_PAGES):
+        for _ in range(MOST_PAGES):
             query = f"list-type=2&prefix={quote(prefix, safe='')}{token}"
-            page = (await self._http.call("GET", f"/?{query}")).decode(errors="replace")
+            page = (await self._http.send("GET", f"/?{query}")).body.decode(errors="replace")
             found += [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", page)]
             following = _text(page, "NextContinuationToken")
             if following is None:
@@ -191,7 +190,7 @@ class _InvocationJob(msgspec.Struct, rename="camel", frozen=True):
 
 class _InvocationJobPage(msgspec.Struct, rename="camel", frozen=True):
     invocation_job_summaries: list[_InvocationJob] = []
-    next_token: str | None = None
+    next: str | None = msgspec.field(default=None, name="nextToken")
 
 
 class _RecordError(msgspec.Struct, rename="camel", frozen=True):
@@ -243,7 +242,7 @@ class BedrockBatches:
         requests = f"{folder}/requests.jsonl"
         await self._bucket.put(requests, job.lines, job.bytes)
         needed = {
-            "jobName": _name(job.tag),
+            "jobName": job.name,
             "clientRequestToken": job.tag,  # the same one makes no second job
             "roleArn": self._role,
             "modelId": self._model,
@@ -254,22 +253,16 @@ class BedrockBatches:
             "outputDataConfig": {"s3OutputDataConfig": {"s3Uri": self._uri(f"{folder}/results/")}},
         }
         body = msgspec.json.encode(needed)
-        body = await self._http.call("POST", "/model-invocation-job", body, is_busy=_is_busy)
-        return read_answer(body, _CreatedJob, "a model invocation job").job_arn
+        reply = await self._http.send("POST", "/model-invocation-job", body, is_busy=_is_busy)
+        return read_answer(reply.body, _CreatedJob, "a model invocation job").job_arn
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        needed, after = _name(job.tag), ""
-        for _ in range(MOST_PAGES):
-            path = f"/model-invocation-jobs?maxResults={PAGE}&nameContains={job.tag}{after}"
-            body = await self._http.call("GET", path)
-            page = read_answer(body, _InvocationJobPage, "a list of model invocation jobs")
+        path = f"/model-invocation-jobs?maxResults={PAGE}&nameContains={job.tag}"
+        async for page in self._http.pages(path, _InvocationJobPage, "nextToken"):
             for found in page.invocation_job_summaries:
-                if found.job_name == needed and found.job_arn not in job.others:
+                if found.job_name == job.name and found.job_arn not in job.others:
                     return found.job_arn
-            if not page.next_token:
-                return None
-            after = f"&nextToken={quote(page.next_token, safe='')}"
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
@@ -296,11 +289,10 @@ class BedrockBatches:
                 yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"{_job_path(job_id)}/stop", b"{}")
+        await self._http.send("POST", f"{_job_path(job_id)}/stop", b"{}")
 
     async def _job(self, job_id: str) -> _InvocationJob:
-        body = await self._http.call("GET", _job_path(job_id))
-        return read_answer(body, _InvocationJob, "a model invocation job")
+        return await self._http.read(_job_path(job_id), _InvocationJob, "a model invocation job")
 
     def _uri(self, key: str) -> str:
         return f"s3://{self._bucket.name}/{key}"
@@ -337,10 +329,6 @@ def _uncached(body: bytes) -> bytes:
 def _is_busy(body: bytes) -> bool:
     """Whether a 400 is a ServiceQuotaExceededException: more jobs are under way than the account may have."""
     return _QUOTA.search(body) is not None
-
-
-def _name(tag: str) -> str:
-    return f"coeval-{tag}"
 
 
 def _job_path(job_id: str) -> str:

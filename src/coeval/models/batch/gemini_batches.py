@@ -22,7 +22,6 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
-    MOST_PAGES,
     BatchJob,
     BatchLimits,
     BatchProgress,
@@ -30,11 +29,10 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     answered_reply,
-    read_answer,
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.gemini import explain, generate_path
 from coeval.models.transport.faults import excerpt, from_status
 from coeval.store.jsonl import whole_lines
@@ -93,11 +91,6 @@ class _LiveError(msgspec.Struct, frozen=True):
     error: GoogleError
 
 
-def job_name(tag: str) -> str:
-    """What a job is called: both interfaces keep its name, and list it."""
-    return f"coeval-{tag}"
-
-
 def state_of(word: str) -> BatchState:
     """``JOB_STATE_…`` or ``BATCH_STATE_…``."""
     return _STATES.get(word.partition("_STATE_")[2], "running")
@@ -112,6 +105,18 @@ def job_error(error: GoogleError, redactor: Redactor) -> ModelError:
     found.args = (excerpt(error.message, redactor) or "Google gives no reason",)
     found.status = None  # nobody was answered with it
     return found
+
+
+def progress_of(
+    word: str,
+    counts: tuple[int | None, int | None, int | None],
+    error: GoogleError | None,
+    redactor: Redactor,
+) -> BatchProgress:
+    """How a job stands; ``counts`` are of all requests, those that were answered, and those that failed."""
+    state = state_of(word)
+    why = job_error(error or GoogleError(), redactor) if state == "failed" else None
+    return BatchProgress(state, word, *counts, error=why)
 
 
 def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
@@ -185,6 +190,14 @@ class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
     successful_request_count: str | int = 0
     failed_request_count: str | int = 0
 
+    @property
+    def counts(self) -> tuple[int | None, int | None, int | None]:
+        return (
+            int64(self.request_count),
+            int64(self.successful_request_count),
+            int64(self.failed_request_count),
+        )
+
 
 class _KeyedMetadata(msgspec.Struct, frozen=True):
     key: str
@@ -230,7 +243,7 @@ class _Operation(msgspec.Struct, frozen=True):
 
 class _OperationPage(msgspec.Struct, rename="camel", frozen=True):
     operations: list[_Operation] = []
-    next_page_token: str | None = None
+    next: str | None = msgspec.field(default=None, name="nextPageToken")
 
 
 class _StoredFile(msgspec.Struct, frozen=True):
@@ -275,33 +288,24 @@ class GeminiBatches:
             given: dict[str, Any] = {"requests": {"requests": await asyncio.to_thread(_inlined, job.lines)}}
         else:
             given = {"fileName": await self._uploaded(job)}
-        needed = {"batch": {"displayName": job_name(job.tag), "inputConfig": given}}
-        body = await self._http.call("POST", self._create_path, msgspec.json.encode(needed))
-        return read_answer(body, _Operation, "a batch").name
+        needed = {"batch": {"displayName": job.name, "inputConfig": given}}
+        reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
+        return read_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        needed, after = job_name(job.tag), ""
-        for _ in range(MOST_PAGES):
-            body = await self._http.call("GET", f"/batches?pageSize={_PAGE}{after}")
-            page = read_answer(_shallow(body), _OperationPage, "a list of batches")
+        pages = self._http.pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken", _shallow)
+        async for page in pages:
             for found in page.operations:
-                if found.metadata.display_name == needed and found.name not in job.others:
+                if found.metadata.display_name == job.name and found.name not in job.others:
                     return found.name
-            if not page.next_page_token:
-                return None
-            after = f"&pageToken={quote(page.next_page_token, safe='')}"
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
-        word, stats = batch.metadata.state, batch.metadata.batch_stats
-        state = state_of(word)
-        error = job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
-        if stats is None:
-            return BatchProgress(state, word, error=error)
-        done, failed = int64(stats.successful_request_count), int64(stats.failed_request_count)
-        return BatchProgress(state, word, int64(stats.request_count), done, failed, error)
+        stats = batch.metadata.batch_stats
+        counts = stats.counts if stats is not None else (None, None, None)
+        return progress_of(batch.metadata.state, counts, batch.error, self._http.redactor)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         output = (await self._batch(job_id)).output
@@ -320,20 +324,19 @@ class GeminiBatches:
                 yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        await self._http.send("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
 
     async def _batch(self, job_id: str) -> _Operation:
-        body = await self._http.call("GET", f"/{quote(job_id)}")
-        return read_answer(_shallow(body), _Operation, "a batch")
+        return await self._http.read(f"/{quote(job_id)}", _Operation, "a batch", _shallow)
 
     async def _uploaded(self, job: BatchJob) -> str:
         """The name of the job's file at Google, where it stays for two days: an address for it is asked for,
         and the file sent there."""
         above, _, version = self._http.url.rpartition("/")
-        started = await self._http.exchange(
+        started = await self._http.send(
             "POST",
             f"{above}/upload/{version}/files",
-            msgspec.json.encode({"file": {"displayName": job_name(job.tag)}}),
+            msgspec.json.encode({"file": {"displayName": job.name}}),
             headers={
                 "X-Goog-Upload-Protocol": "resumable",
                 "X-Goog-Upload-Command": "start",
@@ -346,7 +349,7 @@ class GeminiBatches:
         if not address:
             raise Unreadable("the host takes a file, and names no address for it")
         headers = {"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"}
-        reply = await self._http.upload("POST", address, job.lines, headers=headers)
+        reply = await self._http.send("POST", address, job.lines, headers=headers)
         return read_answer(reply.body, _Uploaded, "an uploaded file").file.name
 
 

@@ -1,4 +1,5 @@
-"""OpenAI's Batch API: a file of requests is uploaded, a batch made of it, and its results are files again.
+"""Jobs made of files, at OpenAI, Azure OpenAI and Mistral: a file of requests is uploaded, a batch made of
+it, and its results are files again.
 
 Source: OpenAI's API reference (Files, Batch) and its guide to batches, November 2026. Hosts that copy it are
 asked the same at their own base URL.
@@ -19,7 +20,6 @@ from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
-    MOST_PAGES,
     PAGE,
     UNKNOWN_ERROR,
     BatchJob,
@@ -29,19 +29,16 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     epoch_s,
-    read_answer,
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import BatchHttp, UploadForm
+from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
 from coeval.models.places import GivenAddress, azure_openai
 from coeval.models.transport.faults import excerpt
 
 # --- Files of a job
 #
-# Batches made of files: the requests go up as one, the results come down as others, in OpenAI's form.
-#
-# What OpenAI, Azure OpenAI and Mistral have in common; how a job is made of a file stands in a module each.
+# The requests go up as one, the results come down as others, in OpenAI's form.
 
 TAG: Final = "coeval_tag"
 """The entry of a batch's metadata that holds our tag."""
@@ -107,8 +104,8 @@ class BatchFiles:
 
         A file that is uploaded and not used costs nothing: it may be sent twice.
         """
-        form = UploadForm({"purpose": "batch"})
-        reply = await self._http.upload("POST", self._paths.to("/files"), lines, form=form, repeatable=True)
+        form = UploadForm({"purpose": "batch"}, lines)
+        reply = await self._http.send("POST", self._paths.to("/files"), form, repeatable=True)
         file = read_answer(reply.body, UploadedFile, "an uploaded file")
         pause_s = 0.5
         for _ in range(_LOOKS):
@@ -124,15 +121,18 @@ class BatchFiles:
 
     async def about(self, file_id: str) -> UploadedFile:
         """What the host says of a file."""
-        path = self._paths.to(f"/files/{quote(file_id, safe='')}")
-        return read_answer(await self._http.call("GET", path), UploadedFile, "a file")
+        return await self._http.read(
+            self._paths.to(f"/files/{quote(file_id, safe='')}"), UploadedFile, "a file"
+        )
 
-    async def replies(self, file_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        """The lines of a file of results or of errors; ``into`` is the folder that it is put in."""
-        results = into / "results.jsonl"
-        await self._http.download(self._paths.to(f"/files/{quote(file_id, safe='')}/content"), results)
-        for reply in file_replies(results):
-            yield reply
+    async def replies(self, into: Path, *file_ids: str | None) -> AsyncIterator[BatchReply | DamagedResult]:
+        """The lines of the files of results and of errors that there are; ``into`` is the folder that they
+        are put in."""
+        for file_id in filter(None, file_ids):
+            results = into / "results.jsonl"
+            await self._http.download(self._paths.to(f"/files/{quote(file_id, safe='')}/content"), results)
+            for reply in file_replies(results):
+                yield reply
 
 
 def file_replies(results: Path) -> Iterator[BatchReply | DamagedResult]:
@@ -207,6 +207,10 @@ class _BatchPage(msgspec.Struct, frozen=True):
     data: list[_Batch]
     has_more: bool = False
 
+    @property
+    def next(self) -> str | None:
+        return self.data[-1].id if self.has_more and self.data else None
+
 
 class _RefusedBatch(msgspec.Struct, frozen=True):
     error: _Trouble
@@ -240,21 +244,19 @@ class OpenAiBatches:
             "metadata": {TAG: job.tag},
         }
         path = self._paths.to("/batches")
-        body = await self._http.call("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
-        return read_answer(body, _Batch, "a batch").id
+        reply = await self._http.send("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
+        return read_answer(reply.body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:
         """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
-        since, after = job.written_at - CLOCKS_APART_S, ""
-        for _ in range(MOST_PAGES):
-            body = await self._http.call("GET", self._paths.to("/batches", f"limit={PAGE}{after}"))
-            page = read_answer(body, _BatchPage, "a list of batches")
+        since = job.written_at - CLOCKS_APART_S
+        path = self._paths.to("/batches", f"limit={PAGE}")
+        async for page in self._http.pages(path, _BatchPage, "after"):
             for batch in page.data:
                 if await self._is_of(batch, job, since):
                     return batch.id
-            if not page.has_more or not page.data or _made_before(page.data[-1], since):
+            if page.data and _made_before(page.data[-1], since):
                 return None
-            after = f"&after={quote(page.data[-1].id, safe='')}"
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
@@ -272,16 +274,14 @@ class OpenAiBatches:
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         batch = await self._batch(job_id)
-        for file_id in (batch.output_file_id, batch.error_file_id):
-            if file_id:
-                async for reply in self._files.replies(file_id, into):
-                    yield reply
+        async for reply in self._files.replies(into, batch.output_file_id, batch.error_file_id):
+            yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", self._place(job_id, "/cancel"), b"{}")
+        await self._http.send("POST", self._place(job_id, "/cancel"), b"{}")
 
     async def _batch(self, job_id: str) -> _Batch:
-        return read_answer(await self._http.call("GET", self._place(job_id)), _Batch, "a batch")
+        return await self._http.read(self._place(job_id), _Batch, "a batch")
 
     def _place(self, job_id: str, below: str = "") -> str:
         return self._paths.to(f"/batches/{quote(job_id, safe='')}{below}")
@@ -337,3 +337,124 @@ class AzureBatches(OpenAiBatches):
         url = spec.base_url if spec.base_url is not None else settings["endpoint"]
         path, _, query = azure_openai(GivenAddress(url, settings, spec.model)).path.partition("?")
         return BatchPaths("/openai" if path.startswith("/openai/") else "", query)
+
+
+# --- Mistral's batch API: a job names a file of requests without a model, and the model
+#
+# Source: Mistral's API reference, its guide to batches and its own client, November 2026.
+
+_MISTRAL_JOBS = "/batch/jobs"
+_MISTRAL_STATES: Mapping[str, BatchState] = {
+    "QUEUED": "waiting",
+    "RUNNING": "running",
+    "CANCELLATION_REQUESTED": "running",
+    "SUCCESS": "ended",
+    "FAILED": "failed",
+    "TIMEOUT_EXCEEDED": "expired",
+    "CANCELLED": "cancelled",
+}
+
+
+class _JobTrouble(msgspec.Struct, frozen=True):
+    message: str
+    count: int = 1
+
+
+class _MistralJob(msgspec.Struct, frozen=True):
+    """``total_requests`` is 0 until the host has looked at the file."""
+
+    id: str
+    status: str
+    created_at: float | str | None = None
+    metadata: dict[str, Any] | None = None
+    output_file: str | None = None
+    error_file: str | None = None
+    errors: list[_JobTrouble] = []
+    total_requests: int = 0
+    succeeded_requests: int = 0
+    failed_requests: int = 0
+
+    @property
+    def state(self) -> BatchState:
+        """One that failed on the way has results, and they are paid; the rest was never carried out."""
+        state = _MISTRAL_STATES.get(self.status, "running")
+        return "expired" if state == "failed" and self.output_file else state
+
+
+class _MistralJobs(msgspec.Struct, frozen=True):
+    data: list[_MistralJob] = []
+
+
+class MistralBatches:
+    """Batches of chat completions in one workspace, which has a million requests pending at most."""
+
+    limits = BatchLimits(requests=1_000_000, bytes=500_000_000)
+    request_url = "/v1/chat/completions"
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        self._http = http
+        self._files = BatchFiles(http, BatchPaths())
+        self._model = spec.model
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        """The job has the model, its requests have none."""
+        requested = decode(body, dict[str, msgspec.Raw])
+        requested.pop("model", None)
+        return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
+
+    async def create(self, job: BatchJob) -> str:
+        needed = {
+            "input_files": [await self._files.upload(job.lines)],
+            "endpoint": self.request_url,
+            "model": self._model,
+            "metadata": {TAG: job.tag},
+            "timeout_hours": 24,
+        }
+        reply = await self._http.send("POST", _MISTRAL_JOBS, msgspec.json.encode(needed))
+        return read_answer(reply.body, _MistralJob, "a batch job").id
+
+    async def find(self, job: BatchJob) -> str | None:
+        """By the tag, among all jobs of the workspace since it was written down: they are listed with their
+        metadata, the latest first."""
+        since = job.written_at - CLOCKS_APART_S
+        for number in range(MOST_PAGES):
+            path = f"{_MISTRAL_JOBS}?page={number}&page_size={PAGE}&order_by=-created"
+            page = (await self._http.read(path, _MistralJobs, "a list of batch jobs")).data
+            for found in page:
+                if (found.metadata or {}).get(TAG) == job.tag and found.id not in job.others:
+                    return found.id
+            made = epoch_s(page[-1].created_at) if page else None
+            if len(page) < PAGE or (made is not None and made < since):
+                return None
+        return None
+
+    async def check(self, job_id: str) -> BatchProgress:
+        job = await self._job(job_id)
+        total = job.total_requests
+        error = None
+        if job.state == "failed":
+            why = "; ".join(trouble.message for trouble in job.errors) or "the host gives no reason"
+            error = BadRequest(excerpt(why, self._http.redactor))
+        return BatchProgress(
+            job.state,
+            job.status,
+            total or None,
+            job.succeeded_requests if total else None,
+            job.failed_requests if total else None,
+            error,
+        )
+
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        job = await self._job(job_id)
+        async for reply in self._files.replies(into, job.output_file, job.error_file):
+            yield reply
+
+    async def cancel(self, job_id: str) -> None:
+        await self._http.send("POST", f"{_job_path(job_id)}/cancel", repeatable=True)
+
+    async def _job(self, job_id: str) -> _MistralJob:
+        return await self._http.read(_job_path(job_id), _MistralJob, "a batch job")
+
+
+def _job_path(job_id: str) -> str:
+    return f"{_MISTRAL_JOBS}/{quote(job_id, safe='')}"

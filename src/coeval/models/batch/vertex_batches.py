@@ -19,8 +19,6 @@ from coeval.core.errors import Unreadable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
-    MOST_OBJECT_PAGES,
-    MOST_PAGES,
     PAGE,
     BatchJob,
     BatchLimits,
@@ -28,19 +26,16 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     DamagedResult,
     answered_reply,
-    read_answer,
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import BatchHttp
+from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.batch.gemini_batches import (
     GoogleError,
     failed_reply,
     int64,
-    job_error,
-    job_name,
     line_status,
-    state_of,
+    progress_of,
 )
 from coeval.models.places import vertex_name
 from coeval.models.transport.network import redirected_by
@@ -59,7 +54,7 @@ class _StoredObject(msgspec.Struct, frozen=True):
 
 class _ObjectPage(msgspec.Struct, rename="camel", frozen=True):
     items: list[_StoredObject] = []
-    next_page_token: str | None = None
+    next: str | None = msgspec.field(default=None, name="nextPageToken")
 
 
 class CloudStorage:
@@ -89,24 +84,17 @@ class CloudStorage:
         arrived there is passed over if it is sent again."""
         path = f"/upload/storage/v1/b/{self._bucket}/o?uploadType=resumable&name={self._quoted(name)}"
         headers = {"X-Upload-Content-Length": str(size), "X-Upload-Content-Type": "application/jsonl"}
-        started = await self._http.exchange("POST", path, b"{}", headers=headers, repeatable=True)
+        started = await self._http.send("POST", path, b"{}", headers=headers, repeatable=True)
         session = started.headers.get("location")
         if not session:
             raise Unreadable("Cloud Storage takes an object, and names no address for it")
-        await self._http.upload("PUT", session, file)
+        await self._http.send("PUT", session, file)
 
     async def uris(self, uri: str) -> list[str]:
         """The objects whose URI begins so."""
-        prefix, token, found = self._name(uri), "", list[str]()
-        for _ in range(MOST_OBJECT_PAGES):
-            query = f"?prefix={quote(prefix, safe='')}{token}"
-            body = await self._http.call("GET", f"/storage/v1/b/{self._bucket}/o{query}")
-            page = read_answer(body, _ObjectPage, "a list of objects")
-            found += [f"gs://{self._bucket}/{each.name}" for each in page.items]
-            if not page.next_page_token:
-                break
-            token = f"&pageToken={quote(page.next_page_token, safe='')}"
-        return found
+        path = f"/storage/v1/b/{self._bucket}/o?prefix={quote(self._name(uri), safe='')}"
+        pages = self._http.pages(path, _ObjectPage, "pageToken")
+        return [f"gs://{self._bucket}/{each.name}" async for page in pages for each in page.items]
 
     async def get(self, uri: str, into: Path) -> None:
         path = f"/storage/v1/b/{self._bucket}/o/{quote(self._name(uri), safe='')}?alt=media"
@@ -134,6 +122,13 @@ class _CompletionStats(msgspec.Struct, rename="camel", frozen=True):
     successful_count: str | int = 0
     failed_count: str | int = 0
     incomplete_count: str | int = 0
+
+    @property
+    def counts(self) -> tuple[int | None, int | None, int | None]:
+        done, failed = int64(self.successful_count), int64(self.failed_count)
+        counts = (done, failed, int64(self.incomplete_count))
+        known = [each for each in counts if each is not None]
+        return sum(known) if len(known) == len(counts) else None, done, failed
 
 
 class _OutputInfo(msgspec.Struct, rename="camel", frozen=True):
@@ -166,7 +161,7 @@ class _PredictionJob(msgspec.Struct, rename="camel", frozen=True):
 
 class _PredictionJobPage(msgspec.Struct, rename="camel", frozen=True):
     batch_prediction_jobs: list[_PredictionJob] = []
-    next_page_token: str | None = None
+    next: str | None = msgspec.field(default=None, name="nextPageToken")
 
 
 class _LabelledRequest(msgspec.Struct, frozen=True):
@@ -215,7 +210,7 @@ class VertexBatches:
         requests = f"{folder}/requests.jsonl"
         await self._storage.put(requests, job.lines, job.bytes)
         needed = {
-            "displayName": job_name(job.tag),
+            "displayName": job.name,
             "model": self._model,
             "inputConfig": {
                 "instancesFormat": "jsonl",
@@ -226,34 +221,23 @@ class VertexBatches:
                 "gcsDestination": {"outputUriPrefix": self._storage.uri(f"{folder}/results")},
             },
         }
-        body = await self._http.call("POST", self._jobs, msgspec.json.encode(needed))
-        return read_answer(body, _PredictionJob, "a batch prediction job").name
+        reply = await self._http.send("POST", self._jobs, msgspec.json.encode(needed))
+        return read_answer(reply.body, _PredictionJob, "a batch prediction job").name
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        needed, after = job_name(job.tag), ""
-        only = quote(f'display_name="{needed}"', safe="")
-        for _ in range(MOST_PAGES):
-            body = await self._http.call("GET", f"{self._jobs}?pageSize={PAGE}&filter={only}{after}")
-            page = read_answer(body, _PredictionJobPage, "a list of batch prediction jobs")
+        only = quote(f'display_name="{job.name}"', safe="")
+        path = f"{self._jobs}?pageSize={PAGE}&filter={only}"
+        async for page in self._http.pages(path, _PredictionJobPage, "pageToken"):
             for found in page.batch_prediction_jobs:
-                if found.display_name == needed and found.name not in job.others:
+                if found.display_name == job.name and found.name not in job.others:
                     return found.name
-            if not page.next_page_token:
-                return None
-            after = f"&pageToken={quote(page.next_page_token, safe='')}"
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
         job = await self._job(job_id)
-        state, stats = state_of(job.state), job.completion_stats
-        error = job_error(job.error or GoogleError(), self._http.redactor) if state == "failed" else None
-        if stats is None:
-            return BatchProgress(state, job.state, error=error)
-        done, failed = int64(stats.successful_count), int64(stats.failed_count)
-        counts = (done, failed, int64(stats.incomplete_count))
-        total = sum(known) if len(known := [each for each in counts if each is not None]) == 3 else None
-        return BatchProgress(state, job.state, total, done, failed, error)
+        counts = job.completion_stats.counts if job.completion_stats is not None else (None, None, None)
+        return progress_of(job.state, counts, job.error, self._http.redactor)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         job, seen = await self._job(job_id), set[str]()
@@ -268,11 +252,10 @@ class VertexBatches:
                     yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.call("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
+        await self._http.send("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
 
     async def _job(self, job_id: str) -> _PredictionJob:
-        body = await self._http.call("GET", f"/{quote(job_id)}")
-        return read_answer(body, _PredictionJob, "a batch prediction job")
+        return await self._http.read(f"/{quote(job_id)}", _PredictionJob, "a batch prediction job")
 
 
 def _of_results(uris: list[str]) -> list[str]:

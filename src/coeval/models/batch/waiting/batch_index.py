@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
@@ -67,73 +66,10 @@ _KINDS: dict[str, type[ModelError]] = {
 }
 
 
-# --- Compact table from 128-bit ids to numbers
+# --- Request file of a batch job
 
 # Custom ids are 32 hex digits.
 ID_BYTES = 16
-# Linear probing takes 8.5 looks for a missing key at ¾ (Knuth 6.4), and 50 at 0.9.
-_FULLEST = 0.75
-
-
-class IdTable:
-    """Id (16 bytes, evenly spread, as hashes are) → a number under 2**64 - 1, in 32 to 64 bytes each.
-
-    A dict of bytes takes some 200. Open addressing with linear probing; nothing is ever taken out.
-    """
-
-    __slots__ = ("_count", "_ids", "_numbers")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._reserve(1024)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __contains__(self, key: bytes) -> bool:
-        return self.get(key) is not None
-
-    def get(self, key: bytes) -> int | None:
-        number = self._numbers[self._place(key)]
-        return number - 1 if number else None
-
-    def set(self, key: bytes, number: int) -> None:
-        place = self._place(key)
-        if not self._numbers[place]:
-            if self._count >= len(self._numbers) * _FULLEST:
-                self._grow()
-                place = self._place(key)
-            self._count += 1
-            self._ids[place * ID_BYTES : (place + 1) * ID_BYTES] = key
-        self._numbers[place] = number + 1
-
-    def _place(self, key: bytes) -> int:
-        """Where an id is, or would be put."""
-        ids, numbers = self._ids, self._numbers
-        place = int.from_bytes(key[:8], "little") % len(numbers)
-        while numbers[place]:
-            at = place * ID_BYTES
-            if ids[at : at + ID_BYTES] == key:
-                return place
-            place = (place + 1) % len(numbers)
-        return place
-
-    def _reserve(self, places: int) -> None:
-        self._ids = bytearray(places * ID_BYTES)
-        self._numbers = array("Q", bytes(places * 8))
-
-    def _grow(self) -> None:
-        ids, numbers = self._ids, self._numbers
-        self._reserve(len(numbers) * 2)
-        for place, number in enumerate(numbers):
-            if number:
-                key = bytes(ids[place * ID_BYTES : (place + 1) * ID_BYTES])
-                at = self._place(key)
-                self._ids[at * ID_BYTES : (at + 1) * ID_BYTES] = key
-                self._numbers[at] = number
-
-
-# --- Request file of a batch job
 
 
 def lines_file(folder: Path, tag: str) -> Path:
@@ -210,9 +146,6 @@ class ParkedFile:
         ids_file(self.folder, self.tag).unlink(missing_ok=True)
 
 
-_FREE, _WAITING, _LOST, _ANSWERED = range(4)
-# Four kinds.
-_KIND_BITS = 2
 _LIVE = "live"
 # The event loop has a turn between so many; a turn after each would cost more than the work.
 _BREATH = 4_096
@@ -222,16 +155,16 @@ _OURS = (".ids", ".jsonl", ".tmp")
 class BatchIndex:
     """The folder ``batches/`` and the list of jobs beside it, for the only process that writes them.
 
-    Of each request it keeps 16 bytes and where its answer stands; texts are read from disk when a record is
-    made of them. A result that was collected is kept until `clear`.
+    Of each request it keeps where its answer stands, some 150 bytes; texts are read from disk when a record
+    is made of them. A result that was collected is kept until `clear`.
     """
 
     def __init__(self, folder: Path, jobs: Path) -> None:
         self.folder = folder
         self.jobs = JobList(jobs)
-        self._table = IdTable()
+        # The place of the answer; None: it waits; a text: why it will not be answered in this run.
+        self._table: dict[bytes, int | str | None] = {}
         self._files: list[Path] = []
-        self._reasons: list[str] = []
         self._live: Appender | None = None
         self._live_place = 0
         self._load()
@@ -267,61 +200,58 @@ class BatchIndex:
 
         Raises Pending: it waits; BatchLost: the job that it was in ended without it.
         """
-        number = self._table.get(key)
-        if number is None:
+        if key not in self._table:
             return None
-        kind, number = number & ((1 << _KIND_BITS) - 1), number >> _KIND_BITS
-        if kind == _WAITING:
-            raise Pending("it waits for a batch job")
-        if kind == _LOST:
-            raise BatchLost(self._reasons[number])
-        return self._read(number) if kind == _ANSWERED else None
+        match self._table[key]:
+            case None:
+                raise Pending("it waits for a batch job")
+            case str(reason):
+                raise BatchLost(reason)
+            case int(place):
+                return self._read(place)
 
-    def _read(self, number: int) -> BatchOutcome:
-        path = self._files[number >> OFFSET_BITS]
+    def _read(self, place: int) -> BatchOutcome:
+        path = self._files[place >> OFFSET_BITS]
         try:
-            return decode(line_at(path, number & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
+            return decode(line_at(path, place & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be asked for again") from error
 
     def park(self, key: bytes) -> None:
         """A request waits from now on."""
-        self._table.set(key, _WAITING)
+        self._table[key] = None
 
     def wait_for(self, tag: str) -> None:
         """All requests of a job wait."""
         for key in self._ids(tag):
-            self._table.set(key, _WAITING)
+            self._table[key] = None
 
     async def release(self, tag: str) -> None:
         """Those requests of a job that still wait may be asked anew."""
-        await self._mark(tag, _FREE)
+        async for key in self._waiting(tag):
+            del self._table[key]
 
     def release_now(self, tag: str) -> None:
         """`release` where few requests wait, or nobody else does."""
         for key in self._ids(tag):
-            if self._table.get(key) == _WAITING:
-                self._table.set(key, _FREE)
+            if self._table.get(key, "") is None:
+                del self._table[key]
 
     async def lose(self, tag: str, reason: str) -> None:
         """Those requests of a job that still wait will not be answered in this run."""
-        self._reasons.append(reason)
-        await self._mark(tag, len(self._reasons) - 1 << _KIND_BITS | _LOST)
+        async for key in self._waiting(tag):
+            self._table[key] = reason
 
     async def waiting_of(self, tag: str) -> set[str]:
         """The ids of a job's requests that wait, as its provider knows them."""
         return {key.hex() async for key in self._waiting(tag)}
-
-    async def _mark(self, tag: str, number: int) -> None:
-        async for key in self._waiting(tag):
-            self._table.set(key, number)
 
     async def _waiting(self, tag: str) -> AsyncIterator[bytes]:
         """A job's requests that wait: of a million, others have their turn between some and the next."""
         for count, key in enumerate(self._ids(tag), 1):
             if not count % _BREATH:
                 await asyncio.sleep(0)
-            if self._table.get(key) == _WAITING:
+            if self._table.get(key, "") is None:
                 yield key
 
     def take_in(self, tag: str) -> Iterator[BatchOutcome]:
@@ -341,7 +271,7 @@ class BatchIndex:
             yield outcome
 
     def _note_answer(self, outcome: BatchOutcome, position: int) -> None:
-        self._table.set(bytes.fromhex(outcome.id), position << _KIND_BITS | _ANSWERED)
+        self._table[bytes.fromhex(outcome.id)] = position
 
     def keep_live(self, outcome: BatchOutcome) -> None:
         """Keep the answer to a batched request that was asked live after all: other parts of its record may
