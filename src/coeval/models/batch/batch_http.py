@@ -211,9 +211,10 @@ class BatchHttp:
         """A 2xx answer with its headers, whose names are lower-case.
 
         ``headers`` go before those of the endpoint. A file is sent as a stream with its length, an iterable
-        in chunks unless ``headers`` have a Content-Length. What is not ``repeatable`` is sent again only where
-        it was not received, or was turned away by 429; None: everything but POST and PATCH is. ``is_busy``
-        tells by the body of a 400 whether it stands for what another host says by 429: RateLimited.
+        in chunks unless ``headers`` have a Content-Length. What is not ``repeatable`` is sent again only
+        where it was not received, or was turned away by 429; None: everything but POST and PATCH is.
+        ``is_busy`` tells by the body of a 400 whether it stands for what another host says by 429:
+        RateLimited.
         """
         again = method in _REPEATABLE if repeatable is None else repeatable
         return await self._until_taken(_Sending(method, path, content, headers, again, is_busy))

@@ -21,7 +21,7 @@ from coeval.core.errors import (
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished, name_of
-from coeval.models.dialects.openai_answer import Count, Counts, cache_apart
+from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -84,20 +84,6 @@ class _AnthropicStopDetails(msgspec.Struct):
     explanation: str | None = None
 
 
-class _SoundThinking(msgspec.Struct):
-    thinking_tokens: Count | None = None
-
-
-class _SoundAnthropicUsage(msgspec.Struct):
-    """Usage as the API tells it, read at once; that of any other host is read by `Counts`."""
-
-    input_tokens: Count
-    output_tokens: Count
-    cache_read_input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-    output_tokens_details: _SoundThinking | None = None
-
-
 class _AnthropicAnswer(msgspec.Struct):
     content: list[_AnthropicBlock] | None = None
     stop_reason: str | None = None
@@ -108,7 +94,6 @@ class _AnthropicAnswer(msgspec.Struct):
 
 
 _read_answer = foreign.decoder(_AnthropicAnswer)
-_read_sound = foreign.decoder(_SoundAnthropicUsage)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -166,22 +151,6 @@ def _withheld(about: bytes, redactor: Redactor) -> str:
 
 def _booked(reported: bytes) -> Usage:
     """The token counts of an answer."""
-    try:
-        sound = _read_sound(reported)
-    except Undecodable:
-        return _booked_with_care(reported)
-    read, written = sound.cache_read_input_tokens, sound.cache_creation_input_tokens
-    thought = sound.output_tokens_details.thinking_tokens if sound.output_tokens_details is not None else None
-    return cache_apart(
-        sound.input_tokens,
-        sound.output_tokens,
-        msgspec.UNSET if read is None else read,
-        msgspec.UNSET if written is None else written,
-        msgspec.UNSET if thought is None else thought,
-    )
-
-
-def _booked_with_care(reported: bytes) -> Usage:
     counts = Counts(reported)
     return cache_apart(
         counts.needed("input_tokens"),

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import count
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 from yarl import URL
@@ -375,38 +375,17 @@ async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
     try:
         while True:
             try:
-                caller = await dialler.dial(origin, _Caller, deadline - loop.time())
+                await dialler.try_out(origin, deadline - loop.time())
+                return
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 if loop.time() + pause_s > deadline:
                     reported = _reported(endpoint, place(method, URL(endpoint.url + path)), error)
                     reported.args = (endpoint.reported(str(reported)),)
                     raise reported from None
-            else:
-                await caller.hang_up()
-                return
             await asyncio.sleep(pause_s)
             pause_s *= 2
     finally:
         await dialler.aclose()
-
-
-class _Caller(asyncio.Protocol):
-    """A connection on which nothing is said."""
-
-    def __init__(self) -> None:
-        self._closed = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if not self._closed.done():
-            self._closed.set_result(None)
-
-    async def hang_up(self) -> None:
-        """Close the socket. Within `connection_made` uvloop does not own it yet, and it is closed twice."""
-        self._transport.abort()
-        await self._closed
 
 
 def _reported(

@@ -13,12 +13,12 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 from multidict import CIMultiDict
@@ -77,6 +77,7 @@ class RequestRoute:
 CONNECT_TIMEOUT_S = 30.0  # SYNs at 0, 1, 3, 7 and 15 s have had their chance
 
 P = TypeVar("P", bound=asyncio.Protocol)
+T = TypeVar("T")
 
 _Found = asyncio.Future[list[AddrInfoType]]
 _NAMES_KEPT_S = 10.0  # load balancers change addresses at TTLs of a minute; a burst asks once
@@ -113,10 +114,17 @@ class Dialler:
 
         Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: as `WireError` says.
         """
+        return await self._in_time(self._connect(origin, protocol), origin, within_s)
+
+    async def try_out(self, origin: Origin, within_s: float) -> None:
+        """Connect as `dial` does, without TLS, and hang up."""
+        (await self._in_time(self._socket(origin), origin, within_s)).close()
+
+    async def _in_time(self, connecting: Coroutine[Any, Any, T], origin: Origin, within_s: float | None) -> T:
         timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
             async with timeout:
-                return await self._connect(asyncio.get_running_loop(), origin, protocol)
+                return await connecting
         except (socket.gaierror, ssl.SSLError):
             raise
         except OSError as error:
@@ -133,8 +141,8 @@ class Dialler:
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop, origin: Origin, protocol: Callable[[], P]) -> P:
-        addresses = await self._addresses(loop, origin.host, origin.port)
+    async def _socket(self, origin: Origin) -> socket.socket:
+        addresses = await self._addresses(asyncio.get_running_loop(), origin.host, origin.port)
         connected = await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S)
         try:
             for option in _SOCKET_OPTIONS:
@@ -142,6 +150,10 @@ class Dialler:
         except OSError:
             connected.close()
             raise
+        return connected
+
+    async def _connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        loop, connected = asyncio.get_running_loop(), await self._socket(origin)
         tls, name = (self._context(), origin.host.rstrip(".")) if origin.tls else (None, None)
         made: list[P] = []
 
@@ -154,9 +166,8 @@ class Dialler:
             _, connection = await loop.create_connection(make, sock=connected, ssl=tls, server_hostname=name)
         finally:
             if connection is None:
-                for (
-                    reported
-                ) in made:  # who was told of a connection may wait for its end; uvloop tells of none
+                # Who was told of a connection may wait for its end; uvloop tells of none.
+                for reported in made:
                     reported.connection_lost(None)
         return connection
 
