@@ -1,4 +1,4 @@
-"""What `coeval analyze` costs: 80,000 to ten million judgments of five factors each; and `coeval compare`.
+"""What `coeval analyze` costs: 80,000 to ten million judgments of five factors each.
 
 ``python -m perf.analysis FOLDER ITEMS STUDENTS JUDGES`` writes such a run, in a process of its own: the
 memory of one that starts another counts for that one too.
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from coeval import __version__
-from perf.measure import Cost, coeval, run, simulating
-from perf.scenarios import Figures, ifeval_files
+from perf.measure import Cost, coeval, run
+from perf.scenarios import Figures
 
 STUDENTS, JUDGES, FACTORS = 10, 4, 5
 _EACH = STUDENTS * JUDGES
@@ -34,17 +34,6 @@ def analyze_ten_million(folder: Path) -> Figures:
     """Asked: within 4 GB; the figure is the share of that. Takes some minutes, and 4 GB of disk."""
     cost = _analyzed(folder, 10_000_000)
     return Figures(cost.rss_mb / 4_096, _reported(cost, 10_000_000))
-
-
-def compare_outputs(folder: Path) -> Figures:
-    """Two outputs of ``eval-framework`` on 541 prompts. Asked: under a second."""
-    program, how = ifeval_files(folder, 541)
-    with simulating("base:skill=0.6", "tuned:skill=0.63") as url:
-        for name in ("base", "tuned"):
-            run([*program, *how, "--model", name, "--base-url", url, "--output-dir", name], folder)
-    costs = [run(coeval("compare", "base", "tuned"), folder) for _ in range(6)][1:]
-    cost = min(costs, key=lambda one: one.wall_s)
-    return Figures(cost.wall_s, f"compare of 541 prompts in {cost.wall_s:.2f} s, peak {cost.rss_mb:.0f} MB")
 
 
 def _analyze(folder: Path, judgments: int, most_s: float) -> Figures:

@@ -10,7 +10,6 @@ sample size. Writes ``docs/evidence/coverage.md``; seeded, so that it is the sam
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -19,6 +18,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from coeval.analysis.intervals import Bounds, Floats, mean_over_strata
+from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "coverage.md"
 REPEATS = 2000
@@ -214,18 +214,5 @@ def _by_truth(found: dict[Cell, Found]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="draws of each cell")
-    repeats = parser.parse_args().repeats
-    written = page(grid(repeats), repeats)
-    if repeats == REPEATS:
-        PAGE.write_text(written, encoding="utf-8")
-    else:
-        print(written)
-
-
 if __name__ == "__main__":
-    main()
+    write_page(lambda repeats: page(grid(repeats), repeats), PAGE, REPEATS, __doc__, "draws of each cell")

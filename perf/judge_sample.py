@@ -11,7 +11,6 @@ that it is the same every time (five minutes).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +25,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores, holm
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.ranking import Level, Ranking, ranked
 from coeval.analysis.panel.mean_squares import ByJudge
+from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-sample.md"
 REPEATS = 4000
@@ -247,15 +247,5 @@ def page(repeats: int) -> str:
     return "\n".join([told, *lines, "", compared, *of_pages]) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int)
-    repeats = parser.parse_args().repeats
-    if repeats:
-        print(page(repeats))
-    else:
-        PAGE.write_text(page(REPEATS), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "runs of each line")

@@ -72,22 +72,6 @@ def serving(latency_s: float, *, tell_first: Path | None = None) -> Iterator[str
         process.wait(10)
 
 
-@contextmanager
-def simulating(*models: str) -> Iterator[str]:
-    """``coeval simulate`` in a process of its own, with models such as ``name:skill=0.6``; its base URL."""
-    requested = [part for model in models for part in ("--model", model)]
-    command = coeval("simulate", "--port", "0", *requested)
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
-    )
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().split()[3].rstrip(":")
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
 def experiment(
     name: str, models: Mapping[str, Mapping[str, object]], tasks: int, total: int, **settings: object
 ) -> str:

@@ -12,7 +12,6 @@ and what `pairs: active` finds with the comparisons that it asks for. Writes the
 
 from __future__ import annotations
 
-import argparse
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -25,10 +24,12 @@ from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
 from coeval.pipeline.plan.active_pairs import FIRST, NEXT, Seen, share_out, unclear_pairs
 from coeval.pipeline.plan.judge_form import OrderedPair
+from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
 REPEATS = 300
-ACTIVE_REPEATS = 30
+# Repeats of others for one of active pairs.
+_ACTIVE = 10
 # Log-odds: of answers to one item around their student, of a judge to the first place, and up to which two
 # answers are called a tie.
 SCATTER, LEANING, TIE = 0.5, 0.4, 0.3
@@ -203,7 +204,7 @@ many experiments any of these pairs is in the wrong order; in how many the judge
 | students | items | hold the truth | width | different | any wrong order | leaning found |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
-_ACTIVE = """
+_ACTIVE_PAIRS = """
 ## Active pairs
 
 Ten students, 100 items, {repeats:,} experiments each, in hundredths: how many pairs of students are in
@@ -215,30 +216,19 @@ and what part of all comparisons it asks for.
 """
 
 
-def page(repeats: int, active_repeats: int) -> str:
+def page(repeats: int) -> str:
+    active_repeats = max(2, repeats // _ACTIVE)
     text = _INTRODUCTION.format(scatter=SCATTER, leaning=LEANING, repeats=repeats)
     for name, levels in WORLDS.items():
         for items in ITEMS:
             found = coverage(World(levels, items), repeats)
             text += f"| {name} | {items} | {' | '.join(f'{100 * each:.1f}' for each in found)} |\n"
-    text += _ACTIVE.format(repeats=active_repeats)
+    text += _ACTIVE_PAIRS.format(repeats=active_repeats)
     for name, levels in TEN.items():
         ordered = active_order(World(levels, 100), active_repeats)
         text += f"| {name} | {' | '.join(f'{100 * each:.1f}' for each in ordered)} |\n"
     return text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int)
-    asked = parser.parse_args().repeats
-    if asked is not None:
-        print(page(asked, max(2, asked // 4)))
-        return
-    PAGE.write_text(page(REPEATS, ACTIVE_REPEATS), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "experiments of each row")

@@ -11,7 +11,6 @@ equals, and how often a student that is better is found. Writes the page ``docs/
 
 from __future__ import annotations
 
-import argparse
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from coeval.analysis.people.calibration import (
     powered_difference,
     powered_mean,
 )
+from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "people.md"
 REPEATS = 3000
@@ -186,17 +186,5 @@ def page(repeats: int) -> str:
     return text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int)
-    asked = parser.parse_args().repeats
-    if asked is not None:
-        print(page(asked))
-        return
-    PAGE.write_text(page(REPEATS), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "experiments of each line")

@@ -1,36 +1,17 @@
 """What reports cost: pages of 10 to a million judgments, opened in a browser; a filter of 80,000; the
-workbook of a million, and asking `coeval view` for its items."""
+workbook of a million."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
-from urllib.request import urlopen
 
 from perf.analysis import judged_run
-from perf.measure import Cost, coeval, environment, run
+from perf.measure import Cost, coeval, run
 from perf.painting import filtered, opened
 from perf.scenarios import Figures
 
 _MILLION = 1_000_000
-_CHOICES = (
-    "",
-    "student=student-3&order=worst",
-    "task=task-1&order=difficulty",
-    "attribute=colour=red",
-    "lost=student-2,student-7",
-    "judge=judge-1&order=worst",
-    "factor=factor-2&order=difficulty",
-    "judge=judge-0&judge=judge-2&order=disagreement",
-    "q=word123",
-    "q=word7+word300&judge=judge-1",
-)
 _FILTERS = (
     "task=task-1",
     "judge=judge-1",
@@ -39,7 +20,6 @@ _FILTERS = (
     "attribute=colour%3Dred",
     "task=task-0&judge=judge-0&judge=judge-2",
 )
-_LONGEST_S = 300.0
 
 
 def report_million(folder: Path) -> Figures:
@@ -103,49 +83,3 @@ def excel_million(folder: Path) -> Figures:
         f"{size:.1f} MB, its largest part {largest:.0f} MB unpacked, peak {cost.rss_mb:.0f} MB"
     )
     return Figures(max(cost.wall_s / 60, cost.rss_mb / 2_048), reported)
-
-
-def view_million(folder: Path) -> Figures:
-    """Asked: a choice among the items of a million judgments in under 300 ms, median of 20, over HTTP."""
-    judged_run(folder / "run", _MILLION)
-    with _viewing(folder) as address:
-        took = {choice: _requested(f"{address}f/0/api/items?{choice}") for choice in _CHOICES}
-    slowest = max(took, key=lambda choice: took[choice])
-    least, middle, most = min(took.values()), median(took.values()), took[slowest]
-    reported = (
-        f"items among {_MILLION:,} judgments in {least * 1e3:.0f} to {most * 1e3:.0f} ms, each the median of "
-        f"20, most in {middle * 1e3:.0f} ms; slowest {slowest or 'all'}"
-    )
-    return Figures(most / 0.3, reported)
-
-
-def _requested(address: str) -> float:
-    """Seconds, the median of twenty times; the first time counts as little as any other."""
-    times = []
-    for _ in range(20):
-        began = time.perf_counter()
-        with urlopen(address, timeout=_LONGEST_S) as answer:  # noqa: S310  a server of ours
-            answer.read()
-        times.append(time.perf_counter() - began)
-    return median(times)
-
-
-@contextmanager
-def _viewing(folder: Path) -> Iterator[str]:
-    """``coeval view`` of the run, once it has read all of it; its address."""
-    command = coeval("view", "run", "--port", "0", "--no-token")
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
-    )
-    assert process.stdout is not None
-    try:
-        address = process.stdout.readline().strip()
-        end = time.monotonic() + _LONGEST_S
-        while not json.load(urlopen(f"{address}f/0/api/state", timeout=_LONGEST_S))["generation"]:  # noqa: S310
-            if time.monotonic() > end:
-                raise RuntimeError(f"{address} has not read the run within {_LONGEST_S:.0f} s")
-            time.sleep(0.2)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(20)

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import analysis, batches, reports, scenarios, sweeping, tables, throttled
+from perf import analysis, reports, scenarios, tables, throttled
 from perf.measure import ROOT, LeftOut
 
 BASELINE = ROOT / "perf" / "baseline.json"
@@ -46,14 +46,9 @@ SCENARIOS: dict[str, Callable[[Path], scenarios.Figures]] = {
     "report-80-thousand": reports.report_80_thousand,
     "report-million": reports.report_million,
     "excel-million": reports.excel_million,
-    "view-million": reports.view_million,
-    "compare-541": analysis.compare_outputs,
-    "batched-200-thousand": batches.batched_200_thousand,
     "resume-million": scenarios.resume_million,
     "settled-million": scenarios.settled_million,
     "status-million": scenarios.status_million,
-    "plan-thousand-checkpoints": sweeping.plan_thousand_checkpoints,
-    "sweep-slots": sweeping.sweep_slots,
 }
 
 

@@ -11,7 +11,6 @@ hold the winner's truth, stop signals and alarms that are false. Writes
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from coeval.analysis.intervals import SHARE, Floats, Scatter, mean_bounds
 from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds, stop_signal
+from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "training-coverage.md"
 REPEATS = 400
@@ -461,18 +461,5 @@ The stop signal, bands and the best checkpoint as above, of trials with few item
 it is not told what of the best one's score is luck."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="How often what is said of a training run is right.")
-    parser.add_argument(
-        "--repeats", type=int, help="fewer than those of the page, which is then only printed"
-    )
-    repeats = parser.parse_args().repeats
-    if repeats is not None:
-        print(page(repeats))
-        return
-    PAGE.write_text(page(REPEATS), encoding="utf-8")
-    print(f"written: {PAGE}")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(page, PAGE, REPEATS, __doc__, "runs of each kind")
