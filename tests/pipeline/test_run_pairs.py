@@ -22,7 +22,7 @@ from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.workbook.run_sheets import run_sheets
+from coeval.reports.workbook.record_sheets import run_sheets
 from coeval.store.rundir import RunDir
 
 TEA, JOE = model("tea", "teacher"), model("joe", "judge")

@@ -205,7 +205,7 @@ def test_what_models_said_is_text_and_nothing_else(book: Workbook, written: Path
 
 @pytest.mark.process
 def test_what_is_left_out_is_told(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.reports.workbook.output_sheets.MOST_RECORDS", 5)
+    monkeypatch.setattr("coeval.reports.workbook.record_sheets.MOST_RECORDS", 5)
     write(lab.path, "complete-report", tmp_path)
     book = openpyxl.load_workbook(tmp_path / "complete-report.xlsx")
     texts = [cell.value for cell in book["Answers"]["A"]]

@@ -54,6 +54,45 @@ def in_points(chart: alt.Chart, *measures: str) -> alt.Chart:
     )
 
 
+def with_ends(chart: alt.Chart, measure: str) -> alt.Chart:
+    """The rows that have the measure, with ``begin`` and ``end`` of its interval: without one it is a point,
+    as an axis cannot be made of nothing."""
+    ends = {
+        end: f"isValid(datum.{measure}_{of}) ? datum.{measure}_{of} : datum.{measure}"
+        for end, of in (("begin", "low"), ("end", "high"))
+    }
+    return chart.transform_filter(f"isValid(datum.{measure})").transform_calculate(**ends)
+
+
+def interval_marks(
+    base: alt.Chart, measure: str, ends: tuple[alt.X, str], size: int, width: float = 3, **shared: Any
+) -> list[alt.Chart]:
+    """An interval with a mark on it, which is filled where ``sure`` holds; ``shared`` are channels of all."""
+    low, high = ends
+    line = base.mark_rule(strokeWidth=width, strokeCap="round").encode(x=low, x2=high, **shared)
+    hollow = base.mark_point(size=size, strokeWidth=2).encode(x=f"{measure}:Q", **shared)
+    sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
+    filled = base.mark_point(filled=True, size=size).encode(x=f"{measure}:Q", opacity=sure, **shared)
+    return [line, hollow, filled]
+
+
+def coloured_marks(base: alt.Chart, measure: str, low: alt.X, **shared: Any) -> list[alt.Chart]:
+    """An interval with a filled mark on it; ``shared`` are channels of both, a colour among them."""
+    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(x=low, x2=f"{measure}_high:Q", **shared)
+    point = base.mark_point(filled=True, size=110, opacity=1).encode(x=f"{measure}:Q", **shared)
+    return [line, point]
+
+
+def measure_tips(
+    measure: str, counted: str = "", *, title: str = "", written: str = ".1f"
+) -> list[alt.Tooltip]:
+    """What a note tells of a measure: its value, the ends of its interval, and of how many it is."""
+    value = alt.Tooltip(f"{measure}:Q", title=title or measure, format=written)
+    low = alt.Tooltip(f"{measure}_low:Q", title="from", format=written)
+    high = alt.Tooltip(f"{measure}_high:Q", title="to", format=written)
+    return [value, low, high, *([alt.Tooltip(f"{measure}_n:Q", title=counted)] if counted else [])]
+
+
 def model_colour(field: str, models: Sequence[str]) -> alt.Color:
     """Every model has the same colour in all pictures of a report that are given the same names."""
     return alt.Color(f"{field}:N", legend=None, scale=alt.Scale(domain=list(models)))

@@ -7,7 +7,15 @@ from typing import Any
 
 import altair as alt
 
-from coeval.reports.chart_spec import chart_spec, in_points, named, names_axis, text_list
+from coeval.reports.chart_spec import (
+    chart_spec,
+    in_points,
+    interval_marks,
+    measure_tips,
+    named,
+    names_axis,
+    text_list,
+)
 from coeval.reports.content import ReportTable
 from coeval.reports.plots import HeatMap, heat_map
 
@@ -39,23 +47,10 @@ def difference_forest(table: ReportTable, others: Mapping[str, str]) -> dict[str
     y = alt.Y("row:N", sort=None, title=None, axis=names_axis(rows, _LONGEST, narrow=_LONGEST_NARROW))
     ends = alt.Scale(domain=[-most, most], nice=True)
     x = alt.X("difference_low:Q", scale=ends, title="points", axis=alt.Axis(tickCount=6))
-    reported = [
-        alt.Tooltip("row:N", title="of"),
-        alt.Tooltip("baseline:N", title="against"),
-        alt.Tooltip("difference:Q", title="difference", format="+.1f"),
-        alt.Tooltip("difference_low:Q", title="from", format="+.1f"),
-        alt.Tooltip("difference_high:Q", title="to", format="+.1f"),
-        alt.Tooltip("difference_n:Q", title="items"),
-    ]
+    of = (alt.Tooltip("row:N", title="of"), alt.Tooltip("baseline:N", title="against"))
+    tips = [*of, *measure_tips("difference", "items", written="+.1f")]
     zero = alt.Chart(named(table.name)).mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
-    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
-        y=y, x=x, x2="difference_high:Q", tooltip=reported
-    )
-    hollow = base.mark_point(size=90, strokeWidth=2).encode(y=y, x="difference:Q", tooltip=reported)
-    sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
-    filled = base.mark_point(filled=True, size=90).encode(
-        y=y, x="difference:Q", opacity=sure, tooltip=reported
-    )
+    marks = interval_marks(base, "difference", (x, "difference_high:Q"), 90, y=y, tooltip=tips)
     number = "format(datum.difference, '+.1f')"
     bounds = "' [' + format(datum.difference_low, '.1f') + ', ' + format(datum.difference_high, '.1f') + ']'"
     figures = (
@@ -69,7 +64,7 @@ def difference_forest(table: ReportTable, others: Mapping[str, str]) -> dict[str
         _words(table.name, f"'better: ' + {better} + ' →'", "right", "width", 1),
     ]
     params = [alt.param(name=name, value=value) for name, value in chosen.items()]
-    chart = alt.layer(zero, line, hollow, filled, figures, *words).add_params(*params)
+    chart = alt.layer(zero, *marks, figures, *words).add_params(*params)
     spec = chart_spec(chart, max(min(len(table.first_rows), MOST_DRAWN), 1) * _STEP)
     return spec | {"usermeta": {"step": _STEP, "most": MOST_DRAWN}}
 

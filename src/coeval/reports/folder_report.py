@@ -26,8 +26,7 @@ from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import ScoreBlocks, evidence_of, score_blocks
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.workbook.output_sheets import output_sheets
-from coeval.reports.workbook.run_sheets import run_sheets
+from coeval.reports.workbook.record_sheets import output_sheets, run_sheets
 from coeval.reports.workbook.workbook_file import SheetTable
 
 

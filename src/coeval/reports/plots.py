@@ -10,13 +10,17 @@ import altair as alt
 from coeval.reports.chart_spec import (
     LONGEST_NAME,
     chart_spec,
+    coloured_marks,
     in_points,
+    interval_marks,
+    measure_tips,
     model_colour,
     named,
     names_axis,
     names_legend,
     shown_name,
     text_list,
+    with_ends,
 )
 
 # --- Judge biases
@@ -29,15 +33,7 @@ def bias_plot(
     table: str, biases: Sequence[str], judges: Sequence[str], models: Sequence[str]
 ) -> dict[str, Any]:
     """Of a table with the columns ``bias``, ``judge``, ``value`` (a measure) and ``sure``."""
-    base = (
-        in_points(alt.Chart(named(table)), "value")
-        .transform_filter("isValid(datum.value)")
-        # What has no interval is a point: an axis cannot be made of nothing.
-        .transform_calculate(
-            begin="isValid(datum.value_low) ? datum.value_low : datum.value",
-            end="isValid(datum.value_high) ? datum.value_high : datum.value",
-        )
-    )
+    base = with_ends(in_points(alt.Chart(named(table)), "value"), "value")
     shared: dict[str, Any] = {
         "y": alt.Y("bias:N", sort=list(biases), title=None, axis=names_axis(biases)),
         "yOffset": alt.YOffset("judge:N", sort=list(judges)),
@@ -46,21 +42,11 @@ def bias_plot(
             scale=alt.Scale(domain=list(models)),
             legend=names_legend(judges, values=list(judges)),
         ),
-        "tooltip": [
-            alt.Tooltip("judge:N"),
-            alt.Tooltip("bias:N"),
-            alt.Tooltip("value:Q", format="+.1f"),
-            alt.Tooltip("value_low:Q", title="from", format="+.1f"),
-            alt.Tooltip("value_high:Q", title="to", format="+.1f"),
-        ],
+        "tooltip": [alt.Tooltip("judge:N"), alt.Tooltip("bias:N"), *measure_tips("value", written="+.1f")],
     }
-    x = alt.X("begin:Q", title="points")
     zero = alt.Chart().mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
-    line = base.mark_rule(strokeWidth=2).encode(x=x, x2="end:Q", **shared)
-    hollow = base.mark_point(size=60, strokeWidth=1.5).encode(x="value:Q", **shared)
-    sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
-    filled = base.mark_point(filled=True, size=70).encode(x="value:Q", opacity=sure, **shared)
-    chart = alt.layer(zero, line, hollow, filled, data=named(table))
+    marks = interval_marks(base, "value", (alt.X("begin:Q", title="points"), "end:Q"), 65, 2, **shared)
+    chart = alt.layer(zero, *marks, data=named(table))
     return chart_spec(chart, max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP))
 
 
@@ -96,13 +82,9 @@ def forest_plot(
     )
     colour = model_colour("student", models)
     shown = [
-        alt.Tooltip("student:N", title="student"),
-        alt.Tooltip("task:N", title="task"),
-        alt.Tooltip("score:Q", format=".1f"),
-        alt.Tooltip("score_low:Q", title="from", format=".1f"),
-        alt.Tooltip("score_high:Q", title="to", format=".1f"),
-        alt.Tooltip("score_n:Q", title="items"),
-        alt.Tooltip("ranks:N", title="ranks"),
+        *map(alt.Tooltip, ("student:N", "task:N")),
+        *measure_tips("score", "items"),
+        alt.Tooltip("ranks:N"),
     ]
     band = (
         base.transform_window(place="row_number()")
@@ -110,18 +92,13 @@ def forest_plot(
         .mark_rect(opacity=0.12)
         .encode(x=low, x2="until:Q", color=colour)
     )
-    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
-        y=y, x=low, x2="score_high:Q", color=colour, tooltip=shown
-    )
-    point = base.mark_point(filled=True, size=110, opacity=1).encode(
-        y=y, x="score:Q", color=colour, tooltip=shown
-    )
+    marks = coloured_marks(base, "score", low, y=y, color=colour, tooltip=shown)
     ranks = (
         base.transform_filter("isValid(datum.ranks)")
         .mark_text(align="left", dx=12)
         .encode(y=y, x=alt.value("width"), text="ranks:N")
     )
-    chart = alt.layer(band, line, point, ranks).add_params(chosen, by)
+    chart = alt.layer(band, *marks, ranks).add_params(chosen, by)
     return chart_spec(chart, max(len(students), 1) * _FOREST_STEP) | {"usermeta": {"step": _FOREST_STEP}}
 
 
@@ -237,36 +214,13 @@ def interval_plot(table: str, rows: Sequence[str], title: str) -> dict[str, Any]
     """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
     names; ``title`` is that of the axis."""
     chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
-    base = (
-        in_points(alt.Chart(named(table)).transform_filter(chosen), "shown")
-        .transform_filter("isValid(datum.shown)")
-        # What has no interval is a point: an axis cannot be made of nothing.
-        .transform_calculate(
-            begin="isValid(datum.shown_low) ? datum.shown_low : datum.shown",
-            end="isValid(datum.shown_high) ? datum.shown_high : datum.shown",
-        )
-    )
+    base = with_ends(in_points(alt.Chart(named(table)).transform_filter(chosen), "shown"), "shown")
     y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
     scale = alt.Scale(zero=False, nice=True, padding=6)
-    reported = [
-        alt.Tooltip("row:N", title="of"),
-        alt.Tooltip("shown:Q", title="value", format=".1f"),
-        alt.Tooltip("shown_low:Q", title="from", format=".1f"),
-        alt.Tooltip("shown_high:Q", title="to", format=".1f"),
-        alt.Tooltip("shown_n:Q", title="n"),
-    ]
-    axis = alt.Axis(tickCount=8)
-    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
-        y=y,
-        x=alt.X("begin:Q", scale=scale, title=title, axis=axis),
-        x2="end:Q",
-        tooltip=reported,
-    )
-    hollow = base.mark_point(size=100, strokeWidth=2).encode(y=y, x="shown:Q", tooltip=reported)
-    filled = base.mark_point(filled=True, size=100).encode(
-        y=y, x="shown:Q", opacity=alt.condition("datum.sure", alt.value(1), alt.value(0)), tooltip=reported
-    )
-    return chart_spec(alt.layer(line, hollow, filled), max(len(rows), 1) * _INTERVAL_STEP)
+    tips = [alt.Tooltip("row:N", title="of"), *measure_tips("shown", "n", title="value")]
+    low = alt.X("begin:Q", scale=scale, title=title, axis=alt.Axis(tickCount=8))
+    marks = interval_marks(base, "shown", (low, "end:Q"), 100, y=y, tooltip=tips)
+    return chart_spec(alt.layer(*marks), max(len(rows), 1) * _INTERVAL_STEP)
 
 
 # --- Item difficulty and discrimination
@@ -320,29 +274,16 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     base = in_points(alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)"), "accuracy")
     base = base.transform_calculate(place=name)
     y = alt.Y("place:N", sort=None, title=None, axis=names_axis(()))
-    colour = model_colour("student", models)
-    reported = [
-        alt.Tooltip("student:N"),
-        alt.Tooltip("task:N"),
-        alt.Tooltip("label:N"),
-        alt.Tooltip("accuracy:Q", format=".1f"),
-        alt.Tooltip("accuracy_low:Q", title="from", format=".1f"),
-        alt.Tooltip("accuracy_high:Q", title="to", format=".1f"),
-        alt.Tooltip("accuracy_n:Q", title="answers"),
-    ]
+    tips = [*map(alt.Tooltip, ("student:N", "task:N", "label:N")), *measure_tips("accuracy", "answers")]
     x = alt.X(
         "accuracy_low:Q",
         scale=alt.Scale(domain=[0, 100]),
         title="accuracy, points",
         axis=alt.Axis(tickCount=6),
     )
-    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(
-        y=y, x=x, x2="accuracy_high:Q", color=colour, tooltip=reported
-    )
-    point = base.mark_point(filled=True, size=110, opacity=1).encode(
-        y=y, x="accuracy:Q", color=colour, tooltip=reported
-    )
-    return chart_spec(alt.layer(line, point), max(len(rows), 1) * _LABEL_STEP)
+    colour = model_colour("student", models)
+    marks = coloured_marks(base, "accuracy", x, y=y, color=colour, tooltip=tips)
+    return chart_spec(alt.layer(*marks), max(len(rows), 1) * _LABEL_STEP)
 
 
 # --- Quality against cost

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, TypeAlias
@@ -142,12 +143,6 @@ class GrowthRate:
         return {"per_minute": 60 * each, "seconds_left": self._left / each}
 
 
-def changed_at(times: Sequence[int]) -> str | None:
-    """When the latest of some files was written, from their times in nanoseconds; UTC."""
-    latest = max(times, default=0)
-    return datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if latest else None
-
-
 # --- Viewed folder
 
 StatusReader: TypeAlias = Callable[[Path], Any]
@@ -173,31 +168,28 @@ class _Read:
             self.browser = ItemBrowser(reader)
             self.results = results(reader, notes).as_dict()
             self.summary = summary_of(reader, self.results)
-            self._open = stack.pop_all()
-
-    def close(self) -> None:
-        self._open.close()
+            self.close = stack.pop_all().close
 
 
 class _Due:
-    """Whether something that takes a while may be done again."""
+    """Something that takes a while, done again when it is time to."""
 
     def __init__(self) -> None:
-        self.stamp: object = None
+        self._stamp: object = None
         self._next = 0.0
 
-    def is_due(self, stamp: object) -> bool:
-        return stamp != self.stamp and time.monotonic() >= self._next
-
-    @contextmanager
-    def doing(self, stamp: object) -> Iterator[None]:
+    def run(self, stamp: object, action: Callable[[], None]) -> bool:
+        """Do it unless it was done for this stamp, or a moment ago; whether it was done."""
         began = time.monotonic()
+        if stamp == self._stamp or began < self._next:
+            return False
         try:
-            yield
+            action()
         finally:
-            self.stamp = stamp
+            self._stamp = stamp
             ended = time.monotonic()
             self._next = ended + max(_SOONEST_S, (ended - began) / _READING_SHARE)
+        return True
 
 
 class ViewedFolder:
@@ -215,11 +207,11 @@ class ViewedFolder:
         self._generation = 0
         self._changed: str | None = None
         self._reported: dict[str, Any] = {"status": None, "error": None}
-        self._report: bytes | None = None
+        self.report: bytes | None = None
+        """The page of its report as it was written last; None: not yet."""
         self._summary: FolderSummary | None = None
         self._pace = GrowthRate()
-        self._reading, self._asking, self._writing = _Due(), _Due(), _Due()
-        self._summarising = _Due()
+        self._asking, self._reading, self._writing, self._summarising = _Due(), _Due(), _Due(), _Due()
 
     def look(self) -> None:
         """Read again what has changed, if it is time to: status, records, report. What cannot be read is told
@@ -241,77 +233,64 @@ class ViewedFolder:
         with self._telling():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
-            if self._asking.is_due(now := (writer_of(self.path), self._stamp(records_alone=False))):
-                with self._asking.doing(now):
-                    self._take_status()
+            self._asking.run((writer_of(self.path), self._stamp(records_alone=False)), self._take_status)
 
     def look_at_records(self) -> None:
         """The second part of `look`; nothing of a folder that nobody has opened."""
         with self._telling():
-            if (
-                self.needed
-                and self.path.is_dir()
-                and self._reading.is_due(stamp := self._stamp(records_alone=True))
-            ):
-                with self._reading.doing(stamp):
-                    self._take_records()
+            if self.needed and self.path.is_dir():
+                self._reading.run(self._stamp(records_alone=True), self._take_records)
 
     def renew_report(self) -> bool:
         """The last part of `look`, which measures the folder; whether there was anything to do."""
-        generation = self._generation
-        wanted = self.report_needed or writer_of(self.path) is None
-        if not (wanted and generation and self._writing.is_due(generation)):
-            return False
-        with self._telling(), self._writing.doing(generation):
-            self._write_report()
-        return True
+        wanted = self._generation and (self.report_needed or writer_of(self.path) is None)
+        return bool(wanted) and self._writing.run(self._generation, self._write_report)
 
     def summarise(self) -> None:
         """Read a folder that nobody has opened for its line in the list, if it has changed."""
-        if self.needed or not self._summarising.is_due(stamp := self._stamp(records_alone=True)):
-            return
-        with self._telling(), self._summarising.doing(stamp):
-            found = read_summary(self.path)
-            with self._lock:
-                self._summary = found
+        if not self.needed:
+            with self._telling():
+                self._summarising.run(self._stamp(records_alone=True), self._take_summary)
+
+    def _told(self, **more: object) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "path": plain(str(self.path)),
+            "kind": "run" if self.is_run else "eval-framework",
+            "generation": self._generation,
+            **self._reported,
+            **more,
+        }
 
     def line(self) -> dict[str, Any]:
         """What the list of folders says, for JSON: less than `state`, since it is asked for all the time."""
         with self._lock:
-            found = self._summary if self._read is None else self._read.summary
-            return {
-                "name": self.name,
-                "path": plain(str(self.path)),
-                "kind": "run" if self.is_run else "eval-framework",
-                "sweep": None if self.sweep is None else plain(self.sweep.name),
-                "changed": self._changed,
-                "generation": self._generation,
-                **self._reported,
-                "summary": None if found is None else msgspec.structs.replace(found, leads=()),
-            }
+            found = self._found
+            sweep = None if self.sweep is None else plain(self.sweep.name)
+            summary = None if found is None else msgspec.structs.replace(found, leads=())
+            return self._told(sweep=sweep, changed=self._changed, summary=summary)
 
     def state(self) -> dict[str, Any]:
         """What there is to tell, for JSON: ``generation`` counts how often records were read; 0: not yet."""
         with self._lock:
             read = self._read
-            return {
-                "name": self.name,
-                "path": plain(str(self.path)),
-                "kind": "run" if self.is_run else "eval-framework",
-                "generation": self._generation,
-                **self._reported,
-                "pace": self._pace.told(),
-                "headline": () if read is None else read.summary.leads,
-                "short": {} if read is None else read.summary.short,
-                "results": None if read is None else read.results,
-                "facets": None if read is None else read.browser.facets,
-            }
+            return self._told(
+                pace=self._pace.told(),
+                headline=() if read is None else read.summary.leads,
+                short={} if read is None else read.summary.short,
+                results=None if read is None else read.results,
+                facets=None if read is None else read.browser.facets,
+            )
+
+    @property
+    def _found(self) -> FolderSummary | None:
+        return self._summary if self._read is None else self._read.summary
 
     @property
     def best(self) -> str | None:
         """Who is best; None where nobody has a score, or it has not been read."""
         with self._lock:
-            found = self._summary if self._read is None else self._read.summary
+            found = self._found
         return None if found is None or found.best is None else found.best.name
 
     @contextmanager
@@ -330,11 +309,6 @@ class ViewedFolder:
                     left = read is not self._read and not read.users
                 if left:
                     read.close()
-
-    @property
-    def report(self) -> bytes | None:
-        """The page of its report as it was written last; None: not yet."""
-        return self._report
 
     def marks(self) -> dict[tuple[str, str], HumanLabel]:
         """By task and item; raises as `read_labels`."""
@@ -361,6 +335,11 @@ class ViewedFolder:
         with self._lock:
             self._reported = {"error": self._reported["error"], **reported}
 
+    def _take_summary(self) -> None:
+        found = read_summary(self.path)
+        with self._lock:
+            self._summary = found
+
     def _take_records(self) -> None:
         read = _Read(self.path)
         read.browser.mark(self.marks())
@@ -371,11 +350,12 @@ class ViewedFolder:
 
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, and take over what that says of its items."""
-        with folder_report(self.path) as found:
-            self._report = write_page(found.report, scores=found.scores, served_at=_API)
-        with self.browser() as browser:
-            if browser is not None:
-                found.flag(browser)
+        with self._telling():
+            with folder_report(self.path) as found:
+                self.report = write_page(found.report, scores=found.scores, served_at=_API)
+            with self.browser() as browser:
+                if browser is not None:
+                    found.flag(browser)
 
     def _replace(self, read: _Read | None) -> None:
         with self._lock:
@@ -393,7 +373,8 @@ class ViewedFolder:
         reported = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
         files = (*record_files(self.path), self.path / LABELS_FILE, *reported)
         stamp = tuple(_stamp_of(file) for file in files)
-        self._changed = changed_at([at for _, _, at in stamp])
+        if latest := max(at for _, _, at in stamp):
+            self._changed = datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return stamp
 
 
@@ -473,21 +454,22 @@ class ViewedPlaces:
     def _watch(self) -> None:
         while not self._stopped.is_set():
             self._find()
-            for folder in self.folders:
-                if not self._stopped.is_set():
-                    folder.look_at_status()
-            for folder in self.folders:
-                if not self._stopped.is_set():
-                    folder.look_at_records()
+            for folder in self._until_stopped():
+                folder.look_at_status()
+            for folder in self._until_stopped():
+                folder.look_at_records()
             end = time.monotonic() + _LINES_S
-            for folder in self.folders:
-                if not self._stopped.is_set() and time.monotonic() < end:
+            for folder in self._until_stopped():
+                if time.monotonic() < end:
                     folder.summarise()
             # One at a time, since it takes seconds: what has changed meanwhile comes before the next.
             for folder in sorted(self.folders, key=lambda each: not each.report_needed):
                 if self._stopped.is_set() or folder.renew_report():
                     break
             self._stopped.wait(_EVERY_S)
+
+    def _until_stopped(self) -> Iterator[ViewedFolder]:
+        return takewhile(lambda _: not self._stopped.is_set(), self.folders)
 
     def _find(self) -> None:
         parents = [*self._parents.items()]
