@@ -1,7 +1,9 @@
-"""Foreign YAML as nodes with line numbers, bounded in depth and number."""
+"""Foreign YAML as nodes with line numbers, bounded in depth and number; values as YAML on a line."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,8 @@ from ruamel.yaml.error import MarkedYAMLError
 
 # Characters; a larger text takes the parser in Python a second or more, and goes to that in C (libyaml).
 _LARGE = 1 << 16
-
+_BARE = re.compile(r"(\./|[A-Za-z_/])([\w ./-]*[\w./-])?")
+_NO_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 
 _TAG = "tag:yaml.org,2002:"
 _MAP, _SEQ = f"{_TAG}map", f"{_TAG}seq"
@@ -140,3 +143,19 @@ def _events_in_c(text: str) -> Iterator[Any]:
         for number, event in enumerate(yaml_reader().parse(text)):
             if number >= given:
                 yield event
+
+
+def yaml_line(value: Any) -> str:
+    """A value as YAML of any version reads it back: words bare, all else as JSON."""
+    match value:
+        case str() if _BARE.fullmatch(value) and value.lower() not in _NO_TEXT:
+            return value
+        case str():
+            return json.dumps(value, ensure_ascii=not value.isprintable())
+        case dict():
+            parts = (f"{yaml_line(key)}: {yaml_line(part)}" for key, part in value.items())
+            return "{" + ", ".join(parts) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(yaml_line, value)) + "]"
+        case _:
+            return json.dumps(value)

@@ -127,10 +127,14 @@ class Harvest:
             of = f" of {self.files[file].path.name}" if file < len(self.files) else ""
             raise Misfit(f"the id {own} stood on line {there}{of} already")
 
-    def short_of(self, needed: Selection) -> Iterator[str]:
-        """Warn that the sample is larger than the number of items."""
-        if needed.drawn is not None and self.made < needed.drawn:
-            yield f"a sample of {needed.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
+    def remarks(self, chosen: Selection) -> Iterator[str]:
+        """What is odd about the items: fewer than the sample, without a reference or an attribute."""
+        if chosen.drawn is not None and self.made < chosen.drawn:
+            yield f"a sample of {chosen.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
+        if self.needed.reference is not None and self.without_reference:
+            yield f"{numbered(self.without_reference, 'item')} without a reference"
+        for name, count in self.lacking.items():
+            yield f"{numbered(count, 'item')} without a value of {name}"
 
     def problem_lines(self) -> list[str]:
         return [sentence for path, reported in self.problems.items() for sentence in reported.of(path)]

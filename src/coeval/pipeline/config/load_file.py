@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 
 from coeval.core.errors import ConfigError
 from coeval.core.shown_url import HIDDEN
-from coeval.judging.checks.check_options import code_of
 from coeval.models.local.callables import given_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
-from coeval.pipeline.config.draft import Draft, declared_checks, resume_folder
+from coeval.pipeline.config.draft import Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
 from coeval.pipeline.config.roles import complete_students, inherited_code
 from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
@@ -198,23 +197,8 @@ def _inherit(document: Document) -> Document:
             problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
         _leave_out_prompts_of_others(data)
-    if "models" in absent:
-        problems += [lines.locate(finding) for finding in inherited_code(data, snapshot)]
-    if "tasks" in absent:
-        problems += [lines.locate(finding) for finding in _inherited_code(data, snapshot)]
+    problems += [lines.locate(finding) for finding in inherited_code(data, absent, snapshot)]
     return Document(data, lines, problems)
-
-
-def _inherited_code(data: dict[str, Any], source: Path) -> Iterator[Finding]:
-    """Checks that would run code which the file being started does not name."""
-    draft = Draft(data, frozenset())
-    for index in draft.entries("tasks"):
-        for factor, options in declared_checks(draft, index):
-            if code := code_of(options):
-                what = (
-                    f"runs {code}, which {source} names and this file does not; copy its tasks into this file"
-                )
-                yield Finding(("tasks", index, "rubric", factor), "V-38", what)
 
 
 def _without_hidden(section: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from coeval.judging.checks.check_options import code_of
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
 from coeval.pipeline.config.schema import OPTIONS, PHASES, Config, ModelConfig
@@ -46,7 +47,6 @@ def missing_roles(draft: Draft) -> Iterator[Finding]:
         return
     roles = {role for model in models for role in model["roles"]}
     yield from _unknown_tasks(draft)
-    yield from _unknown_answered(draft)
     yield from _teachers(draft)
     if "student" not in roles and not _answered(draft) and not _stands(draft, "response_collection"):
         yield _missing("student", "phase 4 (response_collection)")
@@ -60,34 +60,26 @@ def _answered(draft: Draft) -> bool:
     return bool(draft.entries("students")) or any(of_tables)
 
 
-def _unknown_answered(draft: Draft) -> Iterator[Finding]:
-    """Tasks that are not there, of students whose answers exist."""
-    if not draft.all_named("tasks"):
-        return
-    names = dict.fromkeys(draft.names("tasks").values())
-    for index in draft.entries("students"):
-        for position, task in enumerate(draft.get("students", index, "tasks", default=None) or ()):
-            if task not in names:
-                path = ("students", index, "tasks", position)
-                yield Finding(path, "V-07", f"no task is named '{task}'", WayOut(task, names, "tasks:"))
-
-
 def _missing(role: str, work: str) -> Finding:
     message = f"no model has the role {role}, which {work} needs; add {role} to the roles of one"
     return Finding(("models",), "V-07", message)
 
 
 def _unknown_tasks(draft: Draft) -> Iterator[Finding]:
-    """Benchmark teachers of a task that is not there."""
+    """Tasks that are not there, of benchmark teachers and of students whose answers exist."""
     if not draft.all_named("tasks"):
         return
-    names = dict.fromkeys(draft.names("tasks").values())
+    named: list[KeyPath] = []
     for index, model in enumerate(draft.data["models"]):
-        path = ("models", index, "parameters", "task")
-        if model["interface"] == BENCHMARK and draft.sound(*path):
-            task = draft.get(*path)
-            if task is not None and task not in names:
-                yield Finding(path, "V-07", f"no task is named '{task}'", WayOut(str(task), names, "tasks:"))
+        if model["interface"] == BENCHMARK:
+            named.append(("models", index, "parameters", "task"))
+    for index in draft.entries("students"):
+        tasks = draft.get("students", index, "tasks") or ()
+        named += [("students", index, "tasks", position) for position in range(len(tasks))]
+    names = dict.fromkeys(draft.names("tasks").values())
+    for path in named:
+        if (task := draft.get(*path)) is not None and task not in names:
+            yield Finding(path, "V-07", f"no task is named '{task}'", WayOut(str(task), names, "tasks:"))
 
 
 def _teachers(draft: Draft) -> Iterator[Finding]:
@@ -185,13 +177,19 @@ def _answers_of_tables(data: dict[str, Any]) -> bool:
     return any(isinstance(items, dict) and items.get("responses") for items in tables)
 
 
-def inherited_code(data: dict[str, Any], source: Path) -> Iterator[Finding]:
-    """V-39: models that would run code which the file being started does not name."""
-    models = data.get("models")
-    for index, model in enumerate(models if isinstance(models, list) else ()):
-        if isinstance(model, dict) and model.get("interface") in _NEEDED:
-            what = f"runs code that {source} names and this file does not; copy that model into this file"
+def inherited_code(data: dict[str, Any], inherited: Collection[str], source: Path) -> Iterator[Finding]:
+    """V-38, V-39: checks and models of sections that are inherited, which would run code that the file being
+    started does not name."""
+    draft, named = Draft(data, frozenset()), f"which {source} names and this file does not; copy"
+    for index in draft.entries("models") if "models" in inherited else ():
+        if draft.raw("models", index, "interface") in _NEEDED:
+            what = f"runs code, {named} that model into this file"
             yield Finding(("models", index, "interface"), "V-39", what)
+    for index in draft.entries("tasks") if "tasks" in inherited else ():
+        for factor, options in declared_checks(draft, index):
+            if code := code_of(options):
+                what = f"runs {code}, {named} its tasks into this file"
+                yield Finding(("tasks", index, "rubric", factor), "V-38", what)
 
 
 def own_data_rules(draft: Draft) -> Iterator[Finding]:

@@ -56,6 +56,15 @@ _BOUNDS = {
 # Unknown keys of a file that are held against the known ones, lest each stand for two mistakes.
 _MOST_GUESSED = 1_000
 
+# By the keys that lead there; all else is the file as a whole.
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "models": ModelConfig, "models.variants": Variant,
+    "students": AnsweredStudent, "students.responses": AnswerTable,
+    "tasks": TaskConfig, "tasks.sampling": Sampling, "tasks.items": Items, "tasks.documents": Documents,
+    "tasks.stop": Stop, "tasks.rubric": RubricFactor,
+    "experiment": Experiment, "experiment.quota": Quota,
+}  # fmt: skip
+
 
 class Structure(NamedTuple):
     """``config`` where the data has the schema's shape; else what is wrong, and which paths are unusable."""
@@ -93,35 +102,8 @@ def _known_keys(detail: ErrorDetails) -> list[str]:
     """The keys that could stand where an unknown one does."""
     if detail["type"] != "extra_forbidden":
         return _choices(detail)
-    section: type[BaseModel]
-    match _path(detail)[:-1]:
-        case ("models", _):
-            section = ModelConfig
-        case ("models", _, "variants", _):
-            section = Variant
-        case ("students", _, "responses"):
-            section = AnswerTable
-        case ("students", _):
-            section = AnsweredStudent
-        case ("tasks", _, "sampling"):
-            section = Sampling
-        case ("tasks", _, "items"):
-            section = Items
-        case ("tasks", _, "documents"):
-            section = Documents
-        case ("tasks", _, "stop"):
-            section = Stop
-        case ("tasks", _, "rubric", _):
-            section = RubricFactor
-        case ("tasks", _):
-            section = TaskConfig
-        case ("experiment",):
-            section = Experiment
-        case ("experiment", "quota", _):
-            section = Quota
-        case _:
-            section = Config
-    return list(section.model_fields)
+    words = [part for part in _path(detail)[:-1] if isinstance(part, str)]
+    return list(_SECTIONS.get(".".join(words[:2]), Config).model_fields)
 
 
 def _choices(detail: ErrorDetails) -> list[str]:

@@ -28,22 +28,14 @@ from coeval.store.rundir import RunDir, now
 Kind: TypeAlias = Literal["target", "nuanced", "rubric"]
 PROPOSALS = "proposals.jsonl"
 Attributes: TypeAlias = dict[str, list[str]]
-KINDS: tuple[Kind, ...] = ("target", "nuanced", "rubric")
-PHASE_OF: dict[Kind, Phase] = {
-    "target": "attribute_mapping",
-    "nuanced": "attribute_mapping",
-    "rubric": "rubric_mapping",
+_REQUESTED: dict[Kind, tuple[Phase, str, Schema]] = {
+    "target": ("attribute_mapping", "map_target_attrs", TARGET_ATTRIBUTES),
+    "nuanced": ("attribute_mapping", "map_nuanced_attrs", NUANCED_ATTRIBUTES),
+    "rubric": ("rubric_mapping", "autorubric", RUBRIC),
 }
-_TEMPLATE: dict[Kind, str] = {
-    "target": "map_target_attrs",
-    "nuanced": "map_nuanced_attrs",
-    "rubric": "autorubric",
-}
-_SCHEMA: dict[Kind, Schema] = {
-    "target": TARGET_ATTRIBUTES,
-    "nuanced": NUANCED_ATTRIBUTES,
-    "rubric": RUBRIC,
-}
+"""How teachers are asked: in which phase, by which template, for a reply of which shape."""
+KINDS = tuple(_REQUESTED)
+PHASE_OF = {kind: phase for kind, (phase, _, _) in _REQUESTED.items()}
 
 
 class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,7 +80,7 @@ class ProposalWork(ModelWork[Proposal]):
         return self.phase
 
     def question(self, _: int) -> Request:
-        return self.role_model.prompt({}, _SCHEMA[self.kind])
+        return self.role_model.prompt({}, _REQUESTED[self.kind][2])
 
     def read(self, completion: Completion) -> dict[str, Any]:
         text = spoken(completion, "the teacher")
@@ -145,13 +137,9 @@ class Blueprint:
         return self._folder.folder(PHASE_OF[kind]) / PROPOSALS
 
     def artifact(self, task: str, kind: Kind) -> Path:
-        match kind:
-            case "target":
-                return self._folder.target_attrs(task)
-            case "nuanced":
-                return self._folder.nuanced_attrs(task)
-            case "rubric":
-                return self._folder.rubric(task)
+        if kind == "rubric":
+            return self._folder.rubric(task)
+        return self._folder.target_attrs(task) if kind == "target" else self._folder.nuanced_attrs(task)
 
     def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         """(teacher, key) of the proposals still to be asked for."""
@@ -165,7 +153,7 @@ class Blueprint:
             if model.interface != "benchmark":
                 seed = self._config.experiment.seed
                 yield (
-                    role_model(model, "teacher", task, _TEMPLATE[kind], seed),
+                    role_model(model, "teacher", task, _REQUESTED[kind][1], seed),
                     proposal_id(task.name, model.name, kind),
                 )
 
@@ -286,23 +274,15 @@ class Blueprint:
 
 def declared_part(task: TaskConfig, kind: Kind) -> Any:
     """What the file says of a kind; text where that is left to the teachers."""
-    match kind:
-        case "target":
-            return task.target_attributes
-        case "nuanced":
-            return task.nuanced_attributes
-        case "rubric":
-            return task.declared_rubric
+    if kind == "rubric":
+        return task.declared_rubric
+    return task.target_attributes if kind == "target" else task.nuanced_attributes
 
 
 def _seeds(task: TaskConfig, kind: Kind) -> Attributes | None:
-    match kind:
-        case "target":
-            return task.target_attributes_seed
-        case "nuanced":
-            return task.nuanced_attributes_seed
-        case "rubric":
-            return None
+    if kind == "rubric":
+        return None
+    return task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed
 
 
 def _read(path: Path) -> Any:

@@ -92,11 +92,7 @@ def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selectio
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
-    file.said += [f"{source.name}: {sentence}" for sentence in harvest.short_of(chosen)]
-    if needed.reference is not None and harvest.without_reference:
-        file.said.append(f"{source.name}: {numbered(harvest.without_reference, 'item')} without a reference")
-    for name, count in harvest.lacking.items():
-        file.said.append(f"{source.name}: {numbered(count, 'item')} without a value of {name}")
+    file.said += [f"{source.name}: {sentence}" for sentence in harvest.remarks(chosen)]
     file.origin = ItemOrigin.of(source, harvest, chosen, len(file.ids))
 
 

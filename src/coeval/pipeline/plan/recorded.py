@@ -91,41 +91,6 @@ class PairEntry(Entry, frozen=True, eq=False):
     winner: str = ""
 
 
-# --- Indexes of the records of phases 3–5
-
-
-class RecordIndexes:
-    """Indexes of the three phases; comparisons of answers in ``pairs``."""
-
-    def __init__(self) -> None:
-        self.rows = ItemRows()
-        """Item id → its row in the columns of all phases."""
-        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
-        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
-        self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
-        self.pairs: PhaseIndex[PairEntry] = PhaseIndex(self.rows, 2)
-        self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
-        """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
-        self.about: dict[int, str] = {}
-        """Row of an item made from documents → the `passage_keys` of its passages."""
-        self.filtered: dict[int, dict[str, int]] = {}
-        """Row of such an item → the replies that were discarded before it, by reason."""
-        self.scored: set[tuple[str, str]] = set()
-        """(task, factor) of all scores on record."""
-        self.doubtful = False
-        """Whether a line may be no valid record, by what is read of it here, or follow from none."""
-
-    @property
-    def files(self) -> tuple[RecordFiles, ...]:
-        """What has been read of each phase."""
-        return self.items.files, self.responses.files, self.evaluations.files, self.pairs.files
-
-    @property
-    def damaged(self) -> list[tuple[Path, int]]:
-        """Lines that are no records, by file and offset."""
-        return [line for files in self.files for line in files.damaged]
-
-
 # --- Hashes of the inputs of answers and judgments
 
 
@@ -135,17 +100,6 @@ class ItemContents(NamedTuple):
 
     requested: str
     content: str
-
-
-class Contents:
-    """Those of items by their row; ``judged``, what judgments are made from, of answers by the end of their
-    ids too. ``older…`` is what stood there before it was made anew: few, whatever the size of a run."""
-
-    def __init__(self) -> None:
-        self.items: dict[int, ItemContents] = {}
-        self.older_items: dict[int, list[ItemContents]] = {}
-        self.judged: defaultdict[str, dict[int, str]] = defaultdict(dict)
-        self.older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
 
 
 # --- Reading the lines of phases 3–5
@@ -175,10 +129,17 @@ class _JudgedBy(NamedTuple):
 
 
 class RecordNotes:
-    """Notes lines in ``indexes``, in the order of the phases."""
+    """Notes lines in ``indexes``, in the order of the phases.
 
-    def __init__(self, indexes: RecordIndexes) -> None:
-        self.contents = Contents()
+    Contents are those of items by their row; ``_judged``, what judgments are made from, of answers by the end
+    of their ids too. ``_older…`` is what stood there before it was made anew: few, however large a run is.
+    """
+
+    def __init__(self, indexes: Recorded) -> None:
+        self._contents: dict[int, ItemContents] = {}
+        self._older_contents: dict[int, list[ItemContents]] = {}
+        self._judged: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self._older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
@@ -186,7 +147,7 @@ class RecordNotes:
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
-        indexes, contents = self._indexes, self.contents
+        indexes, contents = self._indexes, self._contents
         column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.by_teacher
         for position, part in lines:
             try:
@@ -204,9 +165,9 @@ class RecordNotes:
                 fellows = by_teacher.setdefault((part.task_id, part.teacher_model_id), {})
                 fellows[part.id] = shared
                 content = item_content(prompt, part.reference_response or "", attributes)
-                if (older := contents.items.get(row)) is not None:
-                    contents.older_items.setdefault(row, []).append(older)
-                contents.items[row] = ItemContents(answer_input(prompt), content)
+                if (older := contents.get(row)) is not None:
+                    self._older_contents.setdefault(row, []).append(older)
+                contents[row] = ItemContents(answer_input(prompt), content)
                 if part.input_hash:
                     indexes.about[row] = part.input_hash
                 if part.filtered:
@@ -217,13 +178,13 @@ class RecordNotes:
                 indexes.items.files.damage(position)
 
     def responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
-        indexes, items, older_items = self._indexes, self.contents.items, self.contents.older_items
+        indexes, items, older_items = self._indexes, self._contents, self._older_contents
         rows, answered = indexes.rows, None
         for position, part in lines:
             if (part.student_model_id, part.sample) != answered:
                 answered = (part.student_model_id, part.sample)
                 end = SEPARATOR + answer_name(*answered)
-                column, inputs = indexes.responses.columns[end], self.contents.judged[end]
+                column, inputs = indexes.responses.columns[end], self._judged[end]
             try:
                 if part.id != part.datapoint_id + end:
                     raise _misnamed(part)
@@ -281,7 +242,7 @@ class RecordNotes:
     def pairs(self, lines: Iterable[tuple[int, PreferencePart]]) -> None:
         """Note comparisons: made from two answers as they are now, from older ones, or from others."""
         indexes, rows = self._indexes, self._indexes.rows
-        judged, older = self.contents.judged, self.contents.older_judged
+        judged, older = self._judged, self._older_judged
         for position, part in lines:
             names = (part.first_model_id, part.second_model_id, part.judge_model_id)
             try:
@@ -310,18 +271,18 @@ class RecordNotes:
 
     def _note_older_judged(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
         """Note what judgments of an answer were made from before."""
-        inputs = self.contents.judged[end]
-        before = self.contents.older_judged[end].setdefault(row, set())
+        inputs = self._judged[end]
+        before = self._older_judged[end].setdefault(row, set())
         before.update(judged_input(one.content, answer) for one in older)
         if row in inputs:
             before.add(inputs[row])
 
     def _judged_by(self, answered: str, judge: str) -> _JudgedBy:
-        indexes, contents = self._indexes, self.contents
+        indexes = self._indexes
         return _JudgedBy(
             indexes.evaluations.columns[f"{answered}{SEPARATOR}{judge}"],
-            contents.judged[answered],
-            contents.older_judged[answered],
+            self._judged[answered],
+            self._older_judged[answered],
             indexes.responses.columns[answered].entries,
         )
 
@@ -403,13 +364,38 @@ def outdated(
     return index.load(key, kind).input_hash != content()
 
 
-class Recorded(RecordIndexes):
-    """What files hold, each phase read after those before it."""
+class Recorded:
+    """What files hold, each phase read after those before it; comparisons of answers in ``pairs``."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.rows = ItemRows()
+        """Item id → its row in the columns of all phases."""
+        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
+        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
+        self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
+        self.pairs: PhaseIndex[PairEntry] = PhaseIndex(self.rows, 2)
+        self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
+        self.about: dict[int, str] = {}
+        """Row of an item made from documents → the `passage_keys` of its passages."""
+        self.filtered: dict[int, dict[str, int]] = {}
+        """Row of such an item → the replies that were discarded before it, by reason."""
+        self.scored: set[tuple[str, str]] = set()
+        """(task, factor) of all scores on record."""
+        self.doubtful = False
+        """Whether a line may be no valid record, by what is read of it here, or follow from none."""
         self.assumed: set[str] = set()
         """Items that a count takes to be there, though nobody has supplied them yet."""
+
+    @property
+    def files(self) -> tuple[RecordFiles, ...]:
+        """What has been read of each phase."""
+        return self.items.files, self.responses.files, self.evaluations.files, self.pairs.files
+
+    @property
+    def damaged(self) -> list[tuple[Path, int]]:
+        """Lines that are no records, by file and offset."""
+        return [line for files in self.files for line in files.damaged]
 
     def read(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -13,7 +11,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.yaml_text import yaml_reader
+from coeval.core.yaml_text import yaml_line, yaml_reader
 from coeval.pipeline.config.document import parse_document, read_text
 from coeval.pipeline.config.load_file import Loaded, read_config
 from coeval.pipeline.config.schema import Config
@@ -28,8 +26,6 @@ KeyWay: TypeAlias = tuple[str | int, ...]
 
 # The indent that all our examples and written files have.
 _STEP = 2
-_SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+)*")
-_SPECIAL = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 
 
 class Unplaced(Exception):
@@ -70,11 +66,11 @@ class YamlEdits:
         self._need_word(entry.value)
         start, end = _index(entry.value.start_mark), _index(entry.value.end_mark)
         if entry.mapping.flow_style:
-            self._edits.append(_Edit(start, end, written(value)))
+            self._edits.append(_Edit(start, end, yaml_line(value)))
             return
         indent = " " * (entry.key.start_mark.column + _STEP)
         lines = [f"# {remark}"] if remark else []
-        lines += [f"{_name(name)}: {written(part)}" for name, part in value.items()]
+        lines += [f"{yaml_line(name)}: {yaml_line(part)}" for name, part in value.items()]
         line_end = self._line_end(end)
         while start and self._text[start - 1] == " ":
             start -= 1
@@ -177,25 +173,6 @@ class YamlEdits:
         for _ in range(line - self._text.count("\n", 0, at)):
             at = self._text.index("\n", at) + 1
         return at
-
-
-def written(value: Any) -> str:
-    """A value on one line, as YAML of any version reads it back: words bare, all else as JSON."""
-    match value:
-        case str():
-            return _name(value)
-        case Mapping():
-            return "{" + ", ".join(f"{_name(name)}: {written(part)}" for name, part in value.items()) + "}"
-        case Sequence():
-            return "[" + ", ".join(map(written, value)) + "]"
-        case _:
-            return json.dumps(value)
-
-
-def _name(text: str) -> str:
-    if _SAFE.fullmatch(text) and text.lower() not in _SPECIAL:
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _index(mark: Any) -> int:
@@ -311,7 +288,7 @@ def _edited(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> str | 
             said: KeyWay = (*way, key)
             edits.expand(said, part.value, _remark(part))
             for name, requested in _sampling(loaded.config, part).items():
-                edits.put((*way, "sampling", name), written(requested))
+                edits.put((*way, "sampling", name), yaml_line(requested))
             if f"{key}_seed" in tasks[places[part.task]]:
                 edits.remove((*way, f"{key}_seed"))
         return edits.text()

@@ -187,12 +187,7 @@ class _Remarks:
                 self.undeclared[name, value] += 1
 
     def sentences(self, harvest: Harvest, ingestion: Ingestion) -> Iterator[str]:
-        needed = ingestion.map
-        yield from harvest.short_of(ingestion.needed)
-        if needed.reference is not None and harvest.without_reference:
-            yield f"{numbered(harvest.without_reference, 'item')} without a reference"
-        for name, count in harvest.lacking.items():
-            yield f"{numbered(count, 'item')} without a value of {name}"
+        yield from harvest.remarks(ingestion.needed)
         names = dict.fromkeys(name for name, _ in self.undeclared)
         for name in names:
             found = [(value, count) for (of, value), count in self.undeclared.most_common() if of == name]

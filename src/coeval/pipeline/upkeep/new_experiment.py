@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from coeval.core.yaml_text import yaml_line
 from coeval.judging.labels import LabelValues
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import ItemMap, usual_ids
@@ -16,8 +16,6 @@ from coeval.tables.source_bytes import TableRow
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource
 
-_PLAIN = re.compile(r"(\./|[A-Za-z_/])[\w ./-]*")
-_WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "~"}
 # Labels that a prompt names: about a thousand tokens, in every request.
 MOST_NAMED = 300
 
@@ -151,7 +149,7 @@ def experiment_text(new: NewExperiment) -> str:
 def settings_text(by: str, page: str, settings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
     """Write a file of settings, each with its note; each is a flag of the command as well."""
     head = f"# Written by `{by}`; {page} explains each key, which is a flag of the command too."
-    rows = [f"{key}: {_yaml(value)}" for key, value in settings.items()]
+    rows = [f"{key}: {yaml_line(value)}" for key, value in settings.items()]
     noted = [
         f"{row:<40}  # {notes[key]}" if key in notes else row for key, row in zip(settings, rows, strict=True)
     ]
@@ -172,15 +170,15 @@ def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
             own = {} if model.model == model.name else {"model": model.model}
             row = {"name": model.name, "interface": SIMULATED, "roles": [*model.roles]}
             parameters = {**own, **model.options}
-            yield f"  - {_yaml({**row, 'parameters': parameters} if parameters else row)}"
+            yield f"  - {yaml_line({**row, 'parameters': parameters} if parameters else row)}"
             continue
-        yield f"  - name: {_yaml(model.name)}"
+        yield f"  - name: {yaml_line(model.name)}"
         yield f"    interface: {model.interface}"
-        yield f"    roles: {_yaml([*model.roles])}"
+        yield f"    roles: {yaml_line([*model.roles])}"
         yield "    parameters:"
-        yield f"      model: {_yaml(model.model)}"
+        yield f"      model: {yaml_line(model.model)}"
         if model.base_url is not None:
-            yield f"      base_url: {_yaml(model.base_url)}"
+            yield f"      base_url: {yaml_line(model.base_url)}"
         yield "      temperature: 0.7"
         yield "      max_tokens: 1024          # longer answers are cut off, and reported"
         if "judge" in model.roles:
@@ -192,19 +190,19 @@ def _answered_text(new: NewExperiment) -> Iterator[str]:
     if new.answered:
         yield "students:                     # existing answers: no calls"
     for name, table in new.answered.items():
-        yield f"  - name: {_yaml(name)}"
-        yield f"    responses: {_yaml(dict(table))}"
+        yield f"  - name: {yaml_line(name)}"
+        yield f"    responses: {yaml_line(dict(table))}"
 
 
 def _task_text(new: NewExperiment) -> Iterator[str]:
     yield "tasks:"
-    yield f"  - name: {_yaml(new.task)}"
-    yield f"    description: {_yaml(new.description)}"
+    yield f"  - name: {yaml_line(new.task)}"
+    yield f"    description: {yaml_line(new.description)}"
     if new.output:
-        yield f"    output_description: {_yaml(new.output)}"
+        yield f"    output_description: {yaml_line(new.output)}"
     if new.items:
         yield "    items:"
-        yield from (f"      {key}: {_yaml(value)}" for key, value in new.items.items())
+        yield from (f"      {key}: {yaml_line(value)}" for key, value in new.items.items())
     else:
         yield from _written_items(new)
     factors = dict(new.rubric or {})
@@ -212,7 +210,9 @@ def _task_text(new: NewExperiment) -> Iterator[str]:
         factors = {new.label: f"The {new.label} is the right one.", **factors}
     if factors:
         yield "    rubric:                   # what High means; judges answer High, Medium or Low"
-        yield from (f"      {_yaml(factor)}: {_yaml(criterion)}" for factor, criterion in factors.items())
+        yield from (
+            f"      {yaml_line(factor)}: {yaml_line(criterion)}" for factor, criterion in factors.items()
+        )
     elif new.rubric is None:
         yield "    rubric: auto              # the teachers write it"
 
@@ -222,9 +222,11 @@ def _written_items(new: NewExperiment) -> Iterator[str]:
         yield "    target_attributes: auto   # the teachers propose what items vary in"
     else:
         yield "    target_attributes:        # what the items cover, each value equally often"
-        yield from (f"      {_yaml(name)}: {_yaml([*values])}" for name, values in new.attributes.items())
+        yield from (
+            f"      {yaml_line(name)}: {yaml_line([*values])}" for name, values in new.attributes.items()
+        )
     if new.label is not None:
-        yield f"    label_attributes: {_yaml([new.label])}   # its value is the right answer"
+        yield f"    label_attributes: {yaml_line([new.label])}   # its value is the right answer"
     most = 2 if new.attributes is None or len(new.attributes) > 1 else 1
     yield "    sampling:"
     yield f"      target: [1, {most}]            # attributes of an item"
@@ -233,7 +235,7 @@ def _written_items(new: NewExperiment) -> Iterator[str]:
 
 def _experiment_text(new: NewExperiment) -> Iterator[str]:
     yield "experiment:"
-    yield f"  id: {_yaml(new.name)}"
+    yield f"  id: {yaml_line(new.name)}"
     yield "  storage_folder: ./runs"
     yield "  report: true                # report.html in the run's folder"
     if new.budget_usd is not None:
@@ -296,16 +298,3 @@ def _items(table: NewItems) -> Iterator[tuple[str, Any]]:
         )
         if value
     )
-
-
-def _yaml(value: Any) -> str:
-    """A value on one line; text in quotes where YAML would read something else."""
-    match value:
-        case str() if _PLAIN.fullmatch(value) and value.lower() not in _WORDS_OF_YAML and value[-1] != " ":
-            return value
-        case dict():
-            return "{" + ", ".join(f"{_yaml(key)}: {_yaml(part)}" for key, part in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_yaml, value)) + "]"
-        case _:
-            return json.dumps(value, ensure_ascii=False)
