@@ -255,6 +255,7 @@ def test_the_checks_that_the_page_shows_are_right(tmp_path: Path, monkeypatch: p
     sys.path.remove(str(tmp_path))
 
 
+@pytest.mark.process
 def test_the_policy_of_the_page_decides_the_quickstart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
         )
 
 
+@pytest.mark.process
 def test_another_scale_and_other_weights_are_told(tmp_path: Path) -> None:
     plain = {"plot": "Things happen.", "style": {"criterion": "It reads well.", "scale": "1-5"}}
     other = {**plain, "style": {"criterion": "It reads well.", "scale": "0-10"}}

@@ -28,6 +28,7 @@ def test_what_is_below_shares_the_level_of_what_is_above() -> None:
     assert closed == [pytest.approx(0.2), pytest.approx(0.2), None]
 
 
+@pytest.mark.process
 def test_any_false_claim_of_a_page_is_rarer_than_one_in_twenty() -> None:
     equal = np.zeros((2, TASKS, 4))
     found = pages(World("two equal sides", equal), 1500)
@@ -38,6 +39,7 @@ def test_any_false_claim_of_a_page_is_rarer_than_one_in_twenty() -> None:
     assert pages(World("one factor differs", some), 1500).false_gatekept <= 0.062
 
 
+@pytest.mark.process
 def test_a_lead_that_holds_for_other_judges_is_seldom_false() -> None:
     found = leads(3, 3, 0.07, 600)
     assert found.false_judges <= 0.03 < 0.1 < found.false_items

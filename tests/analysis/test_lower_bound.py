@@ -74,6 +74,7 @@ def test_over_tasks_of_which_one_misses_more_it_is_no_better_than_the_worst_case
     assert bound_over_all([one, one]) < one.low
 
 
+@pytest.mark.process
 def test_strata_that_count_unlike_are_a_quantile_of_random_weights() -> None:
     draw = np.random.default_rng(4)
     parts = [draw.normal(-0.2, 0.2, 30).clip(-1, 1), draw.normal(0.2, 0.3, 60).clip(-1, 1)]
@@ -100,6 +101,7 @@ def test_the_items_that_it_would_take() -> None:
     assert stats.norm.sf(1.96 - 0.05 / error) > 0.79
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mean", [0.02, 0.1, 0.5])
 def test_a_loss_of_the_margin_passes_seldom(mean: float) -> None:
     """False GO at the margin, of items that are all kept or lost: never above 2.5 %, where the paired t test

@@ -19,6 +19,7 @@ def said(folder: Path) -> list[str]:
         return [one.text for one in experiment_report(evidence).lead]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("judges", ["j", "jk"])
 def test_of_one_item_no_gap_is_called_significant(tmp_path: Path, judges: str) -> None:
     run = Run(tmp_path / "run")
@@ -76,6 +77,7 @@ def costing(folder: Path, usd: dict[str, float | None], levels: dict[str, str]) 
     return [one.text for sentences in found for one in sentences]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("usd", "levels", "said"),
     [

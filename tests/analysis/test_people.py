@@ -223,6 +223,7 @@ def test_a_larger_draw_begins_with_the_smaller_one_and_strata_are_even(run: Path
         judged_factors(grid, ["rhyme"])
 
 
+@pytest.mark.process
 def test_every_answer_is_as_likely_to_be_drawn(run: Path) -> None:
     """Over many seeds an item is drawn as often as its probability says."""
     with RunReader(run) as reader:
@@ -287,6 +288,7 @@ def grow(written: Run, first: int, last: int, rng: np.random.Generator) -> None:
             written.evaluation(n, student, "j1", {"plot": ("Low", "Medium", "High")[true]})
 
 
+@pytest.mark.process
 def test_items_that_came_after_the_draw_are_outside_it(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     written = Run(tmp_path / "small")
@@ -321,6 +323,7 @@ def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
     assert ((one - same).freedom, (one - other).freedom) == (11, 22)
 
 
+@pytest.mark.process
 def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run"))
     assert (found.labels, found.asked, found.people) == (180, 180, ("anna",))
@@ -345,6 +348,7 @@ def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> No
     assert goal.startswith("± 3 points for each student takes")
 
 
+@pytest.mark.process
 def test_differences_by_judges_are_those_of_the_ranking(run: Path, tmp_path: Path) -> None:
     with RunReader(label_all(run, tmp_path / "run")) as reader:
         measures = measure_run(reader).measures
@@ -357,6 +361,7 @@ def test_differences_by_judges_are_those_of_the_ranking(run: Path, tmp_path: Pat
         assert found.judged[:3] == pytest.approx(gap.turned.difference[:3])
 
 
+@pytest.mark.process
 def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tmp_path: Path) -> None:
     """People enter neither judges' agreement nor panels."""
     labelled = label_all(run, tmp_path / "run", ("anna", "ben"))
@@ -372,6 +377,7 @@ def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tm
     assert other.people.labels == 360
 
 
+@pytest.mark.process
 def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(run: Path, tmp_path: Path) -> None:
     folder = label_all(run, tmp_path / "run")
     before = people_of(folder)
@@ -407,6 +413,7 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
     assert all(shown for shown, _ in found)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", ["#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2"])
 def test_a_label_of_an_answer_that_is_not_there_is_left_out(run: Path, tmp_path: Path, number: str) -> None:
     """Neither its number nor an empty hash makes it one of another answer."""
@@ -435,6 +442,7 @@ def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
     assert "better than every other student with labels of its own (bob, cem)." in said
 
 
+@pytest.mark.process
 def test_a_bias_that_is_not_significant_is_said_to_be_so(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run"))
     panel = found.judges[PANEL]
@@ -449,6 +457,7 @@ def test_a_bias_that_is_not_significant_is_said_to_be_so(run: Path, tmp_path: Pa
     assert "(± 9.9; " in said or "([−2.6, 17.3]; " in said
 
 
+@pytest.mark.process
 def test_p_values_and_people_are_written_as_elsewhere(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run", ("anna", "ben")))
     assert [*found.between] == [("anna", "ben")]

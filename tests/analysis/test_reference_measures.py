@@ -12,10 +12,8 @@ from written_run import REFERENCE, WHY_SKIPPED
 
 import coeval as api
 
-pytestmark = pytest.mark.process
-
 LEGACY = REFERENCE / "legacy_run"
-pytestmark = pytest.mark.skipif(not LEGACY.is_dir(), reason=WHY_SKIPPED)
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not LEGACY.is_dir(), reason=WHY_SKIPPED)]
 
 
 def unlike(expected: Any, found: Any, path: str = "") -> list[str]:

@@ -119,6 +119,7 @@ def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
         assert rate.one_low <= rate.one <= rate.one_high
 
 
+@pytest.mark.process
 def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -> None:
     shown = coeval("results", "--run", lab.path)
     assert "Several answers to an item" in shown.out

@@ -90,6 +90,7 @@ def test_a_five_point_scale_is_measured_as_others_measure_it(seed: int, gaps: fl
     assert panel.kappa_weights == "linear"
 
 
+@pytest.mark.process
 def test_the_intervals_of_a_planted_kappa_cover_it() -> None:
     """24 of 25 at 95%, give or take: of 60 runs 57, and in 999 of 1,000 such tests 51 or more."""
     random = np.random.default_rng(7)

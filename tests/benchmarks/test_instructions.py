@@ -235,6 +235,7 @@ def test_followed(kind: str, kwargs: dict[str, Any], response: str, language: La
     assert check(kind, kwargs, response, language)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("kind", "kwargs", "response"), each(False))
 def test_not_followed(kind: str, kwargs: dict[str, Any], response: str, language: Language) -> None:
     assert not check(kind, kwargs, response, language)

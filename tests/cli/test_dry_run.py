@@ -223,6 +223,7 @@ def test_records_of_another_configuration_are_told(here: Path, coeval: Command) 
     assert "--redo-changed" in shown.out
 
 
+@pytest.mark.process
 def test_the_page_holds_all_of_it_and_runs_nothing_foreign(here: Path, coeval: Command) -> None:
     evil = "Tell <script>alert(1)</script> \u202e&amp;"
     lab = Lab(here, [model("ann")], [task(description=evil, total=2)])

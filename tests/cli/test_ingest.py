@@ -561,6 +561,7 @@ def answering(command: list[str], question: bytes, answer: bytes, folder: Path) 
 LOG = "q,team,v7\nWhere is it?,orders,orders\nIt broke,returns,orders\n"
 
 
+@pytest.mark.process
 def test_a_new_file_takes_answers_that_exist(here: Path, coeval: Command) -> None:
     (here / "log.csv").write_text(LOG)
     new = ("ingest", "log.csv", "--prompt", "q", "--response", "prod-v7=v7", "--new")

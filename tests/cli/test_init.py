@@ -194,6 +194,7 @@ def test_flags_stand_for_every_answer(here: Path, coeval: Command) -> None:
     assert config.experiment.budget_usd == 2.5
 
 
+@pytest.mark.process
 def test_rows_without_an_item_are_left_out_where_the_message_says_so(here: Path, coeval: Command) -> None:
     (here / "tickets.csv").write_text("text,team\nWhere is it?,shipping\n,billing\nPay me.,billing\n")
     flags = ("init", "--items", "tickets.csv", "--prompt", "text", "--label", "team")

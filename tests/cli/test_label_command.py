@@ -49,6 +49,7 @@ def write_rows(path: Path, rows: list[dict[str, str]], delimiter: str = ",") -> 
         writer.writerows(rows)
 
 
+@pytest.mark.process
 def test_a_sheet_is_blind_and_comes_back(run: Path, tmp_path: Path, coeval: Command) -> None:
     sheet = tmp_path / "labels.csv"
     assert coeval("label", run, "--n", "24", "--by", "anna", "--sheet", sheet).code == 0
@@ -133,6 +134,7 @@ def test_a_workbook_has_choices_and_comes_back(run: Path, tmp_path: Path, coeval
     assert "kept 7 labels of me; 1 rows without a level; 7 of 10 are labelled" in said.err
 
 
+@pytest.mark.process
 def test_a_sheet_with_levels_that_are_not_recorded_is_never_written_over(
     run: Path, tmp_path: Path, coeval: Command
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_smaller_n_asks_for_the_first_of_the_draw(run: Path, tmp_path: Path, c
     assert [row["id"] for row in rows_of(small)] == [row["id"] for row in rows_of(large)[:6]]
 
 
+@pytest.mark.process
 def test_a_level_that_was_cleared_stays_and_that_is_said(run: Path, tmp_path: Path, coeval: Command) -> None:
     sheet = tmp_path / "labels.csv"
     coeval("label", run, "--n", "6", "--sheet", sheet)
@@ -217,6 +220,7 @@ def garbled(data: bytearray) -> None:
     data[at : at + 30] = b"\xff" * 30
 
 
+@pytest.mark.process
 def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Command) -> None:
     sheet = tmp_path / "labels.csv"
     coeval("label", run, "--n", "6", "--sheet", sheet)
@@ -238,6 +242,7 @@ def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Co
     assert "kept 0 labels of ben" in other.err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
@@ -296,6 +301,7 @@ def test_wrong_requests_say_what_is_right(words: list[str], said: str, run: Path
     assert said in found.err
 
 
+@pytest.mark.process
 def test_a_run_of_custom_scales_asks_for_its_levels(tmp_path: Path, coeval: Command) -> None:
     folder = tmp_path / "run"
     written = Run(folder)
@@ -315,6 +321,7 @@ def test_a_run_of_custom_scales_asks_for_its_levels(tmp_path: Path, coeval: Comm
     assert "all judges" in coeval("analyze", "calibration", folder).out
 
 
+@pytest.mark.process
 def test_a_number_that_a_spreadsheet_shows_with_decimals_is_its_level(
     tmp_path: Path, coeval: Command
 ) -> None:
@@ -355,6 +362,7 @@ def test_nothing_to_label_is_said(tmp_path: Path, coeval: Command) -> None:
     assert "Nobody has labelled an answer of this run yet" in shown.out
 
 
+@pytest.mark.process
 def test_items_picked_by_hand_enter_no_estimate(run: Path, tmp_path: Path, coeval: Command) -> None:
     sheet, item = tmp_path / "labels.csv", "haiku__t.1__00002"
     assert coeval("label", run, "--item", item, "--sheet", sheet).code == 0
@@ -372,6 +380,7 @@ def test_items_picked_by_hand_enter_no_estimate(run: Path, tmp_path: Path, coeva
     assert "2 of 24 labels that were drawn are given" in coeval("analyze", "calibration", run).out
 
 
+@pytest.mark.process
 def test_a_scale_of_all_factors_takes_labels_in_all_tasks(run: Path, tmp_path: Path, coeval: Command) -> None:
     other = Run(run, "ode")
     for n in range(1, 7):

@@ -92,6 +92,7 @@ def test_nothing_is_asked_without_samples(
     assert lab.run().exit_code == 0  # a folder that holds only an estimate is not a run
 
 
+@pytest.mark.process
 def test_it_says_what_so_few_items_cannot_cover(here: Path, coeval: Command) -> None:
     """Of all values two items are enough, of all pairs of values four."""
     pairs = {"target": [2, 2], "total": 3}

@@ -58,6 +58,7 @@ def values(
     return {tuple(key): value for *key, value in rows}
 
 
+@pytest.mark.process
 def test_logs_of_inspect_come_back_as_they_went(run: Path, tmp_path: Path) -> None:
     paths = export_results(run, "inspect", tmp_path / "logs")
     assert len(paths) == 2
@@ -114,6 +115,7 @@ def test_the_passage_that_an_item_was_made_from_goes_with_it(to: str, tmp_path: 
     assert whole.count("guide.md#120") == (2 if to == "csv" else 1), "once for each score, or each answer"
 
 
+@pytest.mark.process
 def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path) -> None:
     export_results(run, "csv", tmp_path / "csv")
     export_results(run, "parquet", tmp_path / "parquet")
@@ -185,6 +187,7 @@ def test_the_judge_of_a_benchmark_is_exported_with_its_recipe(tmp_path: Path) ->
     assert (arguments["judges"], arguments["judge_recipes"]) == (["gpt-4o"], [summary["judge"]["recipe"]])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("to", FORMATS)
 def test_an_output_folder_of_samples_and_a_sweep_can_be_exported(tmp_path: Path, to: str) -> None:
     lines = [
@@ -249,6 +252,7 @@ def pairs(tmp_path: Path) -> Path:
     return made.folder
 
 
+@pytest.mark.process
 def test_comparisons_are_rows_of_both_answers_and_strengths_are_figures(pairs: Path, tmp_path: Path) -> None:
     export_results(pairs, "csv", tmp_path / "csv")
     with (tmp_path / "csv/scores.csv").open(encoding="utf-8", newline="") as file:

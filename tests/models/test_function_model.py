@@ -304,6 +304,7 @@ async def test_calls_that_wait_run_at_once_up_to_the_limit() -> None:
         assert time.perf_counter() - began < 3.0, "one by one, they would take 4 s"
 
 
+@pytest.mark.process
 async def test_calls_that_return_at_once_cost_little() -> None:
     """A tenth of what is asked for on a quiet machine, as processor time of this process."""
     async with opened(lambda prompt: prompt) as model:

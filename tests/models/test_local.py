@@ -35,10 +35,7 @@ from coeval.models.local.local_transformers import Rows, TransformersEngine
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 
-pytestmark = pytest.mark.system
-
-
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.system, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(scope="module")

@@ -465,6 +465,7 @@ def test_rows_of_items_that_are_left_out_are_no_strangers(lab: Lab, cut: dict[st
     assert [said for said in warnings(lab) if "no item" in said] == ["answers.csv:6: no item has this prompt"]
 
 
+@pytest.mark.process
 def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     """Nor does it lead over those who did more, whatever its mean over fewer tasks is."""
     rubric = {"right": {"check": "contains", "attribute": "mood"}}

@@ -306,6 +306,7 @@ def test_of_a_file_that_a_run_has_itself_nothing_is_taken_over(
     assert requested.phases() == (0, 0, 0, 1, 0)
 
 
+@pytest.mark.process
 def test_what_was_proposed_before_a_crash_is_known(tmp_path: Path) -> None:
     """One of two teachers was heard before the run was cut short."""
     lab = Lab(tmp_path, tasks=[task(total=2, rubric="auto", evaluation_mode="per_factor")])

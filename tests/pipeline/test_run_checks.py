@@ -185,6 +185,7 @@ def test_a_judge_is_needed_where_one_factor_is_judged(tmp_path: Path) -> None:
         load_config(lab_of(tmp_path, {"short": SHORT, "plot": "Things happen."}, judge=False).file)
 
 
+@pytest.mark.process
 def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path: Path) -> None:
     """Of 12 answers, each has two scores of each of two judges, and one of each of two checks."""
     models = [model("ann"), model("ben", "student", "judge")]

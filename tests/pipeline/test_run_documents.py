@@ -167,6 +167,7 @@ def quoted(quote: str, passage: str) -> bool:
     return any(there[at : at + len(said)] == said for at in range(len(there) - len(said) + 1))
 
 
+@pytest.mark.system
 def test_invented_quotes_and_repeated_items_of_simulated_teachers_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +413,7 @@ def test_more_passages_than_there_are_is_refused(lab: Lab) -> None:
         lab.run()
 
 
+@pytest.mark.process
 def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
     lab.models = [model("tea", "teacher", invented_quotes=0.4), ANN, JOE]
     lab.tasks[0]["sampling"]["total"] = 20

@@ -80,6 +80,7 @@ def test_all_pairs_are_compared_in_both_orders(lab: Lab, monkeypatch: pytest.Mon
     assert again(lab, requested, continue_run=True) == (0, 0, 0)
 
 
+@pytest.mark.process
 def test_compare_names_what_shows_strengths_and_tables_name_what_scores_are_of(
     lab: Lab, coeval: Command
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_baseline_is_compared_with_each_other_student(lab: Lab, monkeypatch: p
     assert again(lab, requested, continue_run=True) == (0, 0, 4)
 
 
+@pytest.mark.process
 def test_what_is_added_owes_its_pairs_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     requested = listen(monkeypatch)
     again(lab, requested)
@@ -159,6 +161,7 @@ def test_what_is_added_owes_its_pairs_alone(lab: Lab, monkeypatch: pytest.Monkey
     assert before.items() <= content(lab).items()
 
 
+@pytest.mark.process
 def test_a_changed_answer_owes_its_pairs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     requested = listen(monkeypatch)
     again(lab, requested)
@@ -173,6 +176,7 @@ def test_a_changed_answer_owes_its_pairs(lab: Lab, monkeypatch: pytest.MonkeyPat
     assert again(lab, requested, continue_run=True, changed=redo) == (0, 2, 8)
 
 
+@pytest.mark.process
 def test_other_criteria_owe_every_pair_and_the_names_of_models_choose(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +225,7 @@ def test_failures_are_owed_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     assert counted[2] == 36 - made
 
 
+@pytest.mark.process
 def test_the_run_asks_what_the_dry_run_counts_over_random_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

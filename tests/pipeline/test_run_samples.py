@@ -210,6 +210,7 @@ def test_an_item_page_and_show_tell_samples_apart(lab: Lab, coeval: Command) -> 
     assert "answer of ann (sample 2)" in shown.out
 
 
+@pytest.mark.process
 def test_a_page_of_samples_says_why_it_has_no_filters(lab: Lab) -> None:
     lab.run()
     with folder_report(lab.path) as report:
@@ -223,6 +224,7 @@ def test_a_page_of_samples_says_why_it_has_no_filters(lab: Lab) -> None:
         assert not [s for section in report.report.sections for s in section.sentences if "filters" in s.text]
 
 
+@pytest.mark.process
 def test_samples_that_do_not_differ_are_doubted_once(lab: Lab) -> None:
     lab.tasks = [task(total=6)]
     lab.run()

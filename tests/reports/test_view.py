@@ -216,6 +216,7 @@ def test_without_a_token_every_user_of_the_machine_is_answered(place: Path) -> N
         assert server.ask("/f/0/", headers=LINKED | {"Sec-Fetch-Dest": "iframe"}).status == 403
 
 
+@pytest.mark.process
 def test_marks_are_kept_beside_the_run_and_are_none_of_it(
     server: ViewServer, place: Path, coeval: Command
 ) -> None:

@@ -187,6 +187,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return check
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", WORKS)
 def test_odd_files_that_say_what_is_meant_work(checked: Check, what: str) -> None:
     code, out, err = checked(WORKS[what])

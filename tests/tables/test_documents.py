@@ -129,6 +129,7 @@ def test_without_pypdf_the_install_line_is_said(tmp_path: Path, monkeypatch: pyt
         read_documents(write(tmp_path, rules_pdf=b"%PDF-1.7"), 800)
 
 
+@pytest.mark.process
 def test_ten_thousand_files_and_equal_texts(tmp_path: Path) -> None:
     for n in range(10_000):
         (tmp_path / f"{n:05}.txt").write_text(PARAGRAPH if n % 2 else f"Rule {n}. {PARAGRAPH}")
