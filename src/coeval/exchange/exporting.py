@@ -9,6 +9,7 @@ from pathlib import Path
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.core.errors import UsageError
 from coeval.exchange.exported import AnswerOut, Export, FigureOut, export_of, folders_to_export
+from coeval.exchange.hub import check_hub, push_card, push_dataset
 from coeval.exchange.inspect_out import write_inspect
 from coeval.exchange.lm_eval_out import write_lm_eval
 from coeval.exchange.published_figures import write_every_eval_ever, write_model_index
@@ -46,7 +47,7 @@ FORMATS: dict[str, Callable[[Export, Path], list[Path]]] = {
 """What writes each format: the files that it wrote."""
 
 
-def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
+def export_results(folder: str | Path, to: str, out: str | Path, *, push: str | None = None) -> list[Path]:
     """Write the results of a run, an output folder or a sweep in another format; return the files.
 
     Parameters
@@ -54,16 +55,21 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     folder : a run, an output folder of ``eval-framework``, or a sweep, whose checkpoints get a folder each
     to : ``inspect``, ``lm-eval``, ``every-eval-ever``, ``hf-results``, ``csv`` or ``parquet``
     out : a folder that is new or empty
+    push : also send the files to the Hugging Face hub: ``hf-results`` to the card of the model ``USER/REPO``
+        (``MODEL=USER/REPO`` where they hold several models), other formats to the dataset ``USER/REPO``
 
     Raises
     ------
     UsageError
-        the folder holds no results, or none that this format can hold; ``out`` is not empty.
+        the folder holds no results, or none that this format can hold; ``out`` is not empty; the hub did not
+        take the files.
     StoreError
         a file cannot be read or written.
     """
     if to not in FORMATS:
         raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")
+    if push is not None:
+        check_hub()
     target = Path(out)
     try:
         if target.exists() and any(target.iterdir()):
@@ -75,4 +81,8 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     for name, place in folders_to_export(Path(folder)).items():
         with export_of(place) as found:
             paths += FORMATS[to](found, target / name)
+    if push is not None and to == "hf-results":
+        push_card(paths, push)
+    elif push is not None:
+        push_dataset(target, Path(folder).resolve().name, push)
     return paths

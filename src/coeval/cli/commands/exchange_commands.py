@@ -104,8 +104,17 @@ def export(
     out: Annotated[
         Path, typer.Option("--out", help="A folder that is new or empty. Example: --out ./exported")
     ],
+    push: Annotated[
+        str | None,
+        typer.Option(
+            "--push",
+            metavar="[MODEL=]USER/REPO",
+            help="Also send the files to the Hugging Face hub: hf-results to the card of this model, other "
+            "formats to this dataset, private where it is new.",
+        ),
+    ] = None,
 ) -> None:
-    """Write results in the format of another tool; nothing is sent anywhere.
+    """Write results in the format of another tool; without --push nothing is sent anywhere.
 
     inspect: logs for its viewer. lm-eval: samples and results. every-eval-ever: records of that collection.
     hf-results: the model-index of a model card. csv, parquet: one table of scores with their answers, one of
@@ -115,14 +124,16 @@ def export(
     Examples:
       coeval export ./runs/my --to csv --out ./exported
       coeval export ./runs/my --to inspect --out ./logs
-      coeval export ./outputs/base --to hf-results --out ./card
+      coeval export ./outputs/base --to hf-results --out ./card --push me/my-model
     """
     from coeval.cli import streams
     from coeval.core.text import numbered
     from coeval.exchange.exporting import export_results
 
-    paths = export_results(folder, to.value, out)
+    paths = export_results(folder, to.value, out, push=push)
     streams.say(streams.results(), f"{numbered(len(paths), 'file')} written to {out}")
+    if push is not None:
+        streams.say(streams.results(), f"sent to {push.rpartition('=')[2]} on the Hugging Face hub")
 
 
 def log(

@@ -1,0 +1,88 @@
+"""Sends exported files to the Hugging Face hub: figures to a model's card, other files to a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import msgspec
+
+from coeval.core.errors import UsageError
+from coeval.core.redaction import Redactor
+
+
+def check_hub() -> None:
+    """Raises UsageError: the hub's client is not installed."""
+    if find_spec("huggingface_hub") is None:
+        raise UsageError('--push needs the client of the hub: pip install "coeval[hub]"')
+
+
+def push_dataset(out: Path, name: str, repo: str) -> None:
+    """Upload the files of ``out`` as the folder ``name`` of the dataset ``repo``, which is created, private,
+    where there is none. The token is the client's: ``HF_TOKEN``, or ``hf auth login``.
+
+    Raises
+    ------
+    UsageError
+        the hub did not take the files.
+    """
+    from huggingface_hub import HfApi
+
+    hub = HfApi()
+    later = f"hf upload --repo-type dataset {quote(repo)} {quote(str(out))} {quote(name)}"
+    with _refusals(f"the files are in {out}; send them later: {later}"):
+        hub.create_repo(repo, repo_type="dataset", private=True, exist_ok=True)
+        hub.upload_folder(
+            repo_id=repo,
+            repo_type="dataset",
+            folder_path=out,
+            path_in_repo=name,
+            commit_message=f"Results of {name}",
+        )
+
+
+def push_card(paths: Sequence[Path], target: str) -> None:
+    """Enter figures into a model's card on the hub, in the place of earlier ones of the same task and metric.
+
+    Parameters
+    ----------
+    paths : files that `write_model_index` wrote
+    target : ``USER/REPO``, or ``MODEL=USER/REPO`` where the files hold several models
+
+    Raises
+    ------
+    UsageError
+        it is open which figures are meant; the hub did not take them.
+    """
+    from huggingface_hub import metadata_update
+
+    wanted, _, repo = target.rpartition("=")
+    indexes: list[dict[str, Any]] = [msgspec.json.decode(path.read_bytes()) for path in paths]
+    named = [(index["model-index"][0]["name"], index) for index in indexes]
+    chosen = [index for name, index in named if wanted in ("", name)]
+    if len(chosen) != 1:
+        names = ", ".join(sorted({name for name, _ in named}))
+        raise UsageError(
+            f"--push {target} has to name the figures of one model, and names those of {len(chosen)} files: "
+            f"write --push MODEL=USER/REPO, with one of {names}; of a sweep, export one checkpoint's folder"
+        )
+    with _refusals(f"{repo} has to be a model that you may write to; the files are written"):
+        metadata_update(repo, chosen[0], overwrite=True, commit_message="Results by CoEval")
+
+
+@contextmanager
+def _refusals(way_out: str) -> Iterator[None]:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    lost: type[Exception] = HfHubHTTPError.__bases__[
+        0
+    ]  # the error of whichever HTTP client this version uses
+    try:
+        yield
+    except (lost, OSError, ValueError) as error:
+        said = " ".join(Redactor().message(f"{error}").split())[:300]
+        raise UsageError(f"the hub did not take the results: {said}; {way_out}") from error
