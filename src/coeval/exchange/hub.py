@@ -9,9 +9,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import msgspec
-
 from coeval.core.errors import UsageError
+from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 
 
@@ -61,7 +60,7 @@ def push_card(paths: Sequence[Path], target: str) -> None:
     from huggingface_hub import metadata_update
 
     wanted, _, repo = target.rpartition("=")
-    indexes: list[dict[str, Any]] = [msgspec.json.decode(path.read_bytes()) for path in paths]
+    indexes: list[dict[str, Any]] = [decode(path.read_bytes()) for path in paths]
     named = [(index["model-index"][0]["name"], index) for index in indexes]
     chosen = [index for name, index in named if wanted in ("", name)]
     if len(chosen) != 1:
