@@ -16,17 +16,13 @@ import msgspec
 import pytest
 from conformance.interface import SECRET, Behaviour, Heard, Host, Interface, Said
 from conformance.registered import NOT_ASKED_OVER_HTTP, REGISTERED
-from fakes.openai_chat import Broken
 
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
-    ConnectionFailed,
     ContentFiltered,
     ModelError,
     NotFound,
-    RateLimited,
-    RequestTimeout,
     ServerFault,
     Unreadable,
 )
@@ -71,6 +67,12 @@ UNICODE = 'Grüß Gott – 你好, नमस्ते, 🏳️‍🌈 \u2028 \u0
 EVERY_ATTEMPT = 8
 
 every_interface = pytest.mark.parametrize("interface", REGISTERED, ids=repr)
+# What the transport does of itself is the same for all hosts of a dialect.
+every_dialect = pytest.mark.parametrize(
+    "interface",
+    {HOSTS[interface.name].dialect: interface for interface in reversed(REGISTERED)}.values(),
+    ids=repr,
+)
 
 
 def of_those(interfaces: Iterable[Interface]) -> pytest.MarkDecorator:
@@ -159,7 +161,7 @@ async def test_a_typed_parameter_is_translated_or_refused_by_name(interface: Int
     assert (tuple(reported) if name == "stop" else reported) == value
 
 
-@every_interface
+@every_dialect
 async def test_the_longest_prompts_and_every_character_pass_unchanged(interface: Interface) -> None:
     long = "ein Wort " * 22_222
     assert len(long) > 199_000
@@ -271,7 +273,7 @@ async def test_a_filtered_prompt_or_answer_is_an_error_of_its_own_and_not_asked_
 # What goes wrong
 
 
-@every_interface
+@every_dialect
 @pytest.mark.parametrize(
     ("status", "error"),
     [(400, BadRequest), (401, AccessDenied), (403, AccessDenied), (404, NotFound), (413, BadRequest)],
@@ -323,7 +325,7 @@ async def test_a_key_that_is_not_known_is_no_access(interface: Interface) -> Non
                 await models["m"].complete(ask())
 
 
-@every_interface
+@every_dialect
 async def test_who_asks_too_often_waits_as_long_as_the_host_says(interface: Interface) -> None:
     busy = interface.fails(429, "slow down", {"Retry-After": "17"})
     async with asking(interface, busy, interface.says(Said("at last"))) as it:
@@ -334,7 +336,7 @@ async def test_who_asks_too_often_waits_as_long_as_the_host_says(interface: Inte
 
 
 @pytest.mark.process
-@every_interface
+@every_dialect
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
 async def test_trouble_of_the_host_passes(interface: Interface, status: int) -> None:
     trouble = interface.fails(status, "something broke")
@@ -345,7 +347,7 @@ async def test_trouble_of_the_host_passes(interface: Interface, status: int) -> 
 
 
 @pytest.mark.process
-@every_interface
+@every_dialect
 async def test_trouble_that_stays_is_told(interface: Interface) -> None:
     trouble = interface.fails(503, "something broke")
     async with asking(interface, *[trouble] * EVERY_ATTEMPT) as it:
@@ -355,36 +357,8 @@ async def test_trouble_that_stays_is_told(interface: Interface) -> None:
     assert 1 < len(it.host.requested) <= EVERY_ATTEMPT
 
 
-@pytest.mark.system
-@every_interface
-async def test_a_limit_that_stays_is_told_as_one(interface: Interface) -> None:
-    busy = interface.fails(429, "slow down")
-    async with asking(interface, *[busy] * EVERY_ATTEMPT) as it:
-        with pytest.raises(RateLimited, match="slow down"):
-            await it.complete(ask())
-
-
-@every_interface
-async def test_a_broken_connection_is_asked_again(interface: Interface) -> None:
-    async with asking(interface, Broken.RESET, Broken.TORN, interface.says(Said("whole"))) as it:
-        completion = await it.complete(ask())
-    assert (completion.text, completion.attempts) == ("whole", 3)
-    async with asking(interface, *[Broken.RESET] * EVERY_ATTEMPT) as it:
-        with pytest.raises(ConnectionFailed):
-            await it.complete(ask())
-
-
 @pytest.mark.process
-@every_interface
-async def test_silence_ends_after_the_time_the_model_is_given(interface: Interface) -> None:
-    async with asking(interface, *[Broken.HANG] * 3, timeout_s=0.2) as it:
-        with pytest.raises(RequestTimeout, match=r"no answer within 0\.2 s"):
-            await it.complete(ask())
-    assert len(it.host.requested) == 2
-
-
-@pytest.mark.process
-@every_interface
+@every_dialect
 async def test_what_is_no_answer_is_asked_for_once_more_and_then_told(interface: Interface) -> None:
     for garbage in interface.garbage():
         async with asking(interface, *[garbage] * 3) as it:

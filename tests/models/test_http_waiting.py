@@ -95,17 +95,6 @@ async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
         assert (asking.limiter.in_flight, asking.limiter.waiting) == (0, 0)
 
 
-async def test_a_limit_with_nothing_left_holds_new_requests_until_its_reset() -> None:
-    spent = reply(200, {"text": "a"}, x_ratelimit_remaining_requests="0", x_ratelimit_reset_requests="20ms")
-    async with server(spent, OK) as fake, client(fake) as asking:
-        await asking.post()
-        second = asyncio.create_task(asking.post())
-        await until(lambda: asking.limiter.waiting == 1)
-        assert len(fake.requested) == 1
-        asking.time.now += 0.02
-        assert (await second).value == "fine"
-
-
 @pytest.mark.parametrize("status", [200, 429])
 async def test_a_spent_limit_of_one_model_holds_that_model_and_no_other(status: int) -> None:
     headers = {"x_ratelimit_remaining_requests": "0", "x_ratelimit_reset_requests": "20ms"}

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.records import Usage
 from coeval.models.metering import account_file
+from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.budget_gate import Held
 from coeval.models.metering.ledger import Ledger
@@ -38,25 +39,26 @@ class Metering(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("os.fsync", lambda _: None)  # nothing pulls the plug here
         self.path = Path(self.folder.name, "usage.json")
+        self.patch.setattr(metering, "BLOCK", block)
         self.ceiling, self.block, self.priced = ceiling, block, priced
         self.sent = self.wasted = self.on_the_way = self.tokens = self.written_tokens = 0
         self.open()
 
     def open(self) -> None:
         price = (lambda usage: 2.0 * usage.tokens) if self.priced else None
-        self.ledger = Ledger(self.path, {"m": Terms(self.ceiling, price)}, self.block)
+        self.ledger = Ledger(self.path, {"m": Terms(self.ceiling, price)})
         self.meter = self.ledger.meter("m")
 
     @rule(count=st.sampled_from([1, 1, 1, 5, 40]))
     def reserve(self, count: int) -> None:
-        try:
-            self.meter.reserve(count)
-        except QuotaExhausted:
-            assert self.ceiling is not None
-            assert self.sent + self.wasted + count > self.ceiling, "refused while some were left"
-        else:
-            self.sent += count
-            self.on_the_way += count
+        for _ in range(count):
+            try:
+                self.meter.reserve()
+            except QuotaExhausted:
+                assert self.sent + self.wasted == self.ceiling, "refused while some were left"
+                return
+            self.sent += 1
+            self.on_the_way += 1
 
     @precondition(lambda self: self.on_the_way)
     @rule(tokens=st.integers(0, 9))
@@ -69,10 +71,10 @@ class Metering(RuleBasedStateMachine):
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
-        count = data.draw(st.integers(1, self.on_the_way))
-        self.meter.give_back(count)
-        self.sent -= count
-        self.on_the_way -= count
+        for _ in range(data.draw(st.integers(1, self.on_the_way))):
+            self.meter.give_back()
+            self.sent -= 1
+            self.on_the_way -= 1
 
     @precondition(lambda self: self.on_the_way)
     @rule()
@@ -185,55 +187,6 @@ def row_of(**figures: int) -> dict[str, Any]:
     money = {"cost_usd": None, "priced_by": None, "uncertain_usd": 0.0, "reserved_usd": 0.0}
     settled: dict[str, Any] = {"settled_usd": 0.0, "settlements": []}
     return dict.fromkeys(counts, 0) | money | {"jobs": {}, "booked": []} | settled | figures
-
-
-def test_model_are_on_disk_before_they_are_used_in_blocks(tmp_path: Path) -> None:
-    path = tmp_path / "usage.json"
-    model = Ledger(path, {"m": Terms(40)}).meter("m")
-    for sent in range(1, 41):
-        model.reserve()
-        row = content(path)["m"]
-        assert sent <= row["requests"] + row["reserved"] <= 40
-        assert row["reserved"] <= 32
-    assert row == row_of(requests=32, reserved=8)
-
-
-def test_a_batch_takes_all_its_model_or_none(tmp_path: Path) -> None:
-    path = tmp_path / "usage.json"
-    model = Ledger(path, {"m": Terms(100)}).meter("m")
-    model.reserve(90)
-    with pytest.raises(QuotaExhausted, match="11 more were asked for at once"):
-        model.reserve(11)
-    model.reserve(10)
-    assert Ledger(path, {"m": Terms(100)}).meter("m").requests == 100
-
-
-def test_model_that_come_back_are_not_left_to_a_crash(tmp_path: Path) -> None:
-    path = tmp_path / "usage.json"
-    model = Ledger(path, {"m": Terms(1000)}).meter("m")
-    for _ in range(300):
-        model.reserve()
-    for left in range(299, -1, -1):
-        model.give_back()
-        row = content(path)["m"]
-        assert left <= row["requests"] + row["reserved"]
-    assert model.requests == 0
-    assert row["requests"] + row["reserved"] <= 32
-    assert row["reserved"] <= 32
-
-
-def test_nothing_is_permitted_that_could_not_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = Ledger(tmp_path / "usage.json", {"m": Terms(10)})
-    with monkeypatch.context() as full:
-        full.setattr(account_file, "write_json_atomic", no_space)
-        with pytest.raises(StoreError):
-            ledger.meter("m").reserve()
-    assert ledger.meter("m").requests == 0
-    ledger.meter("m").reserve()
-    assert ledger.meter("m").requests == 1
-    assert Ledger(tmp_path / "usage.json", {"m": Terms(10)}).meter("m").requests >= 1
 
 
 def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: Path) -> None:

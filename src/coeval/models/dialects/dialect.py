@@ -151,25 +151,14 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
     """The same answer, its every text as `Redactor.answer` leaves it."""
     if not redactor.knows_any:
         return completion
-    text, finish = redactor.answer(completion.text), redactor.answer(completion.finish_reason)
-    reasoning, refusal = completion.reasoning, completion.refusal
-    reasoning = redactor.answer(reasoning) if reasoning is not None else None
-    refusal = redactor.answer(refusal) if refusal is not None else None
-    if (text, finish, reasoning, refusal) != (
-        completion.text,
-        completion.finish_reason,
-        completion.reasoning,
-        completion.refusal,
-    ):
-        completion = msgspec.structs.replace(
-            completion, text=text, finish_reason=finish, reasoning=reasoning, refusal=refusal
-        )
-    if (served_by := redactor.answer(completion.served_by)) != completion.served_by:
-        completion = msgspec.structs.replace(completion, served_by=served_by)
+    changed: dict[str, Any] = {}
+    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by"):
+        said = getattr(completion, name)
+        if said and (redacted := redactor.answer(said)) != said:
+            changed[name] = redacted
     if completion.logprobs and _may_hold(completion.logprobs):
-        logprobs = tuple(_token(token, redactor) for token in completion.logprobs)
-        completion = msgspec.structs.replace(completion, logprobs=logprobs)
-    return completion
+        changed["logprobs"] = tuple(_token(token, redactor) for token in completion.logprobs)
+    return msgspec.structs.replace(completion, **changed) if changed else completion
 
 
 def _may_hold(logprobs: tuple[TokenLogprob, ...]) -> bool:

@@ -158,7 +158,7 @@ class OpenAIChat(Dialect):
 
         What the provider has besides, and then ``extra_body``, are laid over what is ours.
         """
-        traits = traits_at(host.name, spec.known_as)
+        traits = traits_at(host.name, spec.base_model or spec.model)
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = said_by(request.messages, traits.system)

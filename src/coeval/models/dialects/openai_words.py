@@ -27,8 +27,9 @@ NOT_AT_ALL = None
 _AS_IT_IS: Mapping[str, Any] = MappingProxyType({})
 
 
-class _Family(NamedTuple):
-    """``models`` is matched at the start of a model's id, in either case, at the ``hosts``.
+class ModelTraits(NamedTuple):
+    """What is to be known of a model at a host: of a family of the table, ``models`` is matched at the start
+    of a model's id, in either case, at the ``hosts``.
 
     ``takes`` gives the only value that a parameter may have, `NOT_AT_ALL` for none; ``reasoning_takes`` the
     same for requests that ask for reasoning. ``strict``: a schema may be sent as one to be followed strictly.
@@ -43,49 +44,39 @@ class _Family(NamedTuple):
     strict: bool = True
 
 
-class ModelTraits(NamedTuple):
-    """What is to be known of one model at one host; see `_Family`."""
-
-    takes: Mapping[str, Any]
-    reasoning_takes: Mapping[str, Any]
-    system: SystemRole
-    structured: Structured | None
-    strict: bool
-
-
 _OPENAI = ("openai", "azure_openai")
 _DEFAULTS_ONLY = {"temperature": 1, "top_p": 1, "logprobs": NOT_AT_ALL}
 
 _FAMILIES = (
-    _Family(
+    ModelTraits(
         _OPENAI,
         r"(ft:)?o1-(mini|preview)",
         takes={**_DEFAULTS_ONLY, "reasoning_effort": NOT_AT_ALL},
         system="user",
         structured="none",
     ),
-    _Family(_OPENAI, r"(ft:)?o1(?!-mini|-preview)\b", takes=_DEFAULTS_ONLY, system="developer"),
-    _Family(_OPENAI, r"(ft:)?o[3-9]\b", takes={**_DEFAULTS_ONLY, "stop": NOT_AT_ALL}, system="developer"),
-    _Family(
+    ModelTraits(_OPENAI, r"(ft:)?o1(?!-mini|-preview)\b", takes=_DEFAULTS_ONLY, system="developer"),
+    ModelTraits(_OPENAI, r"(ft:)?o[3-9]\b", takes={**_DEFAULTS_ONLY, "stop": NOT_AT_ALL}, system="developer"),
+    ModelTraits(
         _OPENAI, r"gpt-5(?!-chat|\.)\b", takes={**_DEFAULTS_ONLY, "stop": NOT_AT_ALL}, system="developer"
     ),
-    _Family(_OPENAI, r"gpt-5\.\d+(?!-chat)\b", reasoning_takes=_DEFAULTS_ONLY, system="developer"),
-    _Family(
+    ModelTraits(_OPENAI, r"gpt-5\.\d+(?!-chat)\b", reasoning_takes=_DEFAULTS_ONLY, system="developer"),
+    ModelTraits(
         _OPENAI,
         r"(ft:)?gpt-(3\.5|4-(turbo|1106|0125|vision)|4o-2024-05-13)",
         structured="json_object",
     ),
-    _Family(_OPENAI, r"(ft:)?gpt-4(-32k)?(-0314|-0613)?$", structured="none"),
+    ModelTraits(_OPENAI, r"(ft:)?gpt-4(-32k)?(-0314|-0613)?$", structured="none"),
     # The first two would be passed over without a word, and records would say that they were asked for.
-    _Family(
+    ModelTraits(
         ("deepseek",),
         r"deepseek-reasoner",
         takes={"temperature": NOT_AT_ALL, "top_p": NOT_AT_ALL, "logprobs": NOT_AT_ALL},
     ),
-    _Family(("groq",), r"openai/gpt-oss", structured="json_schema"),
-    _Family(("groq",), r"meta-llama/llama-4|moonshotai/kimi-k2", structured="json_schema", strict=False),
+    ModelTraits(("groq",), r"openai/gpt-oss", structured="json_schema"),
+    ModelTraits(("groq",), r"meta-llama/llama-4|moonshotai/kimi-k2", structured="json_schema", strict=False),
     # Its chat template raises an error at a system prompt; that of Gemma 3 does not.
-    _Family(
+    ModelTraits(
         ("vllm", "huggingface_api"),
         r"(google/)?(gemma-(1\.1-|2-|2b|7b)|codegemma|recurrentgemma|shieldgemma)",
         system="user",
@@ -98,6 +89,8 @@ def traits_at(host: str, model: str) -> ModelTraits:
     """What the families of a model say of it together."""
     found = [row for row in _FAMILIES if host in row.hosts and re.match(row.models, model, re.IGNORECASE)]
     return ModelTraits(
+        (host,),
+        model,
         takes={name: value for row in found for name, value in row.takes.items()},
         reasoning_takes={name: value for row in found for name, value in row.reasoning_takes.items()},
         system=next((row.system for row in found if row.system != "system"), "system"),

@@ -25,8 +25,6 @@ class Ledger:
         the file; absent is empty. Models it names and this run does not are kept as they stand.
     terms:
         by model; one that is not named is counted, not limited.
-    block:
-        permits reserved ahead at once, 1 to 32.
     budget_usd:
         the most money for all models together, over the life of the file; None: any.
     recorded:
@@ -42,14 +40,10 @@ class Ledger:
         self,
         path: Path,
         terms: Mapping[str, Terms] = MappingProxyType({}),
-        block: int = 32,
         budget_usd: float | None = None,
         recorded: Mapping[str, Usage] = MappingProxyType({}),
     ) -> None:
-        if not 1 <= block <= 32:
-            raise ValueError(f"a block holds 1 to 32 permits, not {block}")
         self._terms = dict(terms)
-        self._block = block
         self._file = AccountFile(path)
         try:
             self._file.load()
@@ -81,9 +75,7 @@ class Ledger:
         row, terms = self._file.rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
         row.priced_by = terms.priced_by
         fund = self._budget_gate.fund(name, row, terms.max_cost_usd)
-        self._meters[name] = meter = Meter(
-            self._file, self._block, self._budget_gate, fund, terms, self._doubt
-        )
+        self._meters[name] = meter = Meter(self._file, self._budget_gate, fund, terms, self._doubt)
         return meter
 
     def _doubt(self, name: str, kind: str, sentence: str) -> None:

@@ -84,6 +84,8 @@ def priced(usage: Usage, price: Price | None) -> Usage:
 
 _HOSTS_WORD = "what the host says an answer cost"
 
+# Permits that are reserved on disk at once: few writes beside requests, and as much as a crash may waste.
+BLOCK = 32
 # What a host may add to a prompt, at most: the marks of its template, and what it tells the model of the
 # date, of tools and of schemas (some 350 tokens where it is most).
 FRAMING_TOKENS = 1024
@@ -92,21 +94,20 @@ FRAMING_TOKENS = 1024
 class Meter:
     """One model's account; made by `Ledger.meter`.
 
-    Of requests that are asked live: `reserve` before they are sent, one or many; `settle` once for each
-    answer, when it comes; `give_back` for those of the requests that were not sent after all. Where the model
-    is `priced`, their money is the affair of a `Reservation`.
+    Of requests that are asked live: `reserve` before one is sent; `settle` once for each answer, when it
+    comes; `give_back` for one that was not sent after all. Where the model is `priced`, their money is the
+    affair of a `Reservation`.
 
     Of requests in a batch job: `park` before one is written down for a job that is yet to be submitted,
     `unpark` where that is dropped; `submit` before the job is sent to the host, `settle_job` once for it when
     its replies are there. Tags make both safe to repeat after a crash.
     """
 
-    __slots__ = ("_block", "_doubt", "_file", "_parked", "_row", "_terms", "budget_gate", "fund", "name")
+    __slots__ = ("_doubt", "_file", "_parked", "_row", "_terms", "budget_gate", "fund", "name")
 
     def __init__(
         self,
         file: AccountFile,
-        block: int,
         budget_gate: BudgetGate,
         fund: Fund,
         terms: Terms,
@@ -116,7 +117,6 @@ class Meter:
         self.budget_gate = budget_gate
         self.fund = fund
         self._file = file
-        self._block = block
         self._row: ModelAccount = fund.row
         self._terms = terms
         self._doubt = doubt
@@ -150,25 +150,33 @@ class Meter:
 
     def refusal(self) -> QuotaExhausted | None:
         """What `reserve` would raise for one more request, without counting one; None where it would not."""
-        return None if self._terms.max_calls is None else self._refused(1)
+        used, ceiling = self._row.requests + self._parked, self._terms.max_calls
+        if ceiling is None or used < ceiling:
+            return None
+        key = max_calls(self.name)
+        return QuotaExhausted(
+            f"model {self.name} has used {used} of the {ceiling} requests that {key} allows over the life of "
+            "the run.",
+            f"Raise {key} and run again with {CONTINUE}.",
+        )
 
-    def reserve(self, requests: int = 1) -> None:
-        """Count requests that are about to be sent: all of them, or none and raise.
+    def reserve(self) -> None:
+        """Count a request that is about to be sent.
 
-        Raises QuotaExhausted: the ceiling does not allow them; StoreError: the reservation could not be
+        Raises QuotaExhausted: the ceiling does not allow it; StoreError: the reservation could not be
         written, so nothing may be sent.
         """
         row, ceiling = self._row, self._terms.max_calls
         if ceiling is not None:
-            if (refused := self._refused(requests)) is not None:
+            if (refused := self.refusal()) is not None:
                 raise refused
-            if requests > row.reserved:
-                self._write_ahead(requests, ceiling)
-            row.reserved -= requests
-        row.requests += requests
+            if not row.reserved:
+                self._write_ahead(ceiling)
+            row.reserved -= 1
+        row.requests += 1
 
-    def give_back(self, requests: int = 1) -> None:
-        """Take back the permits of requests that were not sent.
+    def give_back(self) -> None:
+        """Take back the permit of a request that was not sent.
 
         What the file counts is not lowered before it is next written, so it never counts less than was
         sent. It is written as soon as a crash would waste more than a block.
@@ -176,11 +184,11 @@ class Meter:
         Raises StoreError: the counts could not be written.
         """
         row = self._row
-        row.requests -= requests
+        row.requests -= 1
         if self._terms.max_calls is not None:
-            row.reserved += requests
-            if row.reserved > self._block:
-                row.reserved = self._block // 2
+            row.reserved += 1
+            if row.reserved > BLOCK:
+                row.reserved = BLOCK // 2
                 self._file.write()
 
     def settle(self, usage: Usage, most_usd: float = 0.0) -> Usage:
@@ -316,27 +324,14 @@ class Meter:
             raise
         self.budget_gate.changed()
 
-    def _write_ahead(self, requests: int, ceiling: int) -> None:
-        """Write that ``requests``, and the rest of a block, may be sent."""
-        row, before = self._row, self._row.reserved
-        row.reserved = min(max(requests, self._block), ceiling - row.requests)
+    def _write_ahead(self, ceiling: int) -> None:
+        """Write that a block of requests may be sent."""
+        self._row.reserved = min(BLOCK, ceiling - self._row.requests)
         try:
             self._file.write()
         except StoreError:
-            row.reserved = before
+            self._row.reserved = 0
             raise
-
-    def _refused(self, requests: int) -> QuotaExhausted | None:
-        used, ceiling = self._row.requests + self._parked, self._terms.max_calls
-        if ceiling is None or used + requests <= ceiling:
-            return None
-        key = max_calls(self.name)
-        needed = "" if requests == 1 else f"; {requests} more were asked for at once"
-        return QuotaExhausted(
-            f"model {self.name} has used {used} of the {ceiling} requests that {key} "
-            f"allows over the life of the run{needed}.",
-            f"Raise {key} and run again with {CONTINUE}.",
-        )
 
 
 # --- Reservation of one live request
