@@ -20,11 +20,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
-from coeval.analysis.experimental.drift_alarms import WatchedTask, drift_alarms
 from coeval.analysis.intervals import SHARE, Floats, Scatter, mean_bounds
 from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds, stop_signal
+from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
 from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "training-coverage.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from written_run import REFERENCE, WHY_SKIPPED, Run
+from written_run import Run
 
 from coeval.analysis.judged_answers import AnswerChoice, Answers, choose_answers
 from coeval.analysis.planned_names import Planned, PlannedTask
@@ -106,15 +106,3 @@ def test_judges_that_no_longer_count_are_in_neither_score_nor_judgments(run: Run
     [judged] = choose(run.folder, Planned(None, {"haiku": task}), id="haiku__t.1__00001").answers
     assert [judgment.judge_model_id for judgment in judged.judgments] == ["j"]
     assert (judged.score, judged.disagreement) == (0.75, None)
-
-
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason=WHY_SKIPPED)
-def test_a_run_in_an_older_layout_is_read_alike() -> None:
-    found = choose(REFERENCE / "legacy_run", order="worst", most=3)
-    assert len(found.answers) == 3
-    for judged in found.answers:
-        assert judged.answer is not None
-        assert judged.judgments
-        assert {judgment.student_model_id for judgment in judged.judgments} == {
-            judged.answer.student_model_id
-        }

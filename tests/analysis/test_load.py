@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -41,11 +42,10 @@ def means(reader: Reader) -> dict[tuple[str, int, str], float]:
     return {(task, sample, metric): mean for task, sample, metric, mean in reader.rows(MEANS)}
 
 
-@pytest.fixture
-async def ifeval(tmp_path: Path) -> Path:
+async def evaluate(folder: Path) -> Path:
     """Two samples of eight prompts, of which the host answers six, one of them with commas."""
     words = [f"Say {number} things." for number in range(8)]
-    prompts = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", words)
+    prompts = write_prompts(folder / "prompts.jsonl", "punctuation:no_comma", words)
 
     def reply(messages: list[dict[str, Any]]) -> Behaviour:
         said = messages[-1]["content"]
@@ -55,9 +55,19 @@ async def ifeval(tmp_path: Path) -> Path:
 
     async with fake(reply=reply, extra_fields={"top_k"}) as host:
         how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--num-runs", 2, "--model", "m.1"]
-        ended = await finish(await start(tmp_path, *how, "--base-url", host.url))
+        ended = await finish(await start(folder, *how, "--base-url", host.url))
     assert ended.code == 3, ended
-    return tmp_path / "outputs"
+    return folder / "outputs"
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return asyncio.run(evaluate(tmp_path_factory.mktemp("evaluated")))
+
+
+@pytest.fixture
+def ifeval(evaluated: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(evaluated, tmp_path / "outputs"))
 
 
 @pytest.mark.process
@@ -231,8 +241,6 @@ async def test_python_opens_an_output_folder(ifeval: Path) -> None:
     assert "prompt_level_strict_accuracy" in results._repr_html_()
     with pytest.raises(UsageError, match=r'ask for table\("answers"\)'):
         coeval.open_run(ifeval).records("evaluation")
-    table = results.metric_table()
-    assert table["unit"] == ["share"] * 8
     assert len(results.as_dict()["metrics"]) == 8
 
 

@@ -323,16 +323,6 @@ def test_a_set_that_its_own_scores_chose_tests_nothing(run: Run) -> None:
 
 
 @pytest.mark.process
-def test_the_options_are_heeded(run: Run) -> None:
-    everybody = robust(run, judge_selection="all")
-    assert sorted(everybody["judges"]) == list(JUDGES)
-    assert everybody["datapoints"] < 40
-    assert robust(run, judge_selection="all", score_tolerance=1.0)["datapoints"] == 40
-    assert robust(run, agreement_threshold=0.0)["datapoints"] == 40
-    assert robust(run, agreement_metric="spa")["options"]["agreement_metric"] == "spa"
-
-
-@pytest.mark.process
 def test_fewer_than_two_ranked_judges_have_no_robust_set(tmp_path: Path) -> None:
     small = Run(tmp_path / "small")
     for n in range(1, 15):

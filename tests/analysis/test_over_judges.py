@@ -119,18 +119,20 @@ def test_a_score_over_judges_holds_their_severities() -> None:
         assert one.over_judges.high == pytest.approx((one.headline.value or 0) + half, abs=1e-9)
 
 
-def test_the_first_sentence_is_about_other_judges() -> None:
+def test_a_sentence_is_about_other_judges() -> None:
     apart = said(drawn(3, (0.6, 0.5), 4, leaning=0.001))
     assert apart.startswith("s0 leads with ")
-    assert "points over items, ± " in apart
-    assert " over items and judges (100 shared items, p < 0.001)." in apart
+    assert " points ahead of s1 (" in apart
+    assert (
+        ") on 100 shared items (p < 0.001). All 4 judges put s0 ahead; allowing for other judges, " in apart
+    )
     cells = judge_cells(drawn(4, (0.5, 0.5, 0.2), 4, leaning=0), 0)
     cells[:, 0] += np.array([0.15, 0.1, -0.05, -0.04])  # on average by 4 points
     leaning = grid_of(cells)
     open_ = said(leaning)
-    assert "leads by this panel with " in open_
-    assert "; whether other judges would agree is open (± " in open_
-    assert "; 2 of 4 judges see it so)." in open_
+    assert " leads with " in open_
+    assert "2 of 4 judges put s0 ahead; allowing for other judges, the lead is " in open_
+    assert " points, not significant." in open_
     sure = sum(one.sure for one in ranked(leaning).differences.values())
     both = sum(one.sure_over_judges for one in ranked(leaning).differences.values())
     assert both < sure == 3
@@ -139,10 +141,9 @@ def test_the_first_sentence_is_about_other_judges() -> None:
 
 def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
     grid = drawn(5, (0.6, 0.5), 2, leaning=0.05)
-    assert "; whether other judges would agree can only be guessed from two (± " in said(grid)
+    assert said(grid).endswith("; two judges give a rough idea only.")
     one = grid.judged_by(["j0"])
-    assert said(one).endswith("p < 0.001); whether other judges would agree is not known with one judge.")
-    assert "leads by this judge with" in said(one)
+    assert said(one).endswith("(p < 0.001). Only one judge was used, so agreement cannot be measured.")
     [gap] = ranked(one).differences.values()
     assert gap.over_judges is not None
     assert (gap.over_judges.value, gap.p_over_judges, gap.judges) == (None, None, 1)

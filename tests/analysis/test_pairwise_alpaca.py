@@ -16,7 +16,7 @@ from written_run import REFERENCE, WHY_SKIPPED
 from coeval.analysis.intervals import clustered_mean
 from coeval.analysis.pairwise.alpaca import (
     GamedAnnotations,
-    alpaca_length_controlled,
+    LengthControl,
     alpaca_preference,
     alpaca_win_rate,
     fit_length_control,
@@ -74,14 +74,6 @@ def test_win_rates_are_the_published_ones(model: str) -> None:
     assert rate.standard_error == pytest.approx(annotations.expected["standard_error"], abs=1e-6)
 
 
-@needs_published
-@pytest.mark.parametrize("model", MODELS)
-def test_published_weights_give_the_published_length_controlled_rate(model: str) -> None:
-    annotations = published(model)
-    rate = alpaca_length_controlled(annotations.expected["glm_weights"], annotations.difficulties.tolist())
-    assert rate == pytest.approx(annotations.expected["length_controlled_winrate"], abs=1e-6)
-
-
 @given(LOGPROBS, LOGPROBS)
 def test_the_order_is_undone(m: float, big_m: float) -> None:
     straight = alpaca_preference({"m": m, "M": big_m}, switched=False)
@@ -135,15 +127,6 @@ def test_a_failed_judgment_is_never_averaged(wrong: float) -> None:
         alpaca_win_rate([1.5, wrong])
 
 
-def test_length_controlled_rate_without_difficulties_is_the_models_strength() -> None:
-    weights = {"np.tanh(std_delta_len)": -1.0, "not_gamed_baseline.astype(float)": math.log(3)}
-    assert alpaca_length_controlled(weights, [4.0, -2.0]) == pytest.approx(75.0)
-    with pytest.raises(ValueError, match="not_gamed_baseline"):
-        alpaca_length_controlled({"intercept": 1.0}, [0.0])
-    with pytest.raises(ValueError, match="at least one"):
-        alpaca_length_controlled(weights, [])
-
-
 # test_pairwise_length
 
 LENGTH, DIFFICULTY, MODEL = (
@@ -174,6 +157,12 @@ class Invented:
         return GamedAnnotations(tuple(shares), tuple(apart), tuple(difficulties))
 
 
+def rate_of(fit: LengthControl, difficulties: NDArray[np.float64]) -> float:
+    """The published formula: ``100 · mean_i σ(w_model + w_difficulty · d_i)``."""
+    margins = fit.weights[MODEL] + fit.weights.get(DIFFICULTY, 0.0) * difficulties
+    return 100 * float((1 / (1 + np.exp(-margins))).mean())
+
+
 @pytest.mark.process
 @needs_published
 @pytest.mark.parametrize("model", MODELS)
@@ -191,9 +180,7 @@ def test_fitted_weights_are_near_the_published_regularised_ones(model: str) -> N
     assert fit.win_rate.value == pytest.approx(annotations.expected["length_controlled_winrate"], abs=1.0)
     for name, weight in annotations.expected["glm_weights"].items():
         assert fit.weights[name] == pytest.approx(weight, rel=0.45)
-    assert fit.win_rate.value == pytest.approx(
-        alpaca_length_controlled(fit.weights, annotations.difficulties.tolist()), abs=1e-9
-    )
+    assert fit.win_rate.value == pytest.approx(rate_of(fit, annotations.difficulties), abs=1e-9)
 
 
 @pytest.mark.process
@@ -290,7 +277,7 @@ def test_without_difficulties_the_minimal_formula() -> None:
     assert fit is not None
     assert fit.formula == "length_controlled_minimal"
     assert set(fit.weights) == {LENGTH, MODEL}
-    assert fit.win_rate.value == pytest.approx(alpaca_length_controlled(fit.weights, [0.0]), abs=1e-9)
+    assert fit.win_rate.value == pytest.approx(rate_of(fit, np.zeros(1)), abs=1e-9)
     assert fit.win_rate.value == pytest.approx(invented.truth, abs=4)
 
 
@@ -302,8 +289,7 @@ def test_a_missing_preference_counts_in_the_prediction_only() -> None:
     fit = fit_length_control(some, invented.lengths, invented.baseline_lengths, invented.difficulties)
     assert fit is not None
     assert fit.n == 50
-    predicted = alpaca_length_controlled(fit.weights, invented.difficulties.tolist())
-    assert fit.win_rate.value == pytest.approx(predicted, abs=1e-9)
+    assert fit.win_rate.value == pytest.approx(rate_of(fit, invented.difficulties), abs=1e-9)
 
 
 def test_equal_lengths_leave_nothing_to_control() -> None:

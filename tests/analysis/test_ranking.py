@@ -15,7 +15,6 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured
@@ -129,7 +128,9 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     ended = coeval("analyze", "--run", run.folder)
     out = " ".join(ended.out.split())
     assert "best leads with 9" in out
-    assert "over items and judges, a guess from two judges (60 shared items, p < 0.001)." in out
+    assert ") on 60 shared items (p < 0.001)." in out
+    assert "Both judges put best ahead; allowing for other judges, the lead is " in out
+    assert "; two judges give a rough idea only." in out
     significant = (
         "2 of 3 pairwise differences between students are significant, 2 of them also when judges are "
         "treated as a sample."
@@ -149,10 +150,8 @@ def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     run = Run(tmp_path / "run")
     write(run, {"one": 0.6, "two": 0.58}, items=30)
     out = coeval("analyze", "--run", run.folder).out
-    assert "not significantly better" in " ".join(out.split())
-    least = api.open_run(run.folder).measures()["ranking"]["differences"]["one|two"]["minimum_detectable"]
-    said = f"With 30 items, a true gap of {100 * least:.1f} points would be detected four times in five."
-    assert said in " ".join(out.split())
+    assert "statistically tied" in " ".join(out.split())
+    assert "If the gap is real, about " in out or "too small for more items to settle it" in out
 
 
 @pytest.mark.process
@@ -194,10 +193,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     assert not reported.sure
     low, high = reported.bounds
     assert low * high > 0, "the interval leaves zero out"
-    assert f"but p = {reported.p_adjusted:.3f} after adjusting for 10 pairs" in said
-    looked = msgspec.structs.replace(ranks, scores=students)
-    said = " ".join(leader_sentences(students, looked, Looks(2, 1.0)))
-    assert "after adjusting for repeated looks and 10 pairs" in said
+    assert f"(p = {reported.p_adjusted:.3f} adjusted for 10 pairs)" in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
@@ -219,11 +215,7 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     assert reported.by > 0, "b is ahead where both were scored"
     students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
-    assert (
-        f"on the scores that both have, b is ahead, though not significantly: by {100 * reported.by:.1f} "
-        in said
-    )
-    assert "better than b" not in said
+    assert f"statistically tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
 
 
 def test_students_who_share_no_score_are_not_called_apart() -> None:
@@ -274,14 +266,13 @@ def test_a_single_judge_and_nobody_scored(tmp_path: Path, coeval: Command) -> No
     for n in range(1, 4):
         run.judged(n, "only", "j", {"a": "High"})
     out = coeval("analyze", "--run", run.folder).out
-    assert "only is the only student" in out
+    assert "the only student: add another to compare." in " ".join(out.split())
     assert "Only one judge was used" in out
     run.response(1, "lost", status="failed", error={"kind": "server", "message": "down"})
     first = api.open_run(run.folder).measures()["findings"][0]
-    assert first.startswith("only is the only student with a score, 100.0")
-    assert first.endswith("none yet: lost.")
+    assert first == "only scores 100.0, the only student with a score so far."
     empty = Run(tmp_path / "none")
     empty.datapoint(1)
     ended = coeval("analyze", "--run", empty.folder)
     assert ended.code == 0
-    assert "Nobody has a score yet." in ended.out
+    assert "No student has a score yet." in ended.out

@@ -25,17 +25,6 @@ def units(run: Run) -> list[tuple[str, str, str, float]]:
         return reader.rows(f"SELECT model, judge, metric, value {UNITS} ORDER BY ALL")
 
 
-@needs_reference
-def test_phase_1_files_of_the_older_layout_are_found() -> None:
-    with RunReader(LEGACY) as reader:
-        assert reader.target_attributes("unit_conversion") == {
-            "system": ["metric", "imperial"],
-            "steps": ["one", "two"],
-        }
-        assert reader.target_attributes("no_such_task") == {}
-        assert not reader.simulated
-
-
 def test_levels_become_values_and_nothing_else_does(run: Run) -> None:
     levels = {"a": "High", "b": "Medium", "c": "Low", "d": "HİGH", "e": "Good", "f": None}
     run.judged(1, "s", "j", levels)
@@ -221,11 +210,3 @@ def test_a_run_may_be_read_while_it_goes_on(run: Run, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(RunReader, "_made", append_then_go_on)
     assert units(run) == [("s", "j", "a", 1.0)]
-
-
-def test_columns_come_as_arrays(run: Run) -> None:
-    run.judged(1, "s", "j", {"a": "High", "b": "Low"})
-    with RunReader(run.folder) as reader:
-        columns = reader.columns(f"SELECT metric, value {UNITS} AND judge = ? ORDER BY ALL", ["j"])
-    assert columns["metric"].tolist() == ["a", "b"]
-    assert columns["value"].tolist() == [1.0, 0.0]

@@ -153,11 +153,6 @@ def test_weights_are_units() -> None:
     assert clustered_error([0.5, 0.7], [1, 1]) is None
 
 
-def test_measures_of_samples_are_plain_data(tmp_path: Path) -> None:
-    found: dict[str, Any] = api.open_run(written(tmp_path / "outputs", drawn(10, 2))).measures()
-    assert json.loads(json.dumps(found)) == found
-
-
 # Items that nearly repeat each other are one cluster: in intervals, ranks, labels and comparisons alike.
 
 STUDENTS, JUDGES, GROUPS, EACH = ("a", "b", "c"), ("j", "k"), 12, 4

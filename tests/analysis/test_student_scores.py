@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from written_run import REFERENCE, WHY_SKIPPED, Run
+from written_run import Run
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
@@ -221,31 +220,3 @@ def test_answers_that_are_none_of_the_labels_are_wrong_and_counted(run: Run) -> 
         run.evaluation(n, "s", "exact_match", {}, label_scores={"form": label})
     [label_accuracy] = read(run).labels
     assert (label_accuracy.correct, label_accuracy.none_of_the_labels, label_accuracy.n) == (1, 2, 4)
-
-
-def test_results_are_plain_data(run: Run) -> None:
-    run.judged(1, "s", "j", {"a": "High"})
-    (run.folder / "meta.json").write_text('{"simulated": true}')
-    data = json.loads(json.dumps(read(run).as_dict()))
-    assert data["simulated"] is True
-    assert data["students"][0]["student"] == "s"
-    assert data["students"][0]["mean"] == 1.0
-
-
-@pytest.mark.skipif(not (REFERENCE / "legacy_run").is_dir(), reason=WHY_SKIPPED)
-def test_scores_of_the_reference_run_agree_with_its_units() -> None:
-    expected = json.loads((REFERENCE / "legacy_run_expected.json").read_text())["students"]
-    with RunReader(REFERENCE / "legacy_run") as reader:
-        found = results(reader)
-    overall = [score for score in found.students if score.task is None]
-    assert {score.student: score.units for score in overall} == {
-        student: measures["valid_evals"] for student, measures in expected.items()
-    }
-    for score in overall:
-        assert score.mean is not None
-        assert score.low is not None
-        assert score.high is not None
-        assert score.low < score.mean < score.high
-        tasks = [s.mean for s in found.students if s.student == score.student and s.task]
-        assert score.mean == pytest.approx(sum(mean or 0.0 for mean in tasks) / 2)
-    assert sum(score.failed for score in overall) > 0

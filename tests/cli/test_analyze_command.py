@@ -258,7 +258,7 @@ def labels_alone(run: Written) -> None:
             run.judged(n, student, "exact_match", label_scores={"kind": label})
 
 
-NOBODY = "Nobody has a score yet."
+NOBODY = "No student has a score yet."
 RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
     "nothing": (nothing, NOBODY, "holds no answers yet"),
     "items alone": (items_alone, NOBODY, "holds no answers yet"),
@@ -266,13 +266,17 @@ RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
     "all failed": (all_failed, NOBODY, "no item has a score on both sides"),
     "one of all": (
         with_scores(1, ("ann",), ("j",)),
-        "ann is the only student, with 100.0",
+        "ann scores 100.0, the only student",
         "name a second folder",
     ),
-    "one student": (with_scores(8, ("ann",), ("j", "k")), "ann is the only student", "name a second folder"),
+    "one student": (with_scores(8, ("ann",), ("j", "k")), "the only student", "name a second folder"),
     "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "Only one judge was used", ""),
-    "one item": (with_scores(1, ("ann", "ben"), ("j", "k")), "ann has the highest score, 100.0", ""),
-    "labels alone": (labels_alone, "ann has the highest label accuracy in haiku (kind), 100.0", ""),
+    "one item": (
+        with_scores(1, ("ann", "ben"), ("j", "k")),
+        "ann (100.0) and ben (100.0) are statistically tied",
+        "",
+    ),
+    "labels alone": (labels_alone, "ann (100.0) and ben (66.7) are statistically tied in haiku (kind)", ""),
 }
 
 

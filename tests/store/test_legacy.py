@@ -7,8 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
 from coeval.store.journal import Dropped
@@ -97,21 +95,6 @@ def test_the_reference_run_becomes_a_current_one(target: Path) -> None:
     for record in read_all(run.evaluations("haiku_writing", "beta", "alpha-1.5"), Evaluation):
         assert record.response_id == f"{record.datapoint_id}__{record.student_model_id}"
     assert sorted(path.name for path in target.iterdir()) == sorted(FOLDERS.values())
-
-
-@pytest.mark.process
-@needs_reference
-def test_the_reference_run_and_its_conversion_score_alike(target: Path) -> None:
-    convert(LEGACY, target, tuple(FOLDERS))
-    with RunReader(LEGACY) as before, RunReader(target) as after:
-        assert results(before) == results(after)
-
-
-def test_the_last_record_of_an_id_wins(older: Path, target: Path) -> None:
-    write(answers(older), response(1, response="first"), response(2), response(1, response="last"))
-    assert convert(older, target, ["response_collection"]).counts == {"response_collection": 2}
-    records = read_all(RunDir(target).responses("t", "s.1"), Response)
-    assert [record.response for record in records] == ["answer 2", "last"]
 
 
 def test_a_good_record_goes_before_a_failed_one(older: Path, target: Path) -> None:

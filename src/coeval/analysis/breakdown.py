@@ -216,13 +216,6 @@ _LOST_FACTORS = f"""(
             AND (l.judge = '{CHECK}') = coalesce(f.checked, false)
 )"""  # noqa: S608
 
-_PART: dict[By, str] = {
-    "factor": "metric",
-    "judge": "judge",
-    "teacher": "teacher",
-    "attribute": "attribute",
-}
-
 
 def _of(table: str, by: By) -> str:
     return f"{table} JOIN {_ATTRIBUTES} USING (item)" if by == "attribute" else table
@@ -244,6 +237,6 @@ def _labels(by: By) -> str:
 def _failures(by: By) -> str:
     lost = _LOST_FACTORS if by == "factor" else _LOST
     return f"""
-        SELECT task, {_PART[by]} AS part, model, count(*)
+        SELECT task, {"metric" if by == "factor" else by} AS part, model, count(*)
         FROM {_of(lost, by)} WHERE part IS NOT NULL GROUP BY ALL
     """  # noqa: S608

@@ -334,10 +334,6 @@ class Results(msgspec.Struct, frozen=True):
         """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
         return columns(LabelAccuracy, self.labels)
 
-    def metric_table(self) -> Columns:
-        """The metrics likewise: a column for each field of `MetricScore`."""
-        return columns(MetricScore, self.metrics)
-
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
         named = [f"{score.student!r} {self._headline(score)}" for score in overall]

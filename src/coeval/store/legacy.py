@@ -11,11 +11,11 @@ import filecmp
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
@@ -37,6 +37,12 @@ _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
     "data_generation": Datapoint,
     "response_collection": Response,
     "evaluation": Evaluation,
+}
+# Of each kind, the file it goes to and the fields that name that one.
+_FILES: dict[type[Record], tuple[Callable[..., Path], tuple[str, ...]]] = {
+    Datapoint: (RunDir.datapoints, ("task_id", "teacher_model_id")),
+    Response: (RunDir.responses, ("task_id", "student_model_id")),
+    Evaluation: (RunDir.evaluations, ("task_id", "teacher_model_id", "judge_model_id")),
 }
 _RENAMED = {".target_attrs.json": "_target_attrs.json", ".nuanced_attrs.json": "_nuanced_attrs.json"}
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -182,7 +188,7 @@ def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
             fields["student_model_id"] = student
         _keep_valid_scores(fields)
     record = converted(fields, _KINDS[phase])
-    for name in _names(record):
+    for name in (getattr(record, field) for field in _FILES[type(record)][1]):
         if not _NAME.fullmatch(name):
             raise Misshapen(f"{name!r} cannot be part of a file name")
     return record
@@ -211,30 +217,6 @@ def _keep_valid_scores(fields: dict[str, Any]) -> None:
     fields["scores"] = valid = valid_levels(scores)
     if lost := [factor for factor in scores if factor not in valid]:
         fields["missing"] = [*fields.get("missing", []), *lost]
-
-
-def _names(record: Record) -> tuple[str, ...]:
-    match record:
-        case Datapoint():
-            return record.task_id, record.teacher_model_id
-        case Response():
-            return record.task_id, record.student_model_id
-        case Evaluation():
-            return record.task_id, record.teacher_model_id, record.judge_model_id
-        case _:
-            assert_never(record)
-
-
-def _path(run: RunDir, record: Record) -> Path:
-    match record:
-        case Datapoint():
-            return run.datapoints(record.task_id, record.teacher_model_id)
-        case Response():
-            return run.responses(record.task_id, record.student_model_id)
-        case Evaluation():
-            return run.evaluations(record.task_id, record.teacher_model_id, record.judge_model_id)
-        case _:
-            assert_never(record)
 
 
 def _convert_documents(source: RunDir, target: RunDir, phase: str) -> int:
@@ -271,7 +253,8 @@ def _write_regrouped(run: RunDir, records: Iterator[Record]) -> int:
     count = 0
     try:
         for record in records:
-            path = _path(run, record)
+            file_of, fields = _FILES[type(record)]
+            path = file_of(run, *(getattr(record, field) for field in fields))
             if file is None or file.path != path:
                 if file is not None:
                     file.close()

@@ -256,8 +256,41 @@ SLASH = "~"
 """What stands for a slash of a model's name in the names of its files; no name holds it."""
 
 
+class _FolderEntry:
+    """A file or folder of a run, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDir, _: type[RunDir]) -> Path:
+        return run.path / self._name
+
+
 class RunDir:
-    """Paths of one run. Names come from a validated configuration (V-04), so they stay inside."""
+    """Paths of one run. Names come from a validated configuration (V-04), so they stay inside.
+
+    ``pending_batches``: the unfinished batch jobs, whose requests and results lie in ``batches`` until they
+    are recorded. ``sources``: the origins of supplied items (`coeval.tables.origin`). ``looks``: at results
+    while the run grew. ``repaired``: the lines that `coeval repair` sets aside, a subfolder each time.
+    ``replacing``: the journal of a move to ``replaced/`` while it lasts.
+    """
+
+    meta = _FolderEntry("meta.json")
+    config = _FolderEntry("config.yaml")
+    errors = _FolderEntry("run_errors.jsonl")
+    usage = _FolderEntry("usage.json")
+    pending_batches = _FolderEntry("pending_batches.json")
+    batches = _FolderEntry("batches")
+    recipes = _FolderEntry("recipes.json")
+    sources = _FolderEntry("sources.json")
+    inherited = _FolderEntry("inherited.json")
+    looks = _FolderEntry("looks.jsonl")
+    repaired = _FolderEntry("repaired")
+    replacing = _FolderEntry(".replacing.json")
+    probe_results = _FolderEntry("probe_results.json")
+    cost_estimate = _FolderEntry("cost_estimate.json")
+    log = _FolderEntry("run.log")
+    _holder = _FolderEntry(".lock.holder.json")
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -290,72 +323,6 @@ class RunDir:
 
     def pairs(self, task: str, teacher: str, judge: str) -> Path:
         return self.folder(PAIRS) / _file_name(task, teacher, judge, _PAIRS_END[1:])
-
-    @property
-    def meta(self) -> Path:
-        return self.path / "meta.json"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def errors(self) -> Path:
-        return self.path / "run_errors.jsonl"
-
-    @property
-    def usage(self) -> Path:
-        return self.path / "usage.json"
-
-    @property
-    def pending_batches(self) -> Path:
-        """File of the unfinished batch jobs."""
-        return self.path / "pending_batches.json"
-
-    @property
-    def batches(self) -> Path:
-        """Folder of batch requests and results, until they are recorded."""
-        return self.path / "batches"
-
-    @property
-    def recipes(self) -> Path:
-        return self.path / "recipes.json"
-
-    @property
-    def sources(self) -> Path:
-        """File of the origins of supplied items; see `coeval.tables.origin`."""
-        return self.path / "sources.json"
-
-    @property
-    def inherited(self) -> Path:
-        return self.path / "inherited.json"
-
-    @property
-    def looks(self) -> Path:
-        """File of the looks at results while the run grew."""
-        return self.path / "looks.jsonl"
-
-    @property
-    def repaired(self) -> Path:
-        """Folder of the lines that `coeval repair` sets aside, a subfolder each time."""
-        return self.path / "repaired"
-
-    @property
-    def replacing(self) -> Path:
-        """Journal of a move to ``replaced/`` while it lasts."""
-        return self.path / ".replacing.json"
-
-    @property
-    def probe_results(self) -> Path:
-        return self.path / "probe_results.json"
-
-    @property
-    def cost_estimate(self) -> Path:
-        return self.path / "cost_estimate.json"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "run.log"
 
     def files(self, phase: str) -> list[Path]:
         """List the JSONL files of a phase 3–5, or of one of the `RECORD_FILES`, by name."""
@@ -436,10 +403,6 @@ class RunDir:
         a file.
         """
         refuse_foreign(self.path, FOLDERS.values())
-
-    @property
-    def _holder(self) -> Path:
-        return self.path / ".lock.holder.json"
 
     def writer(self) -> int | None:
         """Return the process on this machine that works on the run, if any."""

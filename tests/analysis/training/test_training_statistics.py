@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from coeval.analysis.comparison.paired_difference import sign_flips
-from coeval.analysis.experimental.drift_alarms import WatchedTask, drift_alarms, trend
-from coeval.analysis.experimental.winner import Estimates, winner
 from coeval.analysis.intervals import POINTS, SHARE, Scale, clustered_mean
-from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
+from coeval.analysis.training.best_checkpoint import FEWEST, Estimates, best_checkpoint, winner
 from coeval.analysis.training.checkpoint_scores import (
     CheckpointScores,
     CommonItems,
@@ -27,6 +25,7 @@ from coeval.analysis.training.curve_conclusions import (
     step_down,
     stop_signal,
 )
+from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms, trend
 from perf.training_coverage import (
     DESIGNS,
     JUDGE,

@@ -122,11 +122,6 @@ class JudgesView(NamedTuple):
     interval: str
 
 
-def panel_words(view: JudgesView) -> str:
-    """``by this panel``, or ``by this judge``."""
-    return "by this judge" if view.judges == 1 else "by this panel"
-
-
 def doubt_of_judges(view: JudgesView) -> str:
     """Whether other judges would agree, where that is not shown: a clause after a semicolon."""
     if not view.interval:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.judged_apart import JudgedApart
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.comparison.side import Hashes, MetricName, RequestedItem, Side
+from coeval.analysis.comparison.side import MetricName, RequestedItem, Side, Units
 from coeval.analysis.intervals import Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
 from coeval.analysis.panel.mean_squares import ByJudge
@@ -260,41 +260,24 @@ class _Means(NamedTuple):
     sizes: Floats
 
 
-class _CodedScores(NamedTuple):
-    """A side's values, by codes of items, judges and metrics that both sides share; ``part`` as in
-    `Units`."""
+def _by_metric(scores: Units, metrics: Sequence[int]) -> Units:
+    return scores.chosen(np.isin(scores.metric, metrics))
 
-    item: Codes
-    judge: Codes
-    metric: Codes
-    value: Floats
-    weight: Floats
-    part: Floats
 
-    def of(self, metrics: Sequence[int]) -> _CodedScores:
-        return self.chosen(np.isin(self.metric, metrics))
-
-    def chosen(self, which: NDArray[np.bool_] | Codes) -> _CodedScores:
-        item, judge, metric, value, weight, part = self
-        of = value[which], weight[which], part[which]
-        return _CodedScores(item[which], judge[which], metric[which], *of)
-
-    @property
-    def shares(self) -> Floats:
-        """How much each value counts in its item's mean: a factor with a weight counts once, by its mean."""
-        if not np.isfinite(self.part).any():
-            return np.ones(len(self.item))
-        _, at, counts = np.unique(
-            self.item * _MOST_METRICS + self.metric, return_inverse=True, return_counts=True
-        )
-        return np.where(np.isfinite(self.part), self.part / counts[at], 1.0)
+def _shares_of(scores: Units) -> Floats:
+    """How much each value counts in its item's mean: a factor with a weight counts once, by its mean."""
+    if not np.isfinite(scores.part).any():
+        return np.ones(len(scores.item))
+    cells = scores.item * _MOST_METRICS + scores.metric
+    _, at, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    return np.where(np.isfinite(scores.part), scores.part / counts[at], 1.0)
 
 
 class _Chosen(NamedTuple):
     """The metrics that count, the scores that have a counterpart, and the weights of factors."""
 
     metrics: Sequence[int]
-    paired: list[_CodedScores]
+    paired: list[Units]
     weights: Mapping[str, float] | None
 
 
@@ -310,8 +293,8 @@ class Pairing:
     """
 
     metrics: Sequence[MetricName]
-    scores: tuple[_CodedScores, _CodedScores]
-    paired: tuple[_CodedScores, _CodedScores]
+    scores: tuple[Units, Units]
+    paired: tuple[Units, Units]
     universe: Mapping[str, frozenset[int]]
     clusters: Codes | None
     lacking: Mapping[int, frozenset[int]]
@@ -332,7 +315,7 @@ class Pairing:
         a, b = map(_item_means, paired)
         if not len(a.codes):
             return None
-        known = [_item_means(side.of(metrics)) for side in self.scores]
+        known = [_item_means(_by_metric(side, metrics)) for side in self.scores]
         scale = self._scale(metrics)
         missing = self._universe(metrics, known) - frozenset(a.codes.tolist())
         every = None if weights is None else sum(weights.values())
@@ -349,9 +332,9 @@ class Pairing:
     def _of(self, metrics: Sequence[int], *, whole: bool) -> _Chosen:
         weights = self.factors.get(self.metrics[metrics[0]].task) if whole else None
         if weights is None:
-            return _Chosen(metrics, [side.of(metrics) for side in self.paired], None)
+            return _Chosen(metrics, [_by_metric(side, metrics) for side in self.paired], None)
         metrics = [place for place in metrics if self.metrics[place].metric in weights]
-        paired = [side.of(metrics) for side in self.paired]
+        paired = [_by_metric(side, metrics) for side in self.paired]
         complete = _complete(paired[0], len(weights))
         return _Chosen(metrics, [side.chosen(np.isin(side.item, complete)) for side in paired], weights)
 
@@ -368,13 +351,13 @@ class Pairing:
             of_a, of_b = (_item_means(side.chosen(side.judge == judge)) for side in (a, b))
             apart = (of_b.values - of_a.values) / (scale.most - scale.least)
             values[np.searchsorted(items, of_a.codes), judge - 1] = apart
-        shares = a.shares
+        shares = _shares_of(a)
         return ByJudge(values, float(shares[a.judge > 0].sum() / shares.sum()))
 
     def _scale(self, metrics: Sequence[int]) -> Scale:
         """That of the metric; longer where scores lie beyond it, as a single example's of HealthBench may."""
         scale = self.metrics[metrics[0]].scale
-        every = np.concatenate([side.of(metrics).value for side in self.scores])
+        every = np.concatenate([_by_metric(side, metrics).value for side in self.scores])
         return Scale(min(scale.least, float(every.min())), max(scale.most, float(every.max())))
 
     def _universe(self, metrics: Sequence[int], known: Sequence[_Means]) -> frozenset[int]:
@@ -385,7 +368,7 @@ class Pairing:
             return of_task
         own = self.lacking.get(metrics[0], frozenset()).union(*(mean.codes.tolist() for mean in known))
         others = [n for n, metric in enumerate(self.metrics) if metric.task == name.task]
-        scored = {item for side in self.scores for item in side.of(others).item.tolist()}
+        scored = {item for side in self.scores for item in _by_metric(side, others).item.tolist()}
         return of_task if scored <= own else own
 
 
@@ -427,11 +410,11 @@ def pair(a: Side, b: Side) -> Pairing:
 
 
 def _incomplete(
-    metrics: Sequence[MetricName], paired: _CodedScores, factors: Mapping[str, Mapping[str, float]]
+    metrics: Sequence[MetricName], paired: Units, factors: Mapping[str, Mapping[str, float]]
 ) -> Iterator[Mismatch]:
     for task, weights in factors.items():
         names = {place: name.metric for place, name in enumerate(metrics) if name.task == task}
-        shared = paired.of([place for place, name in names.items() if name in weights])
+        shared = _by_metric(paired, [place for place, name in names.items() if name in weights])
         if len(shared.item) and not len(_complete(shared, len(weights))):
             lacking = sorted(weights.keys() - {names[place] for place in shared.metric.tolist()})
             yield Mismatch(
@@ -452,7 +435,7 @@ def _shared_factors(a: Side, b: Side) -> dict[str, dict[str, float]]:
 
 def _coded(
     side: Side, items: Mapping[int, int], metrics: Mapping[int, int], judges: Mapping[tuple[int, int], int]
-) -> _CodedScores:
+) -> Units:
     """The units by codes, without those of items and judges that are left out; the units of judges who are
     taken together become one, their mean."""
     units = side.units
@@ -460,10 +443,10 @@ def _coded(
     known, at = np.unique(units.judge, return_inverse=True)
     places = range(max(metrics.values(), default=0) + 1)
     judge = np.array([[judges.get((n, key), -1) for key in known.tolist()] for n in places])[metric, at]
-    whole = _CodedScores(item, judge, metric, *units[3:]).chosen((item >= 0) & (judge >= 0))
+    whole = Units(item, judge, metric, *units[3:]).chosen((item >= 0) & (judge >= 0))
     keys, at = np.unique(_keys(whole), return_inverse=True)
     counts = np.bincount(at, minlength=len(keys))
-    return _CodedScores(
+    return Units(
         keys // (_MOST_JUDGES * _MOST_METRICS),
         keys // _MOST_METRICS % _MOST_JUDGES,
         keys % _MOST_METRICS,
@@ -475,11 +458,12 @@ def _coded(
 _MOST_JUDGES = _MOST_METRICS = 1 << 16
 
 
-def _keys(scores: _CodedScores) -> Codes:
-    return (scores.item * _MOST_JUDGES + scores.judge) * _MOST_METRICS + scores.metric
+def _keys(scores: Units) -> Codes:
+    keys = (scores.item * _MOST_JUDGES + scores.judge) * _MOST_METRICS + scores.metric
+    return np.asarray(keys, np.int64)
 
 
-def _looked_up(hashes: Hashes, codes: Mapping[int, int]) -> Codes:
+def _looked_up(hashes: NDArray[np.integer[Any]], codes: Mapping[int, int]) -> Codes:
     """The code of each hash; −1 where it has none."""
     if not codes:
         return np.full(len(hashes), -1, np.int64)
@@ -491,15 +475,15 @@ def _looked_up(hashes: Hashes, codes: Mapping[int, int]) -> Codes:
     return np.where(keys[place] == hashes, values[place], -1)
 
 
-def _counterparts(a: _CodedScores, b: _CodedScores) -> tuple[_CodedScores, _CodedScores]:
+def _counterparts(a: Units, b: Units) -> tuple[Units, Units]:
     _, of_a, of_b = np.intersect1d(_keys(a), _keys(b), assume_unique=True, return_indices=True)
     paired = b.chosen(of_b)
     return a.chosen(of_a)._replace(part=paired.part), paired  # where weights differ, those of b
 
 
-def _item_means(scores: _CodedScores) -> _Means:
+def _item_means(scores: Units) -> _Means:
     codes, at = np.unique(scores.item, return_inverse=True)
-    shares = scores.shares
+    shares = _shares_of(scores)
     sizes = np.bincount(at, shares, len(codes))
     values, weights = (
         np.bincount(at, column * shares, len(codes)) / sizes for column in (scores.value, scores.weight)
@@ -521,7 +505,7 @@ def _ends(means: _Means, scale: Scale, every: float | None) -> dict[int, tuple[f
     return {item: (low, high) for item, (low, high) in zip(means.codes.tolist(), ends, strict=True)}
 
 
-def _complete(scores: _CodedScores, factors: int) -> Codes:
+def _complete(scores: Units, factors: int) -> Codes:
     """The items that have a score by each of so many metrics."""
     items, counts = np.unique(
         np.unique(scores.item * _MOST_METRICS + scores.metric) // _MOST_METRICS, return_counts=True

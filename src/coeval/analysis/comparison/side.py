@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,18 @@ Measure: TypeAlias = Literal["factor", "label", "metric"]
 
 class Units(NamedTuple):
     """Columns of values, one for each item, judge and metric: the mean over the samples of an item. ``part``:
-    the factor's weight in an item's mean, NaN where all values of an item count alike."""
+    the factor's weight in an item's mean, NaN where all values of an item count alike. Items, judges and
+    metrics are hashes of their names, or the codes that two sides share."""
 
-    item: Hashes
-    judge: Hashes
-    metric: Hashes
+    item: NDArray[np.integer[Any]]
+    judge: NDArray[np.integer[Any]]
+    metric: NDArray[np.integer[Any]]
     value: Floats
     weight: Floats
     part: Floats
 
-    def chosen(self, which: NDArray[np.bool_]) -> Units:
-        item, judge, metric, value, weight, part = self
-        return Units(item[which], judge[which], metric[which], value[which], weight[which], part[which])
+    def chosen(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Units:
+        return Units._make(column[which] for column in self)
 
 
 class RequestedItem(NamedTuple):

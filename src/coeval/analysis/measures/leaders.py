@@ -1,7 +1,7 @@
-"""Who leads, by these judges only or for other judges as well.
+"""Who leads, what more items would show, and what follows from judges who differ, in sentences.
 
-``coeval analyze``, ``coeval results`` and pages open with these sentences; ``leader.js`` says the same of
-filtered scores.
+``coeval analyze`` and ``coeval results`` open with these, and pages (`coeval.analysis.measures.opening`);
+``leader.js`` says the same of filtered scores.
 """
 
 from __future__ import annotations
@@ -10,78 +10,121 @@ from collections.abc import Collection, Iterator, Sequence
 
 from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.comparison_report import half_text
-from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges, panel_words
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
-from coeval.core.figures import difference_text, points, points_text
-from coeval.core.text import listed, numbered, p_text
+from coeval.core.figures import difference_text, points
+from coeval.core.text import dollars, listed, numbered, p_text
+
+# A gap below 0.1 points is shown as none, and a hundred times the items is out of reach: no advice then.
+_LEAST_GAP, _MOST_TIMES = 0.001, 100
 
 
 def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | None = None) -> Iterator[str]:
-    """Who leads, and how far ahead of the next; ``leader.js`` says the same of filtered scores. ``looks``:
-    those that the ranking's p-values allow for."""
-    if not ranks.order:
-        yield "Nobody has a score yet."
-        return
-    first, *others = ranks.order
-    score = _points(ranks.scores[first].headline)
-    partial = ranks.partial
-    if first in partial and others:
-        yield "No student leads over all tasks: none is to do all of them. Compare students in each task."
-        return
-    if not others:
-        unscored = sorted({*students} - {first})
-        if unscored:
-            yield f"{first} is the only student with a score, {score}; none yet: {listed(unscored)}."
-        else:
-            yield f"{first} is the only student, with {score}."
-        return
-    if ranks.range_of(first)[0] > 1:
-        yield "No student leads: pairs of students, on the scores that both have, contradict each other."
-        return
-    second = others[0]
-    reported = ranks.between(first, second)
-    if reported is None:
-        yield f"{first} has the highest score, {score}; {second}, the next, shares no scored items with it."
-        return
-    gap = f"{gap_text(reported)} points"
-    paired = numbered(reported.n, "shared item")
-    if reported.sure:
-        yield _lead(first, score, second, reported)
-    else:
-        chance = _though_apart(reported, len(ranks.differences), looks)
-        but = f"is not significantly better than {second}: by"
-        if is_behind(first, second, reported):
-            but = f"on the scores that both have, {second} is ahead, though not significantly: by"
-        yield f"{first} has the highest score, {score}, but {but} {gap} ({paired}{chance})."
-        if (least := reported.minimum_detectable) is not None:
-            gap = f"a true gap of {points(least)} points"
-            yield f"With {numbered(reported.n, 'item')}, {gap} would be detected four times in five."
+    """Who leads; what more items would show where nobody does for certain; what other judges might say.
+    ``looks``: those that the ranking's p-values allow for."""
+    yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
+    if (gap := leading_gap(ranks)) is not None:
+        first, second = ranks.order[:2]
+        yield from filter(None, ("" if gap.sure else more_items(gap), panel_sentence(first, second, gap)))
 
 
-def _lead(first: str, score: str, second: str, reported: StudentGap) -> str:
-    """Say whether the lead extends to other judges or rests on these."""
-    gap, paired = f"{gap_text(reported)} points", numbered(reported.n, "shared item")
-    view = _view(reported)
-    if view is not None and not reported.sure_over_judges:
-        found = f"{gap} ({paired}, {p_text(reported.p_adjusted or 0.0)}); {doubt_of_judges(view)}"
-        return f"{first} leads {panel_words(view)} with {score}: ahead of {second}, the next, by {found}."
-    over, p = "", reported.p_adjusted or 0.0
-    if view is not None:
-        guess = ", a guess from two judges" if view.judges == 2 else ""
-        over = f" over items, {view.interval} over items and judges{guess}"
-        p = reported.p_over_judges_adjusted or 0.0
-    return f"{first} leads with {score}: ahead of {second}, the next, by {gap}{over} ({paired}, {p_text(p)})."
-
-
-def _view(reported: StudentGap) -> JudgesView | None:
-    """What can be said of the judges of a pair; None where no judge scored it."""
-    if reported.over_judges is None or reported.judges is None:
+def leading_gap(ranks: Ranking) -> StudentGap | None:
+    """That of the first two; None where they share no items, or nobody can lead."""
+    if len(ranks.order) < 2 or _without_leader(ranks):
         return None
-    one = (reported if reported.by >= 0 else reported.turned).over_judges or reported.over_judges
-    known = one.value is not None and one.low is not None and one.high is not None
-    interval = half_text(one.value or 0.0, one.low or 0.0, one.high or 0.0) if known else ""
-    return JudgesView(reported.judges, reported.agreeing or 0, interval)
+    return ranks.between(*ranks.order[:2])
+
+
+def leader_sentence(students: Collection[str], ranks: Ranking, *, at_any_look: bool = False) -> str:
+    """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
+    if len(ranks.order) < 2:
+        return _alone(students, ranks)
+    first, second = ranks.order[:2]
+    one, other = (shown(ranks.scores[name].headline) for name in (first, second))
+    gap = ranks.between(first, second)
+    if said := _without_leader(ranks):
+        return said
+    if gap is None:
+        return f"{first} has the highest score ({one}); {second}, the next, shares no scored items with it."
+    by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
+    if gap.sure:
+        p = p_text(gap.p_adjusted or 0.0) + (" at any look" if at_any_look else "")
+        return f"{first} leads with {one}: {by} ahead of {second} ({other}) on {shared} ({p})."
+    return (
+        f"{first} ({one}) and {second} ({other}) are {tied_text(first, second, gap, len(ranks.differences))}."
+    )
+
+
+def tied_text(first: str, second: str, gap: StudentGap, pairs: int, where: str = "") -> str:
+    """``statistically tied: the gap is 1.5 ± 2.0 points on 180 shared items``; a p-value where the interval
+    alone, which knows nothing of the other ``pairs``, would let one expect otherwise."""
+    by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
+    if is_behind(first, second, gap):
+        return f"statistically tied{where}: on {shared}, {second} is ahead by {by}"
+    chance = ""
+    if gap.p_adjusted is not None and not gap.bounds[0] <= 0 <= gap.bounds[1]:
+        chance = f" ({p_text(gap.p_adjusted)}{f' adjusted for {pairs:,} pairs' if pairs > 1 else ''})"
+    return f"statistically tied{where}: the gap is {by} on {shared}{chance}"
+
+
+def shown(found: Measured) -> str:
+    return points(found.value or 0.0)
+
+
+def _alone(students: Collection[str], ranks: Ranking) -> str:
+    """What can be said of one student, or of none."""
+    if not ranks.order:
+        return "No student has a score yet."
+    [first] = ranks.order
+    score = f"{first} scores {shown(ranks.scores[first].headline)}"
+    if len(students) > 1:
+        return f"{score}, the only student with a score so far."
+    return f"{score}, the only student: add another to compare."
+
+
+def _without_leader(ranks: Ranking) -> str:
+    """Why no student leads; empty if one may."""
+    first = ranks.order[0]
+    if first in ranks.partial:
+        return "No student leads over all tasks: none does all of them. Compare students by task."
+    if ranks.range_of(first)[0] > 1:
+        return "No student leads: pairs of students, on the scores that both have, contradict each other."
+    return ""
+
+
+def more_items(gap: StudentGap, usd_per_item: float | None = None) -> str:
+    """How many items would show a gap of this size, by the gap that those there are can detect."""
+    least, by = gap.minimum_detectable, abs(gap.by)
+    if least is None:
+        return "One shared item cannot show a gap: more are needed."
+    if by < _LEAST_GAP or (least / by) ** 2 > _MOST_TIMES:
+        return "The gap is too small for more items to settle it."
+    needed = int(float(f"{max(gap.n * (least / by) ** 2, gap.n + 1):.2g}"))
+    needed = max(needed, gap.n + 1)
+    price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
+    return f"If the gap is real, about {needed:,} items would show it (now {gap.n:,}{price})."
+
+
+def panel_sentence(first: str, second: str, gap: StudentGap) -> str:
+    """What follows from judges who differ; empty where no judge scored."""
+    if gap.over_judges is None or gap.judges is None:
+        return ""
+    one = (gap if gap.by >= 0 else gap.turned).over_judges or gap.over_judges
+    if one.value is None or one.low is None or one.high is None:
+        if gap.judges == 1:
+            return "Only one judge was used, so agreement cannot be measured."
+        return "Too few items have scores of both by two judges, so the panel's agreement is unknown."
+    ahead = second if is_behind(first, second, gap) else first
+    judges, agreeing = gap.judges, gap.agreeing or 0
+    who = f"{agreeing:,} of {judges:,} judges"
+    if agreeing == judges:
+        who = "Both judges" if judges == 2 else f"All {judges:,} judges"
+    sure = gap.sure and gap.sure_over_judges
+    end = f" ({p_text(gap.p_over_judges_adjusted or 0.0)})" if sure else ", not significant"
+    guess = "; two judges give a rough idea only" if judges == 2 else ""
+    by = f"{points(one.value)} {half_text(one.value, one.low, one.high)} points"
+    what = "lead" if gap.sure else "gap"
+    return f"{who} put {ahead} ahead; allowing for other judges, the {what} is {by}{end}{guess}."
 
 
 def partial_sentences(ranks: Ranking) -> Iterator[str]:
@@ -93,17 +136,6 @@ def partial_sentences(ranks: Ranking) -> Iterator[str]:
             f"{listed(partial)} {verb} to do some of the tasks only, so nobody is compared with "
             f"{'it' if len(partial) == 1 else 'them'} over all tasks."
         )
-
-
-def _though_apart(reported: StudentGap, pairs: int, looks: Looks | None) -> str:
-    """Say why an interval without zero is not enough: it does not allow for other looks and pairs."""
-    low, high = reported.bounds
-    if reported.p_adjusted is None or low <= 0 <= high:
-        return ""
-    reasons = ["repeated looks"] if looks is not None and looks.many else []
-    reasons += [numbered(pairs, "pair")] if pairs > 1 else []
-    adjusted = f" after adjusting for {' and '.join(reasons)}" if reasons else ""
-    return f"; the interval excludes zero, but {p_text(reported.p_adjusted)}{adjusted}"
 
 
 def place_sentences(ranks: Ranking) -> Iterator[str]:
@@ -166,10 +198,3 @@ def is_behind(first: str, second: str, reported: StudentGap) -> bool:
     """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
     name that comes later in the alphabet."""
     return (reported.by if first > second else -reported.by) < -SAME
-
-
-def _points(found: Measured) -> str:
-    """``90.2 [88.9, 91.6]``"""
-    if found.value is None or found.low is None or found.high is None:
-        return "no score"
-    return points_text(*found[:3]) or "no score"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import singledispatch
 from typing import Literal, NamedTuple, TypeAlias
@@ -22,15 +23,10 @@ from coeval.analysis.measures.judge_measures import (
     pair_measures,
     panel_measures,
 )
-from coeval.analysis.measures.label_measures import Labels, LabelStudent, label_measures
-from coeval.analysis.measures.leaders import (
-    gap_text,
-    is_behind,
-    leader_sentences,
-    partial_sentences,
-    place_sentences,
-)
+from coeval.analysis.measures.label_measures import Labels, label_measures
+from coeval.analysis.measures.leaders import leader_sentences, partial_sentences, place_sentences
 from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.opening import label_sentence
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking
 from coeval.analysis.measures.robust_set import RobustSet, robust_measures, robust_set
@@ -60,7 +56,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
 from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
-from coeval.core.figures import figure, figure_text, kappa_word, points, points_text
+from coeval.core.figures import figure, figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
 
 # --- Conclusions
@@ -94,12 +90,11 @@ def conclusions(
     ``elsewhere`` those of `task_leaders`; ``looks``: as in `leader_sentences`."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared = measures.pairs
+    of_judges = list(_judges(measures.judges, _kappa(measures))) if ranks.order else []
+    leads = leader_sentences(students, ranks, looks) if ranks.order or not (labels or compared) else iter(())
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else iter(())),
-        (
-            "leads",
-            leader_sentences(students, ranks, looks) if ranks.order or not (labels or compared) else iter(()),
-        ),
+        ("leads", (text for text in leads if text not in of_judges)),
         ("leads", beside),
         ("leads", _labels(labels)),
         ("leads", related),
@@ -107,7 +102,7 @@ def conclusions(
         ("leads", partial_sentences(ranks)),
         ("where", elsewhere),
         ("where", _leaks(measures.leak.families)),
-        ("judges", _judges(measures.judges, _kappa(measures)) if ranks.order else iter(())),
+        ("judges", of_judges),
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
         ("judges", reliability(measures.g_study)),
@@ -121,26 +116,10 @@ def _labels(labels: Labels) -> Iterator[str]:
     """Of the first few labels, who is right most often."""
     places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
     for task, name, found in places[:_MOST_LABELS]:
-        where = f"{task} ({name})"
-        if not (order := found.ranking.order):
-            yield f"No answer has been compared with the labels of {where} yet."
-            continue
-        accuracy = points_text(*found.students[order[0]].accuracy[:3]) or "no score"
-        if len(order) == 1:
-            yield f"{order[0]} states the right label in {where} with an accuracy of {accuracy}."
-            continue
-        reported = found.ranking.between(*order[:2])
-        said = f"{order[0]} has the highest label accuracy in {where}, {accuracy}"
-        if _is_below_another(order[0], found.students):
-            said = f"On the items that students share, {order[0]} is right most often in {where}"
-        if reported is None:
-            yield f"{said}; {order[1]}, the next, shares no scored items with it."
-            continue
-        by = f"by {gap_text(reported)} points ({numbered(reported.n, 'shared item')})"
-        than = f"better than {order[1]}, the next"
-        if is_behind(order[0], order[1], reported):
-            than = f"behind {order[1]}, the next, where both have answers"
-        yield f"{said}: {'' if reported.sure else 'not significantly '}{than}, {by}."
+        if found.ranking.order:
+            yield label_sentence(found, f"{task} ({name})")
+        else:
+            yield f"No answer has been compared with the labels of {task} ({name}) yet."
     for task, name, found in places:
         bounds = {one: found.students[one].bounds.accuracy for one in found.ranking.order}
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
@@ -210,12 +189,6 @@ def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
             "Students have different items or judges, so scores are adjusted for those that a student lacks. "
             f"On the scores that all have: {shown}."
         )
-
-
-def _is_below_another(name: str, students: Mapping[str, LabelStudent]) -> bool:
-    """Whether somebody's accuracy is higher, over other items."""
-    own = students[name].accuracy.value or 0.0
-    return any((found.accuracy.value or 0.0) > own for found in students.values())
 
 
 class _TaskLeader(NamedTuple):
@@ -366,14 +339,20 @@ def measure_output(reader: OutputReader) -> OutputMeasures:
     samples: dict[str, ModelTasks[SampleSpread]] = {}
     units: dict[str, dict[tuple[str, str], str]] = {}
     found: dict[tuple[str, str], dict[str, Measured]] = {}
+    failed = Counter[tuple[str, str, str]]()
     for metric in reader.metrics:
+        failed[metric.model, metric.task, metric.metric] += metric.failed
         if metric.task not in sampled.get(metric.model, {}):
             measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
             found.setdefault((metric.model, metric.task), {})[metric.metric] = measured
         units.setdefault(metric.model, {})[metric.task, metric.metric] = metric.unit
     for model, tasks in sampled.items():
         for task, figures in tasks.items():
-            found[model, task] = {name: _over_samples(one) for name, one in figures.items()}
+            found[model, task] = {
+                name: Measured(one.mean, low, high, one.n_items, failed[model, task, name])
+                for name, one in figures.items()
+                for low, high in [one.ci95 or (None, None)]
+            }
             samples.setdefault(model, ModelTasks())[task] = {
                 name: _spread(one) for name, one in figures.items()
             }
@@ -396,10 +375,5 @@ def measure_output(reader: OutputReader) -> OutputMeasures:
     )
 
 
-def _over_samples(figure: SampleFigure) -> Measured:
-    low, high = figure.ci95 or (None, None)
-    return Measured(figure.mean, low, high, figure.n, figure.failed)
-
-
 def _spread(one: SampleFigure) -> SampleSpread:
-    return SampleSpread(one.unit, one.std, one.sem, one.n_runs, tuple(one.per_run), one.item_se)
+    return SampleSpread(one.unit, one.std, one.sem, one.n_runs, one.per_run, one.item_se)

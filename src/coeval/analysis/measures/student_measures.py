@@ -7,9 +7,9 @@ by its weight, once: by the mean over the judges who scored it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,9 +221,15 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
 
     overall, by_task = grouped(everything, ("all",)), grouped(grid.items.task, grid.tasks)
     by_teacher = grouped(grid.items.teacher, grid.teachers)
-    by_factor, by_part = _by_factor(grid, possible), _by_part(grid)
-    by_judge = _by_judge(grid, possible)
-    by_value = _by_value(grid, scores, possible, every.units)
+    by_factor, by_part = _by_factor(grid)
+    by_judge = _joined(grid, (_by_one_judge(grid, possible, place) for place in range(len(grid.judges))))
+    by_value = _joined(
+        grid,
+        (
+            grouped(np.where(np.isin(np.arange(len(everything)), items), 0, -1), (value,))
+            for value, items in grid.items.attributes.items()
+        ),
+    )
     common, bounds, levels = common_units(grid), score_bounds(grid, every), levels_by_student(grid)
     of_common = None if common is None else item_scores(common).mean
     scatters = headline_scatters(grid, scores.mean)
@@ -296,6 +302,7 @@ def common_units(grid: ScoreGrid) -> ScoreGrid | None:
 
 
 _Named = dict[str, Measured]
+_Name = TypeVar("_Name", str, tuple[str, str])
 
 
 class _Possible:
@@ -311,17 +318,10 @@ class _Possible:
         self.of_items: Counts = np.array(each, np.int64)[self._task]
         """(I,): of one student, by datapoint."""
 
-    def of_factor(self, factor: str) -> Counts:
-        """(students,)"""
-        each = [design.scores_of(factor) for design in self._designs]
-        return np.asarray(self._does @ (self._items * np.array(each, np.int64)), np.int64)
-
-    def of_groups(self, group: Codes, groups: int, each: Counts, items: Codes | None = None) -> Counts:
-        """(students, groups): the sums of ``each`` datapoint, (I,), over groups; below 0 it is in none.
-        ``items``: which datapoints these are; None: all."""
-        task = (self._task if items is None else self._task[items]).astype(np.int64)
+    def of_groups(self, group: Codes, groups: int, each: Counts) -> Counts:
+        """(students, groups): the sums of ``each`` datapoint, (I,), over groups; below 0 it is in none."""
         inside = group >= 0
-        cells = task[inside] * groups + group[inside]
+        cells = self._task[inside].astype(np.int64) * groups + group[inside]
         needed = np.bincount(cells, each[inside], len(self._items) * groups).astype(np.int64)
         return np.asarray(self._does @ needed.reshape(len(self._items), groups), np.int64)
 
@@ -384,8 +384,8 @@ def _by_item_group(
 
 
 def _measured(
-    students: int, names: Sequence[str], means: Sequence[Interval], missing: Counts, needed: Counts
-) -> list[_Named]:
+    students: int, names: Sequence[_Name], means: Sequence[Interval], missing: Counts, needed: Counts
+) -> list[dict[_Name, Measured]]:
     """Means of students × names, one after the other, as a mapping for each student; ``missing`` and
     ``needed`` are (students, names). A name of which nobody needs a score is left out."""
     possible = np.asarray(needed.any(axis=0), bool)
@@ -399,65 +399,41 @@ def _measured(
     ]
 
 
-def _by_factor(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
-    names, students = grid.factors, len(grid.students)
-    which = grid.student.astype(np.int64) * len(names) + grid.factor
-    sums = grid.sums(alike=True)
-    means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
-    each = [possible.of_factor(name) for name in names]
-    needed = np.stack(each, axis=-1) if each else np.zeros((students, 0), np.int64)
-    units = np.bincount(which, sums.units, len(means)).reshape(students, len(names))
-    return _measured(students, names, means, grid.times[:, None] * needed - units, needed)
-
-
-def _by_part(grid: ScoreGrid) -> list[dict[str, _Named]]:
-    """By student: the factors of each task."""
+def _by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Named]]]:
+    """By student: the factors, and those of each task."""
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
-    which = (grid.student.astype(np.int64) * tasks + grid.task) * factors + grid.factor
-    sums = grid.sums(alike=True)
-    parts = Grouping(which, grid.item, students * tasks * factors, grid.items.cluster)
-    means = group_means(parts, sums)
-    units = np.bincount(which, sums.units, len(means)).astype(np.int64)
+    sums, own = grid.sums(alike=True), grid.student.astype(np.int64)
     items = np.bincount(grid.items.task, minlength=tasks)
-    found: list[dict[str, _Named]] = [{} for _ in grid.students]
-    does: list[list[int]] = np.where(grid.does, grid.times[:, None], 0).tolist()
-    for student, times in enumerate(does):
-        for task, design in enumerate(grid.designs):
-            first, owed = (student * tasks + task) * factors, int(items[task]) * times[task]
-            found[student][grid.tasks[task]] = {
-                name: of_interval(means[first + at], owed * each - int(units[first + at]))
-                for at, name in enumerate(grid.factors)
-                if items[task] and (each := design.scores_of(name))
-            }
-    return found
+    each = [[design.scores_of(name) for name in grid.factors] for design in grid.designs]
+    needed = grid.does[:, :, None] * (items[:, None] * np.array(each, np.int64).reshape(tasks, factors))
+
+    def measured(group: Codes, names: Sequence[_Name], needed: Counts) -> list[dict[_Name, Measured]]:
+        which = own * len(names) + group
+        means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
+        units = np.bincount(which, sums.units, len(means)).astype(np.int64).reshape(needed.shape)
+        return _measured(students, names, means, grid.times[:, None] * needed - units, needed)
+
+    parts = [(task, factor) for task in grid.tasks for factor in grid.factors]
+    part = grid.task.astype(np.int64) * factors + grid.factor
+    by_part: list[dict[str, _Named]] = []
+    for mine in measured(part, parts, needed.reshape(students, len(parts))):
+        by_part.append({task: {} for task in grid.tasks})
+        for (task, factor), one in mine.items():
+            by_part[-1][task][factor] = one
+    return measured(grid.factor, grid.factors, needed.sum(axis=1)), by_part
 
 
-def _by_judge(grid: ScoreGrid, possible: _Possible) -> list[_Named]:
+def _by_one_judge(grid: ScoreGrid, possible: _Possible, judge: int) -> list[_Named]:
+    scores, everything = item_scores(grid, judge), np.zeros(len(grid.items.ids), np.int32)
+    needed = possible.of_groups(everything, 1, possible.of_judge(grid.judges[judge]))
+    return _by_item_group(scores, everything, (grid.judges[judge],), needed, scores.units)
+
+
+def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
+    """By student: all of several mappings of each."""
     found: list[_Named] = [{} for _ in grid.students]
-    everything = np.zeros(len(grid.items.ids), np.int32)
-    for place, judge in enumerate(grid.judges):
-        scores = item_scores(grid, place)
-        needed = possible.of_groups(everything, 1, possible.of_judge(judge))
-        of_judge = _by_item_group(scores, everything, (judge,), needed, scores.units)
-        for student, measures in zip(found, of_judge, strict=True):
-            student.update(measures)
-    return found
-
-
-def _by_value(grid: ScoreGrid, scores: ItemScores, possible: _Possible, known: Counts) -> list[_Named]:
-    found: list[_Named] = [{} for _ in grid.students]
-    for value, items in grid.items.attributes.items():
-        some = ItemScores(
-            scores.total[:, items],
-            scores.share[:, items],
-            scores.units[:, items],
-            scores.cluster[items],
-            scores.times,
-        )
-        one_group = np.zeros(len(items), np.int32)
-        needed = possible.of_groups(one_group, 1, possible.of_items[items], items)
-        of_value = _by_item_group(some, one_group, (value,), needed, known[:, items])
-        for student, measures in zip(found, of_value, strict=True):
+    for part in parts:
+        for student, measures in zip(found, part, strict=True):
             student.update(measures)
     return found
 

@@ -169,22 +169,6 @@ class LengthControl(msgspec.Struct, frozen=True):
         return plain
 
 
-def alpaca_length_controlled(weights: Mapping[str, float], difficulties: Sequence[float]) -> float:
-    """Length-controlled win rate in percent: ``100 · mean_i σ(w_model + w_difficulty · d_i)``.
-
-    Parameters
-    ----------
-    weights : of one model, under the published names; without a difficulty weight, ``minimal``
-    difficulties : of all instructions that were asked, at least one
-    """
-    if MODEL not in weights:
-        raise ValueError(f"weights lack {MODEL!r}; got {', '.join(map(repr, weights)) or 'none'}")
-    if not len(difficulties):
-        raise ValueError("difficulties are empty: a win rate needs at least one instruction")
-    margins = weights[MODEL] + weights.get(DIFFICULTY, 0.0) * np.asarray(difficulties, dtype=np.float64)
-    return 100 * float(expit(margins).mean())
-
-
 def fit_length_control(
     preferences: Sequence[float | None],
     lengths: ArrayLike,

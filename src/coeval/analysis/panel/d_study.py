@@ -219,7 +219,7 @@ def _design(errors: RunErrors, prices: Prices, times: float, judges: int) -> Des
     if errors.scatter is not None:
         scatter = _with_more(errors.scatter, sum(items) / sum(task.items for task in errors.tasks), judges)
         over_judges = (scatter.between / scatter.judges) ** 0.5
-        error, degrees, _ = judge_spread(v_items, degrees, scatter)
+        error, degrees = judge_spread(v_items, degrees, scatter)
         over_both = error
     reached = float(stdtrit(degrees, [(1 + LEVEL) / 2, POWER]).sum())
     return Design(

@@ -173,16 +173,10 @@ class JudgeScatter(NamedTuple):
 
 
 class JudgeSpread(NamedTuple):
-    """The standard error over items and judges, its degrees of freedom, and of how many judges it is."""
+    """The standard error over items and judges, and its degrees of freedom."""
 
     error: float
     degrees: float
-    judges: int
-
-    @property
-    def is_guess(self) -> bool:
-        """Two judges leave one degree of freedom."""
-        return self.judges == _FEWEST_JUDGES
 
 
 def judge_scatter(tasks: Sequence[ByJudge]) -> JudgeScatter | None:
@@ -269,4 +263,4 @@ def judge_spread(v_items: float, degrees: float, scatter: JudgeScatter) -> Judge
     # E[MS²] = σ⁴(f + 2)/f; without it 7.8% of leads by 3 judges are false (perf/judge_sample.py), with it 5%
     careful = v**2 / (spent + of_judges * 2 / f) if spent > 0 else degrees
     found = min(found, max(careful, f))
-    return JudgeSpread(float(np.sqrt(v)), max(found, k - 1.0), k)
+    return JudgeSpread(float(np.sqrt(v)), max(found, k - 1.0))

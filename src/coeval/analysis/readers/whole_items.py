@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -188,27 +188,9 @@ Rows: TypeAlias = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """A query over a reader's views, with its parameters."""
 
 
-class WholeItems(Protocol):
-    """Reads items from a folder's files as they stand when one is first asked for."""
-
-    def prepare(self) -> None:
-        """Find where all lines lie; raises as `detail`."""
-
-    def detail(self, item: str, task: str) -> ItemDetail | None:
-        """An item with all that was made of it; None where it is not there.
-
-        Raises StoreError: a file cannot be read.
-        """
-
-    def prompt(self, item: str, task: str) -> str | None:
-        """An item's prompt alone; None where there is none.
-
-        Raises StoreError: a file cannot be read.
-        """
-
-
 class RunItems:
-    """Those of a run, but for the judges and factors that are ``left_out``; ``planned`` knows scales."""
+    """Items of a run, but for the judges and factors that are ``left_out``; ``planned`` knows scales. Files
+    are read as they stand when an item is first asked for."""
 
     def __init__(
         self, rows: Rows, run: RunDir, left_out: Sequence[LeftOut], planned: Planned | None = None
@@ -219,10 +201,15 @@ class RunItems:
         self._factors = {(each.task, each.name) for each in left_out if each.kind == "factor"}
 
     def prepare(self) -> None:
+        """Find where all lines lie; raises as `detail`."""
         if self._older is None:
             _ = self._lines
 
     def detail(self, item: str, task: str) -> ItemDetail | None:
+        """An item with all that was made of it; None where it is not there.
+
+        Raises StoreError: a file cannot be read.
+        """
         records = self._records(item)
         found = next((each for each in records if isinstance(each, Datapoint)), None)
         if found is None:
@@ -263,6 +250,10 @@ class RunItems:
         )
 
     def prompt(self, item: str, task: str) -> str | None:
+        """An item's prompt alone; None where there is none.
+
+        Raises StoreError: a file cannot be read.
+        """
         if self._older is not None:
             found = [each for each in self._older.get(item, []) if isinstance(each, Datapoint)]
         else:
@@ -317,21 +308,9 @@ class RunItems:
             for each in judged
             for name, label in (each.label_scores or {}).items()
         }
-        usage = answer.usage
-        return ShownAnswer(
-            answer=answer.id,
-            student=answer.student_model_id,
-            sample=answer.sample,
-            text=answer.response,
-            reasoning=answer.reasoning,
-            truncated=answer.truncated,
-            failed=not is_good(answer),
-            error=_failure(answer),
+        return msgspec.structs.replace(
+            _shown(answer, answer.student_model_id, answer.sample),
             score=score,
-            input_tokens=usage.input_tokens if usage is not None else None,
-            output_tokens=usage.output_tokens if usage is not None else None,
-            cost_usd=usage.cost_usd if usage is not None else None,
-            latency_s=answer.latency_s,
             judgments=[
                 self._judgment(each)
                 for each in sorted(judged, key=lambda each: each.judge_model_id)
@@ -456,7 +435,7 @@ _METRICS = "SELECT metric, value FROM scores WHERE task = ? AND item = ? AND sam
 
 
 class OutputItems:
-    """Those of an output folder of ``eval-framework``: metrics, verdicts, both orders of a pair."""
+    """Those of an output folder of ``eval-framework``, read as `RunItems` reads a run's."""
 
     def __init__(self, rows: Rows, places: Sequence[TaskPlace]) -> None:
         self._rows = rows
@@ -502,25 +481,35 @@ class OutputItems:
             _GivenJudgment,
             lambda each: each.item == answer.id and place.judged_by in (None, each.recipe),
         )
-        usage = answer.usage
-        return ShownAnswer(
-            answer=answer.id,
-            student=answer.model,
-            sample=place.sample,
-            text=answer.response,
-            reasoning=answer.reasoning,
-            truncated=answer.truncated,
-            failed=not is_good(answer),
-            error=_failure(answer),
+        return msgspec.structs.replace(
+            _shown(answer, answer.model, place.sample),
             score=metrics.get(headline),
-            input_tokens=usage.input_tokens if usage is not None else None,
-            output_tokens=usage.output_tokens if usage is not None else None,
-            cost_usd=usage.cost_usd if usage is not None else None,
-            latency_s=answer.latency_s,
             judgments=[_verdict(each) for each in sorted(judgments, key=lambda each: each.id)],
             metrics=metrics,
             instructions=lines.followed.get(answer.id, []),
         )
+
+
+WholeItems: TypeAlias = RunItems | OutputItems
+
+
+def _shown(answer: Response | _GivenAnswer, student: str, sample: int) -> ShownAnswer:
+    """An answer before anybody judged it."""
+    usage = answer.usage
+    return ShownAnswer(
+        answer=answer.id,
+        student=student,
+        sample=sample,
+        text=answer.response,
+        reasoning=answer.reasoning,
+        truncated=answer.truncated,
+        failed=not is_good(answer),
+        error=_failure(answer),
+        input_tokens=usage.input_tokens if usage is not None else None,
+        output_tokens=usage.output_tokens if usage is not None else None,
+        cost_usd=usage.cost_usd if usage is not None else None,
+        latency_s=answer.latency_s,
+    )
 
 
 def _verdict(judgment: _GivenJudgment) -> ShownJudgment:

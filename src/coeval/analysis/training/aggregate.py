@@ -107,26 +107,7 @@ def task_names(checkpoints: Sequence[EvaluatedStep]) -> tuple[str, ...]:
 AGGREGATE = "summary_agg.json"
 
 
-class AggregatedMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric over ``n_runs`` samples of ``n_items`` prompts, in its ``unit``.
-
-    ``std`` (ddof 1) and ``sem`` are over the samples in ``per_run``, None with one of them. ``item_se`` is
-    ``√(MSB / (n_items · N))``, and ``ci95`` says how far other prompts would move the mean; both are None
-    where no prompt has a score in it, the interval then where the samples have none of their own.
-    """
-
-    mean: float
-    std: float | None
-    sem: float | None
-    n_runs: int
-    per_run: tuple[float, ...]
-    item_se: float | None
-    ci95: tuple[float, float] | None
-    n_items: int
-    unit: str
-
-
-class TaskAggregate(AggregatedMetric, frozen=True, kw_only=True):
+class TaskAggregate(SampleFigure, frozen=True, kw_only=True):
     """A task's ``summary_agg.json``: the headline ``metric`` at the top, all of them in ``metrics``.
 
     ``runs`` are the samples that count, ``left_out`` those that do not; ``expected_runs`` is how many were
@@ -148,7 +129,7 @@ class TaskAggregate(AggregatedMetric, frozen=True, kw_only=True):
     missing: int
     complete: bool
     notes: tuple[str, ...]
-    metrics: dict[str, AggregatedMetric]
+    metrics: dict[str, SampleFigure]
     coeval_version: str
     written_at: str
 
@@ -231,7 +212,7 @@ def _aggregate(
     checkpoint: EvaluatedStep, runs: ChosenRuns, reader: OutputReader, expected: int | None
 ) -> TaskAggregate:
     metrics = [one for one in reader.metrics if one.task == runs.task and one.sample in runs.runs]
-    figures = {name: _metric(figure) for name, figure in figures_of(reader, metrics).items()}
+    figures = figures_of(reader, metrics)
     headline = next(iter(figures))
     return TaskAggregate(
         **msgspec.structs.asdict(figures[headline]),
@@ -251,18 +232,4 @@ def _aggregate(
         metrics=figures,
         coeval_version=__version__,
         written_at=now(),
-    )
-
-
-def _metric(figure: SampleFigure) -> AggregatedMetric:
-    return AggregatedMetric(
-        mean=figure.mean,
-        std=figure.std,
-        sem=figure.sem,
-        n_runs=figure.n_runs,
-        per_run=tuple(figure.per_run),
-        item_se=figure.item_se,
-        ci95=figure.ci95,
-        n_items=figure.n,
-        unit=figure.unit,
     )

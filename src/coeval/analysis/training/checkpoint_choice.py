@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.comparison.comparisons import gatekept
-from coeval.analysis.experimental.winner import Estimates, winner
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
+from coeval.analysis.training.best_checkpoint import FEWEST, Estimates, best_checkpoint, winner
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.curve_conclusions import step_down_pairs
 from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint

@@ -20,27 +20,26 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore
 
 
-class SampleFigure(msgspec.Struct, frozen=True):
+class SampleFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A metric over the samples of a task, in its ``unit``.
 
     ``mean``, ``std`` (ddof 1) and ``sem`` are over the ``n_runs`` samples that have a value, ``per_run`` by
-    sample; a single one has neither ``std`` nor ``sem``. ``item_se`` is ``√(MSB / (n · N))`` over ``n``
-    prompts with N samples of each (`coeval.analysis.intervals.clustered_error`), and ``ci95`` the interval of
-    the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts, and of a single sample the
-    benchmark's own where it has one. A figure that is fitted to all prompts (a length-controlled win rate)
-    has no scores of prompts: its ``item_se`` is None, and ``ci95`` is the mean of the samples' own, each of
-    which already holds what other prompts would change.
+    sample; a single one has neither ``std`` nor ``sem``. ``item_se`` is ``√(MSB / (n_items · N))`` over
+    ``n_items`` prompts with N samples of each (`coeval.analysis.intervals.clustered_error`), and ``ci95`` the
+    interval of the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts, and of a
+    single sample the benchmark's own where it has one. A figure that is fitted to all prompts (a
+    length-controlled win rate) has no scores of prompts: its ``item_se`` is None, and ``ci95`` is the mean of
+    the samples' own, each of which already holds what other prompts would change.
     """
 
     mean: float
     std: float | None
     sem: float | None
     n_runs: int
-    per_run: list[float]
+    per_run: tuple[float, ...]
     item_se: float | None
     ci95: tuple[float, float] | None
-    n: int
-    failed: int
+    n_items: int
     unit: str
 
 
@@ -81,7 +80,7 @@ def figures_of(reader: OutputReader, metrics: Sequence[MetricScore]) -> dict[str
 
 def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFigure | None:
     """None where no sample has a value."""
-    per_run = [metric.value for metric in metrics if metric.value is not None]
+    per_run = tuple(metric.value for metric in metrics if metric.value is not None)
     if not per_run:
         return None
     unit, runs = metrics[0].unit, len(per_run)
@@ -105,8 +104,7 @@ def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFig
         per_run=per_run,
         item_se=error,
         ci95=bounds and (min(bounds[0], mean), max(bounds[1], mean)),
-        n=n,
-        failed=sum(metric.failed for metric in metrics),
+        n_items=n,
         unit=unit,
     )
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.experimental.drift_alarms import DriftAlarm, WatchedTask, drift_alarms
 from coeval.analysis.pairwise.alpaca import FEW_PREFERENCES, LENGTH_CONTROLLED
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import (
@@ -40,6 +39,7 @@ from coeval.analysis.training.curve_conclusions import (
     StopSignal,
     conclude_curve,
 )
+from coeval.analysis.training.drift_alarms import DriftAlarm, WatchedTask, drift_alarms
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from statistics import fmean
 from urllib.parse import urlencode
 
@@ -402,7 +401,7 @@ def _with_conclusions(
     """Each with what is concluded of its question, first; but for who leads, with which the page opens."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
     opened = {found.text for found in concluded[:1]}
-    opened |= set(islice(leader_sentences(measures.students, measures.ranking), 1))
+    opened |= {*leader_sentences(measures.students, measures.ranking, evidence.measured.grid.looks)}
     opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
     if any("could change the leader:" in one.text for one in lead):
         opened |= {found.text for found in concluded if "could change who leads:" in found.text}
