@@ -4,16 +4,17 @@ time, with engines and judges that take as long as they are told."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.engine import WorkerSlot
+from coeval.sweeps.engine import SweepEngine, WorkerSlot, local_slots
 from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
+from coeval.sweeps.judge_worker import JudgingProcess
+from coeval.sweeps.judging_run import Concluded, SampleConcluded
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
 from coeval.sweeps.sweep import Sweep, SweepPhases
 from coeval.sweeps.worker_files import TaskAnswered, Worker, WorkerResult
@@ -25,17 +26,13 @@ Span = tuple[str, int, float, float]
 """Name, slot, begin, end."""
 
 
-class TimedEngine:
+class TimedEngine(SweepEngine):
     """Workers that take ``WORKER_S`` each, or what ``end`` makes of them."""
 
     def __init__(self, slots: int, end: Callable[[Worker], WorkerResult | None] = lambda _: None) -> None:
-        self._slots = [WorkerSlot(number) for number in range(slots)]
+        super().__init__(local_slots((), 1, slots), {})
         self.spans: list[Span] = []
         self._end = end
-
-    @property
-    def slots(self) -> Sequence[WorkerSlot]:
-        return self._slots
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
         begun = now()
@@ -48,15 +45,12 @@ class TimedEngine:
         )
         return self._end(worker) or WorkerResult(end="done", tasks=tasks)
 
-    async def free(self, slot: WorkerSlot) -> None: ...
 
-    async def aclose(self) -> None: ...
-
-
-class TimedJudgeWorker:
+class TimedJudgeWorker(JudgingProcess):
     """Judging that takes ``JUDGING_S`` each."""
 
     def __init__(self, problems: Mapping[str, int] | None = None) -> None:
+        super().__init__((), Path(), {})
         self.spans: list[tuple[str, float, float]] = []
         self._problems = dict(problems or {})
 
@@ -69,11 +63,6 @@ class TimedJudgeWorker:
             return Concluded(name=name, problem="the judge does not answer")
         runs = evaluation.tasks[0].runs
         return Concluded(name=name, samples=tuple(SampleConcluded(run=run or 0) for run in runs))
-
-    def progress(self) -> Mapping[str, ConcludeProgress]:
-        return {}
-
-    async def aclose(self) -> None: ...
 
 
 def swept(

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from coeval.core.errors import UsageError
 from coeval.sweeps.engine import (
     LONGEST_END_S,
     SHARED_S,
+    SweepEngine,
     WorkerSlot,
+    local_slots,
     passed_on,
     reported_end,
     wait_for_worker,
@@ -61,22 +63,17 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
     return RayEngine(ray, slots, per_slot if takes_gpus else 0, environment, ours=ours)
 
 
-class RayEngine:
+class RayEngine(SweepEngine):
     """Each worker is a task that waits beside the worker's process. Ray gives it its GPUs, and never runs it
     again by itself: whether a worker is owed once more is the sweep's affair."""
 
     def __init__(
         self, ray: Any, slots: int, gpus_each: int, environment: Mapping[str, str], *, ours: bool
     ) -> None:
+        super().__init__(local_slots((), 1, slots), environment)
         self._ray = ray
-        self._slots = tuple(WorkerSlot(number) for number in range(slots))
-        self._environment = environment
         self._ours = ours
         self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_worker)
-
-    @property
-    def slots(self) -> Sequence[WorkerSlot]:
-        return self._slots
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
         write_worker(worker)
@@ -103,9 +100,6 @@ class RayEngine:
         except asyncio.CancelledError:
             self._ray.cancel(reference, force=True)
             raise
-
-    async def free(self, slot: WorkerSlot) -> None:
-        """A slot holds nothing between workers."""
 
     async def aclose(self) -> None:
         if self._ours:
@@ -166,20 +160,15 @@ def cancel_earlier(folder: Path) -> None:
         submitted.unlink()
 
 
-class SlurmEngine:
+class SlurmEngine(SweepEngine):
     """Each worker is a job that waits beside the worker's process; one that waits in the queue has no
     progress yet. The tested model's key reaches it as Slurm hands on the environment that jobs are submitted
     from."""
 
     def __init__(self, executor: Any, slots: int, environment: Mapping[str, str]) -> None:
+        super().__init__(local_slots((), 1, slots), environment)
         self._executor = executor
-        self._slots = tuple(WorkerSlot(number) for number in range(slots))
-        self._environment = environment
         self._jobs: list[Any] = []
-
-    @property
-    def slots(self) -> Sequence[WorkerSlot]:
-        return self._slots
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Slurm finds the place
         write_worker(worker)
@@ -209,9 +198,6 @@ class SlurmEngine:
             async with asyncio.timeout(LONGEST_END_S):
                 while not await asyncio.to_thread(job.done):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
-
-    async def free(self, slot: WorkerSlot) -> None:
-        """A slot holds nothing between workers."""
 
     async def aclose(self) -> None:
         """Jobs end with their workers, a little later than those tell their results."""

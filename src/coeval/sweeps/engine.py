@@ -10,12 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 import msgspec
 
@@ -44,12 +44,14 @@ class WorkerSlot(msgspec.Struct, frozen=True):
         return f"slot_{self.number}"
 
 
-class SweepEngine(Protocol):
-    """Runs workers, one at a time in each of its ``slots``."""
+class SweepEngine(ABC):
+    """Runs workers, one at a time in each of its ``slots``. ``environment`` is the sweep's."""
 
-    @property
-    def slots(self) -> Sequence[WorkerSlot]: ...
+    def __init__(self, slots: Sequence[WorkerSlot], environment: Mapping[str, str]) -> None:
+        self.slots = tuple(slots)
+        self._environment = environment
 
+    @abstractmethod
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
         """Run a worker to its end, whatever that is: one that ends without a word has ``failed``.
 
@@ -58,15 +60,12 @@ class SweepEngine(Protocol):
 
         Raises StoreError: the worker's folder cannot be written.
         """
-        ...
 
-    async def free(self, slot: WorkerSlot) -> None:
+    async def free(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
         """Give back what a slot holds: no further worker comes to it."""
-        ...
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027
         """Give back what the engine holds. No worker runs any more."""
-        ...
 
 
 def worker_command(folder: Path | None) -> tuple[str, ...]:
@@ -115,7 +114,6 @@ PASSED_ON = (
     "NLTK_DATA",
 )
 """Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
-"""A call that blocks would not hear that it is cancelled."""
 
 
 def passed_on(environment: Mapping[str, str], key_variable: str = "") -> dict[str, str]:
@@ -174,10 +172,10 @@ def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) ->
     return [WorkerSlot(number, group) for number, group in enumerate(groups[:count])]
 
 
-class LocalEngine:
+class LocalEngine(SweepEngine):
     """Each worker is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
 
-    ``environment`` is that of the workers. A worker ends with the pipe to its standard input, and so with
+    The workers have the sweep's environment. A worker ends with the pipe to its standard input, and so with
     this process, however that ends. With ``keeps``, the process of a slot does one worker after another, and
     its server may stay.
     """
@@ -185,14 +183,9 @@ class LocalEngine:
     def __init__(
         self, slots: Sequence[WorkerSlot], environment: Mapping[str, str], *, keeps: bool = False
     ) -> None:
-        self._slots = tuple(slots)
-        self._environment = environment
+        super().__init__(slots, environment)
         self._keeps = keeps
         self._kept: dict[int, Process] = {}
-
-    @property
-    def slots(self) -> Sequence[WorkerSlot]:
-        return self._slots
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
         write_worker(worker)
@@ -231,7 +224,7 @@ class LocalEngine:
             await _end(process)
 
     async def aclose(self) -> None:
-        await asyncio.gather(*map(self.free, self._slots))
+        await asyncio.gather(*map(self.free, self.slots))
 
 
 async def _carried_out(process: Process, folder: Path) -> bool:

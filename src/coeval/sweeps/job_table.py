@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -70,39 +71,6 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Job(self.step, self.label, self.run)
 
 
-class JobJournal:
-    """The lines of ``jobs.jsonl``; one sweep at a time appends to them."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._appender: Appender | None = None
-
-    def read(self) -> Iterator[JobLine]:
-        """The whole lines in their order; a damaged one is passed over, and its job owed again.
-
-        Raises StoreError: the file is there and cannot be read.
-        """
-        read = decoder(JobLine)
-        for _, line in whole_lines(self.path):
-            try:
-                yield read(line)
-            except Undecodable:
-                continue
-
-    def append(self, line: JobLine) -> None:
-        """Raises StoreError where the disk refuses."""
-        if self._appender is None:
-            if torn_tail(self.path):
-                cut_torn_tail(self.path)
-            self._appender = Appender(self.path)
-        self._appender.append(line)
-
-    def close(self) -> None:
-        if self._appender is not None:
-            self._appender.close()
-            self._appender = None
-
-
 def stamps(out: Path, files: Iterator[str] | list[str]) -> Stamps:
     """Those of these files that are there, as they are now."""
     found = ((file, _stamp(f"{out}/{file}")) for file in files)
@@ -164,18 +132,21 @@ class JobTable:
     def __init__(self, out: Path, plan: JobPlan) -> None:
         self._out = out
         self.plan = plan
-        self._journal = JobJournal(folder_of(out) / "jobs.jsonl")
+        self._path = folder_of(out) / "jobs.jsonl"
+        self._appender: Appender | None = None
         self._answered: dict[Job, dict[str, JobLine]] = {}
         self._concluded: dict[Job, JobLine] = {}
         self._failed: dict[Job, JobLine] = {}
 
     def read(self) -> None:
-        """Take in the journal.
+        """Take in the journal; a damaged line is passed over, and its job owed again.
 
-        Raises StoreError: it cannot be read.
+        Raises StoreError: it is there and cannot be read.
         """
-        for line in self._journal.read():
-            self._take_in(line)
+        read = decoder(JobLine)
+        for _, line in whole_lines(self._path):
+            with suppress(Undecodable):
+                self._take_in(read(line))
 
     def include(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Write down that these are swept too, in place of others of the same steps.
@@ -203,34 +174,30 @@ class JobTable:
         """What is to be done of a checkpoint."""
         answers: dict[int, dict[str, tuple[int, ...]]] = {}
         conclusions: dict[str, tuple[int, ...]] = {}
+        for task, job, settings in self._jobs(checkpoint):
+            if self._is_concluded(job, task, settings):
+                continue
+            conclusions[task.task] = (*conclusions.get(task.task, ()), job.run)
+            for shard in self._owed_shards(job, settings):
+                of_shard = answers.setdefault(shard, {})
+                of_shard[task.task] = (*of_shard.get(task.task, ()), job.run)
+        return OwedJobs(answers, conclusions)
+
+    def _jobs(self, checkpoint: Checkpoint) -> Iterator[tuple[TaskJobs, Job, str]]:
+        """All jobs of a checkpoint, each with its task and the hash of its settings."""
         for task in self.plan.tasks:
             settings = self.plan.settings(checkpoint, task)
-            to_conclude: list[int] = []
-            to_answer: dict[int, list[int]] = {}
             for run in range(task.samples):
-                job = Job(checkpoint.step, task.label, run)
-                if self._is_concluded(job, task, settings):
-                    continue
-                to_conclude.append(run)
-                for shard in self._owed_shards(job, settings):
-                    to_answer.setdefault(shard, []).append(run)
-            if to_conclude:
-                conclusions[task.task] = tuple(to_conclude)
-            for shard, runs in to_answer.items():
-                answers.setdefault(shard, {})[task.task] = tuple(runs)
-        return OwedJobs(answers, conclusions)
+                yield task, Job(checkpoint.step, task.label, run), settings
 
     def done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
         """How many jobs of these were done with other settings than the plan's, and so are owed."""
         found = 0
         for checkpoint in checkpoints:
-            for task in self.plan.tasks:
-                settings = self.plan.settings(checkpoint, task)
-                for run in range(task.samples):
-                    job = Job(checkpoint.step, task.label, run)
-                    lines = [*self._answered.get(job, {}).values()]
-                    lines += [line] if (line := self._concluded.get(job)) is not None else []
-                    found += bool(lines) and all(line.settings != settings for line in lines)
+            for _, job, settings in self._jobs(checkpoint):
+                lines = [*self._answered.get(job, {}).values()]
+                lines += [line] if (line := self._concluded.get(job)) is not None else []
+                found += bool(lines) and all(line.settings != settings for line in lines)
         return found
 
     def written_since(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -296,23 +263,20 @@ class JobTable:
     def has_ended(self, checkpoint: Checkpoint, since: float) -> bool:
         """Whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
         failed, or has gaps."""
-        for task in self.plan.tasks:
-            settings = self.plan.settings(checkpoint, task)
+        for task, job, settings in self._jobs(checkpoint):
             answers_only = task.judged and not self.plan.judges
-            for run in range(task.samples):
-                job = Job(checkpoint.step, task.label, run)
-                lines = [self._failed.get(job), self._concluded.get(job)]
-                if answers_only and self.requested(checkpoint, task, run):
-                    lines += self._answered.get(job, {}).values()
-                times = [
-                    datetime.fromisoformat(line.at).timestamp()
-                    for line in lines
-                    if line is not None and line.settings == settings  # of this content, not of a former one
-                ]
-                whole = self._is_concluded(job, task, settings)
-                whole = whole or (answers_only and not self._owed_shards(job, settings))
-                if not whole and max(times, default=-1.0) < since:
-                    return False
+            lines = [self._failed.get(job), self._concluded.get(job)]
+            if answers_only and self.requested(checkpoint, task, job.run):
+                lines += self._answered.get(job, {}).values()
+            times = [
+                datetime.fromisoformat(line.at).timestamp()
+                for line in lines
+                if line is not None and line.settings == settings  # of this content, not of a former one
+            ]
+            whole = self._is_concluded(job, task, settings)
+            whole = whole or (answers_only and not self._owed_shards(job, settings))
+            if not whole and max(times, default=-1.0) < since:
+                return False
         return True
 
     def requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
@@ -363,11 +327,18 @@ class JobTable:
         )
 
     def _write(self, line: JobLine) -> None:
-        self._journal.append(line)
+        """Raises StoreError where the disk refuses."""
+        if self._appender is None:
+            if torn_tail(self._path):
+                cut_torn_tail(self._path)
+            self._appender = Appender(self._path)
+        self._appender.append(line)
         self._take_in(line)
 
     def close(self) -> None:
-        self._journal.close()
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None
 
 
 def refuse_others(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:

@@ -10,9 +10,10 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
+from coeval.core.errors import Undecodable
 from coeval.store.jsonl import store_error
 from coeval.sweeps.judging_run import (
     Concluded,
@@ -28,25 +29,11 @@ _LONGEST_LINE = 1 << 24
 _DIED = "the judging process ended before it had concluded this; see {log}"
 
 
-class JudgeWorker(Protocol):
-    """Has tasks of checkpoints judged and scored."""
-
-    async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:
-        """Wait for an order's end, whatever that is."""
-        ...
-
-    def progress(self) -> Mapping[str, ConcludeProgress]:
-        """How far the orders under way are, by name."""
-        ...
-
-    async def aclose(self) -> None:
-        """Have those that are under way end soon, and wait for that; cancelled, end it at once."""
-        ...
-
-
 class JudgingProcess:
-    """``command`` starts it, with its log in ``log``. It is started with the first order, in a session of its
-    own, and ends with the pipe to its standard input. What was under way when it died goes one by one then.
+    """Has tasks of checkpoints judged and scored.
+
+    ``command`` starts it, with its log in ``log``, when the first order comes, in a session of its own; it
+    ends with the pipe to its standard input. What was under way when it died goes one by one then.
     """
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
@@ -62,6 +49,7 @@ class JudgingProcess:
         self._closing = False
 
     async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:
+        """Wait for an order's end, whatever that is."""
         if not self._suspects:
             return await self._ordered(name, evaluation)
         async with self._turn:  # one of them may have been its death, and is not to take others along
@@ -105,14 +93,17 @@ class JudgingProcess:
 
     async def _read(self, process: Process) -> None:
         while process.stdout is not None and (line := await process.stdout.readline()):
-            match read_message(line):
-                case ConcludeProgress() as progress:
-                    self._progress[progress.name] = progress
-                case Concluded() as concluded:
-                    waiting = self._waiting.get(concluded.name)
-                    self._suspects.discard(concluded.name)
-                    if waiting is not None and not waiting.done():
-                        waiting.set_result(concluded)
+            try:
+                message = read_message(line)
+            except Undecodable:
+                continue
+            if isinstance(message, ConcludeProgress):
+                self._progress[message.name] = message
+                continue
+            waiting = self._waiting.get(message.name)
+            self._suspects.discard(message.name)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
         await process.wait()
         for name, waiting in self._waiting.items():
             if not waiting.done():
@@ -121,9 +112,11 @@ class JudgingProcess:
                 waiting.set_result(Concluded(name=name, problem=problem, interrupted=self._closing))
 
     def progress(self) -> Mapping[str, ConcludeProgress]:
+        """How far the orders under way are, by name."""
         return self._progress
 
     async def aclose(self) -> None:
+        """Have the orders that are under way end soon, and wait for that; cancelled, end them at once."""
         self._closing = True
         async with self._starting:
             process, reading = self._process, self._reading

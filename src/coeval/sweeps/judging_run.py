@@ -21,8 +21,8 @@ from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.errors import CoevalError, Undecodable
-from coeval.core.foreign import decode, decoder
+from coeval.core.errors import CoevalError
+from coeval.core.foreign import decoder
 from coeval.core.text import numbered
 from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
@@ -79,18 +79,8 @@ read_order = decoder(ConcludeOrder)
 """Of a line; raises Undecodable."""
 
 
-class _Kind(msgspec.Struct, frozen=True):
-    type: str = ""
-
-
-def read_message(line: bytes) -> JudgingMessage | None:
-    """None where the line is none, such as a warning that some package prints."""
-    try:
-        if decode(line, _Kind).type == "concluded":
-            return decode(line, Concluded)
-        return decode(line, ConcludeProgress)
-    except Undecodable:
-        return None
+read_message: Callable[[bytes], JudgingMessage] = decoder(JudgingMessage)  # type: ignore[arg-type]  # a union
+"""Likewise; the line may be a warning that some package prints."""
 
 
 def written(message: ConcludeOrder | JudgingMessage) -> bytes:

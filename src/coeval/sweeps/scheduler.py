@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeVar
 
 from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError
 from coeval.core.options import setting
 from coeval.core.text import listed, numbered
-from coeval.sweeps.checkpoints import Checkpoint, why_not_served
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
 from coeval.sweeps.job_plan import (
     WORKER_ATTEMPTS,
@@ -29,7 +29,7 @@ from coeval.sweeps.job_plan import (
     foreign_shards_taken_in,
 )
 from coeval.sweeps.job_table import JobTable, refuse_others
-from coeval.sweeps.judge_worker import JudgeWorker
+from coeval.sweeps.judge_worker import JudgingProcess
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
 from coeval.sweeps.merging import Merging
 from coeval.sweeps.server_command import PRESETS
@@ -70,7 +70,7 @@ class SweepBoard:
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
         self._running: dict[int, tuple[str, Path]] = {}
-        self._judging: dict[str, JudgeWorker] = {}
+        self._judging: dict[str, JudgingProcess] = {}
         self._costs: dict[str, float] = {}
 
     def expect(self, jobs: int, workers: int) -> None:
@@ -98,7 +98,7 @@ class SweepBoard:
             yield WorkerShown(slot, name, None if folder is None else read_progress(folder))
 
     @contextmanager
-    def concluding(self, name: str, judge_worker: JudgeWorker) -> Iterator[None]:
+    def concluding(self, name: str, judge_worker: JudgingProcess) -> Iterator[None]:
         self._judging[name] = judge_worker
         try:
             yield
@@ -165,16 +165,10 @@ class SweepBoard:
         self.problems.append(SweepProblem(what, why, given_up))
 
 
+_DueT = TypeVar("_DueT", WorkerDue, ConclusionDue)
+
 # Workers given up before any other was answered: then the rest is left.
 HOPELESS = 3
-
-
-class CheckpointSource(Protocol):
-    """Where checkpoints come from while a sweep goes on."""
-
-    async def next(self) -> Sequence[Checkpoint] | None:
-        """Wait for further ones; None: there will be none."""
-        ...
 
 
 class Scheduler:
@@ -185,7 +179,7 @@ class Scheduler:
         sweep: Sweep,
         table: JobTable,
         engine: SweepEngine,
-        judge_worker: JudgeWorker,
+        judge_worker: JudgingProcess,
         phases: SweepPhases,
     ) -> None:
         self.board = SweepBoard(engine.slots)
@@ -228,7 +222,7 @@ class Scheduler:
             self._conclude(checkpoint)
         self._tell()
 
-    async def run(self, interrupt: asyncio.Event, source: CheckpointSource | None = None) -> None:
+    async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
         """Do all that is owed, and what ``source`` brings. Setting ``interrupt`` has everything that runs end
         soon; cancelling ends it at once. What is finished stays in either case.
 
@@ -255,7 +249,7 @@ class Scheduler:
             slot.cancel()
         await self._judge_worker.aclose()
 
-    async def _follow(self, source: CheckpointSource) -> None:
+    async def _follow(self, source: CheckpointWatch) -> None:
         while (found := await source.next()) is not None:
             for checkpoint in found:
                 while self._is_busy(checkpoint.step) and not self._stopping:  # its predecessor, overwritten
@@ -290,7 +284,7 @@ class Scheduler:
 
     async def _serve(self, slot: WorkerSlot) -> None:
         """Run workers in a slot until there are none; then its GPUs are free, while others are judged."""
-        while (due := await self._next_worker()) is not None:
+        while (due := await self._next(self._workers, self._no_worker_to_come)) is not None:
             self._running += 1
             try:
                 await self._run_worker(due, slot)
@@ -299,18 +293,22 @@ class Scheduler:
                 self._tell()
         await self._engine.free(slot)
 
-    async def _next_worker(self) -> WorkerDue | None:
+    async def _next(self, waiting: deque[_DueT], nothing_to_come: Callable[[], bool]) -> _DueT | None:
+        """Take the first of these that may be begun, as soon as there is one; None: there will be none."""
         while not self._stopping:
             now = asyncio.get_running_loop().time()
-            for due in self._workers:
+            for due in waiting:
                 if due.attempts.not_before <= now:
-                    self._workers.remove(due)
+                    waiting.remove(due)
                     return due
-            if not self._workers and not self._running and not self._watching:
+            if nothing_to_come():
                 return None
-            waits = [due.attempts.not_before - now for due in self._workers]
+            waits = [due.attempts.not_before - now for due in waiting]
             await self._hear(min(waits, default=None))
         return None
+
+    def _no_worker_to_come(self) -> bool:
+        return not (self._workers or self._running or self._watching)
 
     async def _run_worker(self, due: WorkerDue, slot: WorkerSlot) -> None:
         try:
@@ -433,7 +431,7 @@ class Scheduler:
         return self._table.has_answers(checkpoint, task, run)
 
     async def _judge(self) -> None:
-        while (due := await self._next_conclusion()) is not None:
+        while (due := await self._next(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
             try:
                 await self._conclude_one(due)
@@ -441,22 +439,8 @@ class Scheduler:
                 self._judged_now.remove(due.checkpoint.step)
                 self._tell()
 
-    async def _next_conclusion(self) -> ConclusionDue | None:
-        while not self._stopping:
-            now = asyncio.get_running_loop().time()
-            for due in self._conclusions:
-                if due.attempts.not_before <= now:
-                    self._conclusions.remove(due)
-                    return due
-            if self._nothing_to_come():
-                return None
-            waits = [due.attempts.not_before - now for due in self._conclusions]
-            await self._hear(min(waits, default=None))
-        return None
-
-    def _nothing_to_come(self) -> bool:
-        workers = self._workers or self._running or self._watching
-        return not (workers or self._conclusions or self._judged_now)
+    def _no_conclusion_to_come(self) -> bool:
+        return self._no_worker_to_come() and not (self._conclusions or self._judged_now)
 
     async def _conclude_one(self, due: ConclusionDue) -> None:
         evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -261,35 +261,33 @@ class ServerProcess:
 # How long a worker whose sweep is gone may take to end by itself.
 WINDING_DOWN_S = 60.0
 
-Sleep = Callable[[float], None]
 
-
-def end_leftovers(workers: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> list[str]:
+def end_leftovers(workers: Path) -> list[str]:
     """End the servers of all workers below a folder, which nobody else works in; a sentence on each.
 
     A worker that still lives is waited for, since it is ending its server; one that does not end is killed.
     Servers of other machines are left to these.
     """
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + WINDING_DOWN_S
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
-    reported = (end_leftover(folder, until - time.monotonic(), sleep) for folder in folders)
+    reported = (end_leftover(folder, until - time.monotonic()) for folder in folders)
     return [sentence for sentence in reported if sentence is not None]
 
 
-def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S, sleep: Sleep = time.sleep) -> str | None:
+def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None:
     """As `end_leftovers`, of one worker's folder."""
     record = read_record(folder)
     if record is None or not record.is_of_this_host:
         return None
     until = time.monotonic() + patience_s
     while record.worker_lives and record.worker != os.getpid() and time.monotonic() < until:
-        sleep(LOOK_S)
+        time.sleep(LOOK_S)
     if record.worker_lives and record.worker != os.getpid():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(record.worker, signal.SIGKILL)
     left = record.processes()  # nothing, where the machine has been started anew since
     for seconds in record.end(GRACE_S):
-        sleep(seconds)
+        time.sleep(seconds)
     with suppress(OSError):
         (folder / RECORD).unlink(missing_ok=True)
     if not left:

@@ -275,26 +275,20 @@ class WorkerAsking:
         return Came("done")
 
     async def _ask_once(self, prepared: Prepared, up: Up | None) -> EndOfAsking:
+        """Ask until the worker is interrupted or its server is down."""
         stop = asyncio.Event()
-        stopping = asyncio.create_task(self._stop(stop, up))
+        events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
+        waiting = [asyncio.create_task(event.wait()) for event in events]
+        for task in waiting:
+            task.add_done_callback(lambda _: stop.set())
         try:
             return await ask_owed(prepared, self._keys, self._count, stop)
         except ModelUnavailable as error:
             raise ModelUnavailable(f"{error}{await self._served(prepared)}") from error
         finally:
-            stopping.cancel()
-            await asyncio.wait({stopping})
-
-    async def _stop(self, stop: asyncio.Event, up: Up | None) -> None:
-        """Set ``stop`` as soon as the worker is interrupted or its server is down."""
-        events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
-        waiting = [asyncio.create_task(event.wait()) for event in events]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            stop.set()
-        finally:
             for task in waiting:
                 task.cancel()
+            await asyncio.wait(waiting)
 
     def _no_good(self, prepared: Prepared, up: Up | None) -> Came:
         what = f"the server gives nothing but failures: {_reason(prepared)}"
