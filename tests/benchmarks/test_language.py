@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.benchmarks.text_analysis import (
-    LONG_TEXT,
     PUNKT,
     STOP_WORDS,
     TAGGER,
@@ -200,14 +199,6 @@ def test_resources_are_found_in_the_first_folder_that_has_them(tmp_path: Path) -
     language = Language(folders)
     assert language.stop_words == {"ergo"}
     assert language.missing == (PUNKT, TAGGER)
-
-
-def test_long_texts_are_counted() -> None:
-    language = Language()
-    language.sentences("Short. Text.")
-    assert language.simplified == 0
-    language.sentences("Long. " * (LONG_TEXT // 6 + 1))
-    assert language.simplified == 1
 
 
 @settings(max_examples=60, deadline=None)

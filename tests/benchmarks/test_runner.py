@@ -14,7 +14,7 @@ from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Server, fake
 from coeval.benchmarks.benchmark import Benchmark, Item
 from coeval.benchmarks.run.eval_spec import TaskRequest
 from coeval.core.errors import ModelUnavailable, UsageError
-from coeval.core.model import Model, ModelSpec
+from coeval.core.model import Model
 from coeval.core.records import Message, Request
 from coeval.engine.probing import Probing
 
@@ -226,21 +226,6 @@ async def test_inference_first_judging_later(bench: Bench) -> None:
     assert found["model"] == "tested"
     assert found["inference"]["sampling"] == {"temperature": 0.7, "max_tokens": 99}
     assert found["metrics"]["share_good"]["n"] == 3
-
-
-async def test_judging_nothing_is_refused(bench: Bench) -> None:
-    with pytest.raises(UsageError, match=r"no responses\.jsonl"):
-        await bench.run("http://127.0.0.1:1/v1", mode="judge")
-
-
-async def test_answers_are_not_judged_under_another_models_name(bench: Bench) -> None:
-    async with fake() as server:
-        await bench.run(server.url, mode="inference")
-        requested = len(server.requested)
-        other = ModelSpec(name="other", interface="vllm", model="other", base_url=server.url)
-        with pytest.raises(UsageError, match="holds answers of tested, not of other"):
-            await bench.run(server.url, mode="judge", tested=other)
-        assert len(server.requested) == requested
 
 
 async def test_a_model_that_does_not_answer_is_asked_nothing_more(bench: Bench) -> None:

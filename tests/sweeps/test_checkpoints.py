@@ -137,16 +137,6 @@ async def test_a_watch_waits_for_its_folder_and_for_files_at_rest(tmp_path: Path
     assert await watch.next() is None, "that was the last one"
 
 
-def test_a_checkpoint_that_changes_between_looks_is_left(tmp_path: Path) -> None:
-    place = written(tmp_path / "step_1")
-    watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path), interval_s=30)
-    assert watch.look() == []
-    (place / "model.safetensors").write_text("more")
-    assert watch.look() == []
-    assert [each.step for each in watch.look()] == [1]
-    assert watch.look() == [], "each is found once"
-
-
 def test_a_watched_base_model_of_a_hub_is_ready_at_once(tmp_path: Path) -> None:
     base = Checkpoint(step=0, path="some/model")
     watch = CheckpointWatch(CheckpointPlaces(listed=(base,), folder=tmp_path), interval_s=30)

@@ -162,32 +162,28 @@ class Swapped(Sweeping):
 
 @pytest.mark.process
 async def test_a_sweep_with_one_server_has_the_answers_of_one_with_many(tmp_path: Path) -> None:
-    folders = {swap: tmp_path / swap for swap in ("restart", "reload")}
-    texts, starts = {}, {}
-    for swap, folder in folders.items():
-        folder.mkdir()
-        sweeping = Swapped(folder)
-        sweeping.prepared(4)
-        ended = await sweeping.run("--swap", swap)
-        assert ended.code == 0, ended.err
-        texts[swap] = [sweeping.texts(step) for step in range(1, 5)]
-        starts[swap] = sweeping.starts(1, 2, 3, 4)
-        assert not list((sweeping.out / "sweep" / "workers").glob("*/server.json"))
-    assert texts["reload"] == texts["restart"]
-    assert len({str(each) for each in texts["reload"]}) == 4
-    assert starts == {"restart": 4, "reload": 2}
+    sweeping = Swapped(tmp_path)
+    sweeping.prepared(3)
+    ended = await sweeping.run("--swap", "reload")
+    assert ended.code == 0, ended.err
+    asked = [json.dumps([{"role": "user", "content": f"Say {n}."}]) for n in range(sweeping.prompts)]
+    for step in (1, 2, 3):
+        started = Engine(str(sweeping.checkpoints / f"step_{step}"), "x")
+        assert sweeping.texts(step) == sorted(started.answer("x", messages) for messages in asked)
+    assert sweeping.starts(1, 2, 3) == 2
+    assert not list((sweeping.out / "sweep" / "workers").glob("*/server.json"))
 
 
 @pytest.mark.process
 async def test_a_sweep_of_adapters_on_their_base(tmp_path: Path) -> None:
     sweeping = Swapped(tmp_path)
     base = write_checkpoint(tmp_path / "base", 9)
-    for step in (1, 2, 3):
+    for step in (1, 2):
         write_checkpoint(sweeping.checkpoints / f"step_{step}", step, base=str(base))
     ended = await sweeping.run("--swap", "lora", "--base-model", base)
     assert ended.code == 0, ended.err
-    assert len({str(sweeping.texts(step)) for step in range(4)}) == 4
-    assert sweeping.starts(0, 1, 2, 3) == 2
+    assert len({str(sweeping.texts(step)) for step in range(3)}) == 3
+    assert sweeping.starts(0, 1, 2) == 2
 
 
 @pytest.mark.process

@@ -88,7 +88,7 @@ def test_a_mistake_is_told_with_its_line_and_the_way_out(tmp_path: Path, text: s
     ("words", "said"),
     [
         ((), "--out is missing"),
-        (("--out", "o"), "--judge-base-url"),
+        (("--out", "o"), "a judge is needed"),
         (("--output-dir", "o", "--tasks", "ifeval", "--n-samples", "3"), "no checkpoint is named"),
         (("--out", "o", "--tasks", "ifeval", "--num-runs", "0"), "give a number above 0"),
         (("--out", "o", "--tasks", "ifevil"), "did you mean ifeval?"),

@@ -76,7 +76,7 @@ def says(worker: Worker, what: str) -> bool:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("how", ["the starter is gone", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("how", ["the starter is gone", "SIGTERM"])
 def test_a_worker_is_interrupted(tmp_path: Path, how: str) -> None:
     worker = a_worker(tmp_path, odd("family"), prompts=600)
     process = WorkerProcess(worker)
@@ -85,7 +85,7 @@ def test_a_worker_is_interrupted(tmp_path: Path, how: str) -> None:
     if how == "the starter is gone":
         process.cut()
     else:
-        process.process.send_signal(getattr(signal, how))
+        process.process.send_signal(signal.SIGTERM)
     result = process.result()
     assert result.end == "interrupted"
     assert 5 < result.tasks[0].answers == len(good_ids(worker)) < 600
@@ -313,24 +313,15 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.process
 @pytest.mark.usefixtures("records")
-async def test_a_server_of_another_model(tmp_path: Path) -> None:
-    result = await run(tmp_path, odd("other"))
-    assert (result.end, result.starts) == ("failed", 1)
-    assert "the server lists other, and not tiny: no request was sent" in result.problem
-    assert (
-        "have --server-command serve it as {name}, or say how it is called: --served-name" in result.problem
-    )
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("records")
 async def test_a_server_that_answers_for_any_model_is_not_taken_for_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPILLED", str(tmp_path / "spilled"))
     result = await run(tmp_path, odd("lenient"))
-    assert (result.end, result.tasks[0].answers) == ("failed", 0)
+    assert (result.end, result.starts, result.tasks[0].answers) == ("failed", 1, 0)
     assert "the server lists other, and not tiny: no request was sent" in result.problem
+    way = "have --server-command serve it as {name}, or say how it is called: --served-name"
+    assert way in result.problem
     result = await run(tmp_path, odd("lenient"), vouched=True)
     assert (result.end, result.tasks[0].answers) == ("done", 3)
 
@@ -370,19 +361,9 @@ async def test_a_server_gets_no_credential_but_those_that_are_named(
     assert {name: got.get(name) for name in PASSED} == PASSED
 
 
-HOSTILE = (
-    "$(touch hacked)",
-    "x; touch hacked",
-    "x\ntouch hacked",
-    "`touch hacked`",
-    "' touch hacked '",
-    "x && touch hacked",
-)
-
-
 @pytest.mark.process
 @pytest.mark.usefixtures("records")
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", ["x\n$(touch hacked)", "' touch hacked '"])
 async def test_a_checkpoints_name_is_never_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,9 +485,6 @@ def test_a_message_is_one_bounded_line(clock: Clock) -> None:
     count.warn("a\x1b[31m\nb" + "x" * 5_000)
     assert count.progress().message.startswith(r"a\x1b[31m\nbxxx")
     assert len(count.progress().message) < 400
-
-
-# A worker over `transformers serve`: a server that is not ours, a model that is none, on the CPU.
 
 
 # `kill -9` at seeded moments: of a worker's server, its guard, the worker, and worker and guard at once.

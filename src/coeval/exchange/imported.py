@@ -12,12 +12,12 @@ import msgspec
 
 from coeval import __version__
 from coeval.benchmarks.benchmark import Answer, Metric
-from coeval.benchmarks.run.judgment_outcomes import mean_metric, write_lines
+from coeval.benchmarks.run.judgment_outcomes import mean_metric
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
 from coeval.core.text import digest, listed
-from coeval.store.jsonl import write_json_atomic
+from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, output_tasks
 
 _SHOWN = 3

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from coeval import __version__
-from coeval.benchmarks.run.judgment_outcomes import write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.core.text import digest
 from coeval.exchange.exported import AnswerOut, FigureOut
+from coeval.store.jsonl import write_lines
 from coeval.store.rundir import now
 
 _RULES = "coeval"

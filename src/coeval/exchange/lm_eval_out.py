@@ -7,10 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from coeval.benchmarks.run.judgment_outcomes import write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.exchange.exported import AnswerOut, FigureOut
-from coeval.store.jsonl import write_json_atomic
+from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.rundir import now
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from coeval import __version__
-from coeval.benchmarks.run.judgment_outcomes import write_lines
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.exchange.exported import Export, FigureOut
+from coeval.store.jsonl import write_lines
 
 _SCHEMA = "0.2.1"
 _ENDS = {"share": (0.0, 1.0), "percent": (0.0, 100.0), "points": (1.0, 10.0)}

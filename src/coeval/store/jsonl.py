@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from io import BufferedWriter, BytesIO
@@ -92,6 +92,11 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replace a file atomically: a crash leaves the old content or the new."""
     with replaced_whole(Path(path)) as file:
         file.write(data)
+
+
+def write_lines(path: Path, lines: Iterable[object]) -> None:
+    """Replace a JSONL file atomically."""
+    write_bytes_atomic(path, msgspec.json.Encoder().encode_lines(lines))
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from coeval.benchmarks.benchmark import (
     response_of,
     why_missing,
 )
-from coeval.store.jsonl import store_error, write_bytes_atomic
 
 Value = dict[str, Any]
 
@@ -111,12 +109,3 @@ def metric_of(interval: Interval, unit: Unit, standard_error: float | None = Non
         n=interval.n,
         unit=unit,
     )
-
-
-def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Replace a JSONL file, creating its folder. Raises StoreError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise store_error("create", path.parent, error) from error
-    write_bytes_atomic(path, msgspec.json.Encoder().encode_lines(lines))

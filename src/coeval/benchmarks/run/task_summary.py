@@ -18,7 +18,7 @@ from coeval.benchmarks.run.eval_spec import AssetUsed, EvalSpec
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Kept, Usage, is_good
 from coeval.engine.model_work import Recipe
-from coeval.store.jsonl import write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.rundir import now
 
 # --- Reasons why figures are not comparable with published ones
@@ -231,15 +231,15 @@ def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> Non
                 if record.error is not None:
                     shown["error"] = msgspec.to_builtins(record.error)
                 judgments.setdefault(record.item, []).append(shown)
-        lines = bytearray()
+        lines = []
         for item in task_run.items:
             line: dict[str, Any] = {"id": item.id, "scores": scored.items.get(item.id, {})}
             if weights := scored.weights.get(item.id):
                 line["weights"] = weights
             if task_run.judge is not None:
                 line["judgments"] = judgments.get(item.id, [])
-            lines += msgspec.json.encode(line) + b"\n"
-        write_bytes_atomic(task_run.folder.scores, bytes(lines))
+            lines.append(line)
+        write_lines(task_run.folder.scores, lines)
     write_json_atomic(task_run.folder.summary, summary)
 
 

@@ -26,7 +26,7 @@ from coeval.analysis.pairwise.alpaca import (
 )
 from coeval.benchmarks.assets.library import Library, fetched_from_hub, read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses, write_lines
+from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.core.errors import BadRequest, NotFound, UsageError
@@ -44,6 +44,7 @@ from coeval.judging.pairwise import (
     shown,
 )
 from coeval.models.transport.network import SourceFailed
+from coeval.store.jsonl import write_lines
 
 # --- AlpacaEval's published data for length control
 

@@ -35,13 +35,14 @@ from coeval.benchmarks.benchmark import (
     TaskSettings,
     response_of,
 )
-from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses, write_lines
+from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill
 from coeval.judging.pairwise import ORDERS, Order, parse_label, shown
+from coeval.store.jsonl import write_lines
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
 BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creative_writing": GEMINI}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from shlex import quote
@@ -321,22 +321,14 @@ class CoevalRun(Benchmark):
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
-        task, _, rubric, shown = posed_as(item)
+        task, _, _, shown = posed_as(item)
         values = {**task_fields(task), **shown, "response": answer.response or ""}
-        if not rubric:
-            return ()
-        form = self._forms[task.name]
-        if task.evaluation_mode == "single":
-            factors = tuple(rubric)
-            requested = form.of_all(factors)
-            request = partial(self._request, task, {**values, **requested.values}, requested.schema)
-            parse = partial(_levels, form, factors)
-            return (Ask(judgment_id(item.id, "rubric"), request, parse),)
+        form, single = self._forms[task.name], task.evaluation_mode == "single"
         asks = []
-        for factor in rubric:
-            requested = form.of_one(factor)
+        for key, factors in _ask_ids(item).items():
+            requested = form.of_all(factors) if single else form.of_one(*factors)
             request = partial(self._request, task, {**values, **requested.values}, requested.schema)
-            asks.append(Ask(judgment_id(item.id, factor), request, _one_level(form, factor)))
+            asks.append(Ask(key, request, partial(_levels if single else _one_level, form, factors)))
         return tuple(asks)
 
     def _request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
@@ -462,8 +454,8 @@ def _levels(form: JudgeForm, factors: Sequence[str], reply: Completion) -> dict[
     return _scored(form, verdict)
 
 
-def _one_level(form: JudgeForm, factor: str) -> Callable[[Completion], dict[str, Any]]:
-    return lambda reply: _scored(form, form.read_one(reply.text, factor))
+def _one_level(form: JudgeForm, factors: Sequence[str], reply: Completion) -> dict[str, Level | float]:
+    return _scored(form, form.read_one(reply.text, *factors))
 
 
 def _scored(form: JudgeForm, verdict: Levels) -> dict[str, Level | float]:

@@ -29,7 +29,7 @@ from coeval.benchmarks.benchmark import (
     count_failures,
     response_of,
 )
-from coeval.benchmarks.run.judgment_outcomes import mean_of_groups, metric_of, write_lines
+from coeval.benchmarks.run.judgment_outcomes import mean_of_groups, metric_of
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
 from coeval.benchmarks.tasks import ifbench_formats, ifbench_words, ifeval_checks
 from coeval.benchmarks.tasks.instruction import Instruction, InstructionType
@@ -37,6 +37,7 @@ from coeval.benchmarks.text_analysis import RESOURCES, Language
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
 from coeval.core.records import Message
+from coeval.store.jsonl import write_lines
 
 
 def _defined_in(*modules: ModuleType) -> tuple[InstructionType, ...]:
