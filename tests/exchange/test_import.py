@@ -311,3 +311,22 @@ def test_wrong_options_are_told(tmp_path: Path, coeval: Command, options: list[s
     ended = coeval("import", path, "--out", tmp_path / "out", *options)
     assert ended.code == 1
     assert "1,5" in ended.err or "MEANING=COLUMN" in ended.err
+
+
+def test_imported_answers_are_labelled_as_the_message_says(
+    coeval: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{n},m,{n % 2},a | b {n},answer {n}" for n in range(4)]
+    table(tmp_path / "s.csv", "item,model,score,prompt,answer", *rows)
+    (folder,) = import_results("s.csv", out="theirs").folders.values()
+    told = coeval("label", folder)
+    assert told.code == 1
+    commands = [part.split(" (")[0] for part in told.err.split("coeval ")[1:]]
+    export, init = (command.split(", then")[0].split() for command in commands)
+    assert coeval(*export).code == 0
+    assert coeval(*init, "--student", "m", "--out", "graded.yaml").code == 0
+    assert coeval("run", "--config", "graded.yaml").code == 0
+    assert coeval("label", "runs/graded", "--n", "4", "--sheet", "labels.csv").code == 0
+    sheet = Path("labels.csv").read_text()
+    assert all(f"answer {n}" in sheet for n in range(4))

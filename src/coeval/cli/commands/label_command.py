@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.core.errors import UsageError
+from coeval.store.output_folder import output_tasks
 
 if TYPE_CHECKING:
     from coeval.reports.label_session import LabelSession
@@ -75,7 +77,14 @@ def label(
         raise UsageError("--sheet and --read exclude each other; give one of them")
     if item and (n is not None or among):
         raise UsageError("--item picks answers by hand; leave out --n and --among, which draw them")
-    folder = existing_run(the_folder(word, run, "label"))
+    named = the_folder(word, run, "label")
+    if output_tasks(named):
+        raise UsageError(
+            f"{named} holds results without a rubric to label by. To make a run of its answers: coeval "
+            f"export {quote(str(named))} --to csv --out tables, then coeval init --answers tables/scores.csv "
+            "--prompt prompt --response text (docs/exchange.md)"
+        )
+    folder = existing_run(named)
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
