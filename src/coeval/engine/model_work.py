@@ -184,21 +184,27 @@ class Asking(NamedTuple):
     retries: int
 
 
-class ModelWork(ABC, Generic[KeptT]):
-    """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``.
-
-    `read` takes the record's own fields from the answer to `question`; `identity` are those that it has
-    whether it is answered or fails. ``tried`` counts the askings that earlier starts recorded.
-    """
-
-    __slots__ = ()
+@dataclass(slots=True)
+class _Asked:
+    """What each work of a model has; ``tried`` counts the askings that earlier starts recorded."""
 
     asking: Asking
     role_model: RoleModel
     key: str
-    phase: str
     tried: int
-    tally: Tally
+    tally: Tally = field(default_factory=Tally, init=False)
+
+
+class ModelWork(_Asked, ABC, Generic[KeptT]):
+    """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``.
+
+    `read` takes the record's own fields from the answer to `question`; `identity` are those that it has
+    whether it is answered or fails.
+    """
+
+    __slots__ = ()
+
+    phase: str
     record: type[KeptT]
     at_once = False
 

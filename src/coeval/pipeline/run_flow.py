@@ -181,7 +181,7 @@ class RunFlow:
     def _item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
         tried = tried_before(self._recorded.items, slot.id)
         if not sample.passages:
-            return ItemWork(self._asking, setup, teacher, slot.id, sample, tried)
+            return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
         from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
 
         task, items = setup.task.name, self._recorded.items
@@ -192,7 +192,7 @@ class RunFlow:
         self._accepted[task].drop(slot.id)
         before = self._recorded.filtered.get(self._recorded.rows.get(slot.id, NO_ROW), {})
         return DocumentItemWork(
-            *(self._asking, setup, teacher, slot.id, sample, tried),
+            *(self._asking, teacher, slot.id, tried, setup, sample),
             accepted=self._accepted[task],
             filtered=Counter(before),
         )
@@ -276,7 +276,7 @@ class RunFlow:
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
         tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else 0
-        return PairWork(self._asking, design, first, second, maker, node.key, tried)
+        return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
@@ -347,7 +347,7 @@ class RunFlow:
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
                 tried = tried_before(recorded.responses, key) if self.builds_on_records else 0
-                yield ResponseWork(self._asking, setup, maker, key, origin.item, tried)
+                yield ResponseWork(self._asking, maker, key, tried, setup, origin.item)
                 continue
             if setup.pairs is not None and maker is not None:
                 yield self._compared(node, origin)
@@ -365,7 +365,7 @@ class RunFlow:
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
             tried = tried_before(recorded.evaluations, key) if self.builds_on_records else 0
-            yield EvaluationWork(self._asking, judged, maker, key, node.status.factors, tried)
+            yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _standing_item(self, key: str) -> PreparedItem:
         item = self._recorded.items.load(key, Datapoint)

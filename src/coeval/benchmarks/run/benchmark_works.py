@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +15,7 @@ from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request
 from coeval.core.text import digest
-from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
-from coeval.engine.work import Tally
+from coeval.engine.model_work import ModelWork, RoleModel, spoken
 
 # Retries per item beyond the transport's (the pipeline's default).
 RETRIES = 2
@@ -34,13 +33,8 @@ class AnswerWork(ModelWork[Answer]):
     """Ask the tested model for one item. Empty and declined answers count as answers."""
 
     phase: str
-    role_model: RoleModel
-    asking: Asking
-    key: str
-    tried: int
     item: Item
     weight: int
-    tally: Tally = field(default_factory=Tally)
 
     record = Answer
 
@@ -67,14 +61,9 @@ class JudgmentWork(ModelWork[Judgment]):
     missing."""
 
     phase: str
-    role_model: RoleModel
-    asking: Asking
-    key: str
-    tried: int
     item: str
     needed: Ask
     alone: bool = False
-    tally: Tally = field(default_factory=Tally)
 
     weight = 1
     record = Judgment

@@ -93,7 +93,7 @@ class TaskRun:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
         return [
-            AnswerWork(self.label, self.tested, asking, item.id, self._tried(earlier), item, weight)
+            AnswerWork(asking, self.tested, item.id, self._tried(earlier), self.label, item, weight)
             for item in self.items
             if why_missing(earlier := self.answers.get(item.id)) is not None
         ]

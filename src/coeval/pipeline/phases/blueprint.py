@@ -7,7 +7,7 @@ Every proposal is journalled, so a crash repeats none; the merged artifact (``â€
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,6 @@ import msgspec
 from coeval.core.errors import StoreError
 from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_good, proposal_id
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
-from coeval.engine.work import Tally
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
 from coeval.pipeline.plan.task_setup import role_model
@@ -63,14 +62,9 @@ class _ProposalEntry(msgspec.Struct, frozen=True):
 class ProposalWork(ModelWork[Proposal]):
     """Ask one teacher for one kind of proposal."""
 
-    asking: Asking
     task: str
     kind: Kind
     phase: Phase
-    role_model: RoleModel
-    key: str
-    tried: int
-    tally: Tally = field(default_factory=Tally)
 
     weight = 1
     record = Proposal
@@ -169,7 +163,7 @@ class Blueprint:
                 for teacher, key in self.owed_proposals(task, kind):
                     entry = self._proposals.get(key)
                     tried = entry.attempts if entry else 0
-                    yield ProposalWork(asking, task.name, kind, PHASE_OF[kind], teacher, key, tried)
+                    yield ProposalWork(asking, teacher, key, tried, task.name, kind, PHASE_OF[kind])
 
     def complete(self, task: TaskConfig) -> bool:
         """Whether nothing is to be asked for this task any more."""

@@ -24,7 +24,7 @@ from coeval.core.records import (
     judgment_id,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import Asking, ModelWork, RoleModel, reason, spoken
+from coeval.engine.model_work import ModelWork, reason, spoken
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import checked_answer
@@ -51,47 +51,25 @@ from coeval.store.rundir import now
 
 
 class PreparedItem:
-    """A datapoint, the template variables it fills, and what its answers and judgments are made from.
+    """A datapoint, the template variables it fills, and what its answers and judgments are made from:
+    ``requested`` is the ``input_hash`` of its responses, ``content`` goes into that of its evaluations.
 
     ``nuance`` is what the teacher was given, whether the item stores it or not.
     """
 
-    __slots__ = ("_content", "_nuance", "_requested", "_values", "item")
+    __slots__ = ("content", "item", "requested", "values")
 
     def __init__(self, item: Datapoint, nuance: Mapping[str, str]) -> None:
+        prompt, reference = item.prompt or "", item.reference_response or ""
         self.item = item
-        self._nuance = nuance
-        self._values: Mapping[
-            str, str
-        ] = {}  # each is made when it is asked for: cached_property takes a lock
-        self._requested = self._content = ""
-
-    @property
-    def values(self) -> Mapping[str, str]:
-        if not self._values:
-            self._values = {
-                "input": self.item.prompt or "",
-                "reference": self.item.reference_response or "",
-                "target_attributes": render_attributes(self.item.sampled_target_attributes),
-                "nuanced_attributes": render_attributes(self._nuance),
-            }
-        return self._values
-
-    @property
-    def requested(self) -> str:
-        """The ``input_hash`` of its responses."""
-        if not self._requested:
-            self._requested = answer_input(self.item.prompt or "")
-        return self._requested
-
-    @property
-    def content(self) -> str:
-        """What goes into the ``input_hash`` of its evaluations."""
-        if not self._content:
-            item = self.item
-            prompt, reference = item.prompt or "", item.reference_response or ""
-            self._content = item_content(prompt, reference, item.sampled_target_attributes)
-        return self._content
+        self.values: Mapping[str, str] = {
+            "input": prompt,
+            "reference": reference,
+            "target_attributes": render_attributes(item.sampled_target_attributes),
+            "nuanced_attributes": render_attributes(nuance),
+        }
+        self.requested = answer_input(prompt)
+        self.content = item_content(prompt, reference, item.sampled_target_attributes)
 
 
 # --- Phase 4: answers of students
@@ -101,13 +79,8 @@ class PreparedItem:
 class ResponseWork(ModelWork[Response]):
     """Make one student's response to a datapoint. An empty answer is an answer."""
 
-    asking: Asking
     setup: TaskSetup
-    role_model: RoleModel
-    key: str
     prepared: PreparedItem
-    tried: int
-    tally: Tally = field(default_factory=Tally)
 
     phase = "response_collection"
     record = Response
@@ -178,16 +151,11 @@ class Judged:
 class EvaluationWork(ModelWork[Evaluation]):
     """Ask one judge for ``factors`` of one response; a record that has others already is completed."""
 
-    asking: Asking
     judged: Judged
-    role_model: RoleModel
-    key: str
     factors: tuple[str, ...]
-    tried: int
     levels: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     said: dict[str, list[str]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
 
     phase = "evaluation"
     weight = 1
@@ -272,16 +240,6 @@ class EvaluationWork(ModelWork[Evaluation]):
     def _scored(self) -> dict[str, Any]:
         setup, earlier = self.judged.setup, self.judged.earlier
         now_requested, levels = setup.criteria, self.levels
-        raw = cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES)
-        if earlier is None and len(levels) == len(now_requested):  # as nearly always
-            scored = setup.form.scored({f: levels[f] for f in now_requested})
-            return {
-                "scores": scored.scores,
-                "values": scored.values or None,
-                "reasons": self.reasons or None,
-                "criteria": now_requested,
-                "raw": raw,
-            }
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
         made: tuple[dict[str, Any], ...] = (*setup.form.scored(levels), self.reasons)
         for name, kept, new in zip(fields, self._kept(earlier), made, strict=True):
@@ -289,14 +247,14 @@ class EvaluationWork(ModelWork[Evaluation]):
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
         known = {**fields["scores"], **fields["values"]}
         criteria = dict(earlier.criteria or {}) if earlier else {}
-        criteria |= {factor: now_requested[factor] for factor in levels}
+        criteria |= {factor: text for factor, text in now_requested.items() if factor in levels}
         completed: dict[str, Any] = {
             "scores": fields["scores"],
             "values": fields["values"] or None,
             "reasons": fields["reasons"] or None,
             "missing": tuple(f for f in now_requested if f not in known),
-            "criteria": {f: criteria[f] for f in known if f in criteria},
-            "raw": raw,
+            "criteria": {f: text for f, text in criteria.items() if f in known},
+            "raw": cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
         }
         if earlier is not None and known.keys() - levels.keys():
             # scores kept from it stay what they were: made by its recipe, of what it judged
@@ -349,13 +307,8 @@ class LabelWork:
 class ItemWork(ModelWork[Datapoint]):
     """Make the datapoint of one slot: ask its teacher."""
 
-    asking: Asking
     setup: TaskSetup
-    role_model: RoleModel
-    key: str
     sample: Sample
-    tried: int
-    tally: Tally = field(default_factory=Tally)
 
     phase = "data_generation"
     record = Datapoint
@@ -396,14 +349,9 @@ class ItemWork(ModelWork[Datapoint]):
 class PairWork(ModelWork[Preference]):
     """Ask one judge which of two answers is better; ``first`` is shown first."""
 
-    asking: Asking
     design: PairDesign
     first: Judged
     second: Judged
-    role_model: RoleModel
-    key: str
-    tried: int
-    tally: Tally = field(default_factory=Tally)
 
     phase = "evaluation"
     weight = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
@@ -50,12 +50,28 @@ SETTLED = RecordStatus(owed=False)
 """Good, and just what would be made now: there is one such object."""
 
 
-class RecordStatuses(dict[Entry | None, RecordStatus]):
-    """Where what ``part`` makes in a phase of a task stands, by its entry (None: not recorded).
+EntryT = TypeVar("EntryT", bound=Entry)
 
-    Worked out once for all records that are alike: they share their entry. ``redo``: good records
-    that would be made otherwise now are made again; ``accepts``: they are taken as they are.
-    """
+
+class _Statuses(dict[EntryT | None, RecordStatus]):
+    """Where records stand, by their entry (None: not recorded): worked out once for all that are alike, which
+    share their entry."""
+
+    def __missing__(self, entry: EntryT | None) -> RecordStatus:
+        status = self._stand(entry)
+        self[entry] = SETTLED if status == SETTLED else status
+        return self[entry]
+
+    def settles(self, entry: EntryT | None) -> bool:
+        return self[entry] is SETTLED
+
+    def _stand(self, entry: EntryT | None) -> RecordStatus:
+        raise NotImplementedError
+
+
+class RecordStatuses(_Statuses[Entry]):
+    """Those of what ``part`` makes in a phase of a task. ``redo``: good records that would be made otherwise
+    now are made again; ``accepts``: they are taken as they are."""
 
     def __init__(self, phase: Phase, setup: TaskSetup, part: RoleModel, *, redo: bool, accepts: bool) -> None:
         super().__init__()
@@ -64,14 +80,6 @@ class RecordStatuses(dict[Entry | None, RecordStatus]):
         self._part = part
         self._redo = redo
         self._accepts = accepts
-
-    def __missing__(self, entry: Entry | None) -> RecordStatus:
-        status = self._stand(entry)
-        self[entry] = SETTLED if status == SETTLED else status
-        return self[entry]
-
-    def settles(self, entry: Entry | None) -> bool:
-        return self[entry] is SETTLED
 
     def _stand(self, entry: Entry | None) -> RecordStatus:
         if entry is None or not entry.good:
@@ -107,7 +115,7 @@ class EvaluationStatuses(RecordStatuses):
         return RecordStatus(bool(owed), changed, owed)
 
 
-class ComputedStatuses(dict[EvaluationEntry | None, RecordStatus]):
+class ComputedStatuses(_Statuses[EvaluationEntry]):
     """Those of records that are computed without a model, by the judge ``name``.
 
     ``criteria`` are the factors of checks with their hashes; labels have none, and their ``recipe``
@@ -120,13 +128,6 @@ class ComputedStatuses(dict[EvaluationEntry | None, RecordStatus]):
         self._recipe = recipe
         self._criteria = criteria
         self._redo = redo
-
-    def __missing__(self, entry: EvaluationEntry | None) -> RecordStatus:
-        status = self[entry] = self._stand(entry)
-        return status
-
-    def settles(self, entry: EvaluationEntry | None) -> bool:
-        return self[entry] is SETTLED
 
     def _stand(self, entry: EvaluationEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
