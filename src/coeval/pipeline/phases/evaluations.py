@@ -57,19 +57,25 @@ class PreparedItem:
     ``nuance`` is what the teacher was given, whether the item stores it or not.
     """
 
-    __slots__ = ("content", "item", "requested", "values")
+    __slots__ = ("_nuance", "_values", "content", "item", "requested")
 
     def __init__(self, item: Datapoint, nuance: Mapping[str, str]) -> None:
         prompt, reference = item.prompt or "", item.reference_response or ""
-        self.item = item
-        self.values: Mapping[str, str] = {
-            "input": prompt,
-            "reference": reference,
-            "target_attributes": render_attributes(item.sampled_target_attributes),
-            "nuanced_attributes": render_attributes(nuance),
-        }
+        self.item, self._nuance = item, nuance
+        self._values: Mapping[str, str] = {}
         self.requested = answer_input(prompt)
         self.content = item_content(prompt, reference, item.sampled_target_attributes)
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        if not self._values:  # made for the first prompt: cached_property takes a lock
+            self._values = {
+                "input": self.item.prompt or "",
+                "reference": self.item.reference_response or "",
+                "target_attributes": render_attributes(self.item.sampled_target_attributes),
+                "nuanced_attributes": render_attributes(self._nuance),
+            }
+        return self._values
 
 
 # --- Phase 4: answers of students
