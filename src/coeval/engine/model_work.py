@@ -185,7 +185,7 @@ class Asking(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _WorkFields:
     """What each work of a model has; ``tried`` counts the askings that earlier starts recorded."""
 
     asking: Asking
@@ -195,7 +195,7 @@ class _Asked:
     tally: Tally = field(default_factory=Tally, init=False)
 
 
-class ModelWork(_Asked, ABC, Generic[KeptT]):
+class ModelWork(_WorkFields, ABC, Generic[KeptT]):
     """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``.
 
     `read` takes the record's own fields from the answer to `question`; `identity` are those that it has
