@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -44,6 +45,11 @@ class Opened:
         self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
+    def leave(self) -> None:
+        """Close the page, of which nobody complained, and which asked for nothing."""
+        assert (self.complaints, self.requests) == ([], [])
+        self.page.close()
+
 
 def opened(browser: Browser, file: Path | str, fragment: str = "", **settings: Any) -> Opened:
     """``file``: or the address of a server of ours, with its slash.
@@ -76,6 +82,16 @@ def until(page: Page, condition: str, arg: Any = None) -> None:
             return
         page.wait_for_timeout(_PAUSE_MS)
     raise AssertionError(f"never came true in the page: {condition}")
+
+
+def nothing_serious(page: Page) -> None:
+    """Axe finds nothing serious or critical."""
+    found = Axe().run(page).response["violations"]
+    assert [
+        (rule["id"], [node["html"][:200] for node in rule["nodes"][:3]])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ] == []
 
 
 def draw_all(page: Page) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import fcntl
 import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pypdf
 import pytest
 from playwright.sync_api import Browser
-from reports.browser import chromium
 from reports.crawler import WIDTHS, offenders
 
 from docs.materials import build
@@ -22,12 +20,6 @@ PAGES = RUNS + MANY
 
 KNOWN: dict[str, tuple[str, ...]] = {}
 """Rules and the pages on which an offender is known of."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

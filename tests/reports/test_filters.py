@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
-from reports.browser import chromium, opened, until
+from reports.browser import opened, until
 
 from coeval.analysis.measures.leaders import partial_sentences
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
@@ -42,12 +42,6 @@ pytestmark = pytest.mark.system
 
 DIMENSIONS = ("task", "teacher", "judge", "factor", "attribute")
 NEAR = 1e-9
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 DEFAULT: dict[str, Any] = {"second": {"rubric": {"style": "It reads well.", "depth": "It goes deep."}}}
@@ -124,8 +118,7 @@ def grid(measured: MeasuredRun) -> ScoreGrid:
 def page(browser: Browser, lab: Lab) -> Iterator[Page]:
     seen = opened(browser, lab.path / "report.html")
     yield seen.page
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def chosen(grid: ScoreGrid, choice: dict[str, list[str]]) -> ScoreGrid:
@@ -335,16 +328,14 @@ def test_checks_weights_and_other_scales_are_filtered_as_python_does(
     assert "level-shares" not in (made.path / "report.html").read_text(encoding="utf-8")
     seen = opened(browser, made.path / "report.html")
     hold_under_filters(seen.page, measured)
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def test_three_judges_are_a_sample_as_in_python(browser: Browser, tmp_path: Path) -> None:
     made = run_of(tmp_path, DEFAULT, (model("eve", "judge", noise=0.3),))
     seen = opened(browser, made.path / "report.html")
     hold_under_filters(seen.page, measured_of(made))
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def test_of_a_run_that_grows_figures_hold_at_any_look_as_in_python(browser: Browser, tmp_path: Path) -> None:
@@ -361,8 +352,7 @@ def test_of_a_run_that_grows_figures_hold_at_any_look_as_in_python(browser: Brow
     assert (
         any("at any look" in text for text in found["sentences"]) is found["tables"]["differences"][0]["sure"]
     )
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def test_a_run_of_checks_alone_is_filtered_as_python_does(browser: Browser, tmp_path: Path) -> None:
@@ -379,8 +369,7 @@ def test_a_run_of_checks_alone_is_filtered_as_python_does(browser: Browser, tmp_
         assert compared(found, kept, kept.kept(np.zeros(len(kept.items.ids), bool))) == [], query
         reported += len(found["tables"]["differences"])
     assert reported > 100
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def given_run(folder: Path) -> Lab:
@@ -436,8 +425,7 @@ def test_students_of_some_tasks_have_no_place_under_a_filter_either(
         assert said in " ".join(found["notes"])
         assert bool(said) == ("some of the tasks only" in " ".join(found["notes"]))
         assert not any(row["missing"] for row in found["tables"]["students"][:1])
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
@@ -480,8 +468,7 @@ def test_costs_and_times_follow_the_filter(
             usd = [1000 * one for one, _ in each if one is not None]
             assert row["usd"] == (pytest.approx(mean(usd), rel=1e-3) if usd else None)
             assert row["seconds"] == median(seconds for _, seconds in each)
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
     monkeypatch.setattr("coeval.analysis.answer_costs.MOST_KEPT", 10)
     write_report(made.path, made.path)
     seen = opened(browser, made.path / "report.html", "#leads?task=story")

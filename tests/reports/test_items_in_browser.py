@@ -10,9 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from reports.browser import Opened, chromium, draw_all, opened
+from reports.browser import Opened, draw_all, nothing_serious, opened
 from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
@@ -71,12 +70,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
 @pytest.mark.system
 def test_a_model_may_bear_a_name_that_every_object_has(browser: Browser, tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
@@ -90,8 +83,7 @@ def test_a_model_may_bear_a_name_that_every_object_has(browser: Browser, tmp_pat
     assert rows.locator("thead th").all_inner_texts()[:3] == ["Item", "ann", "constructor"]
     assert rows.locator("tbody tr").first.locator("td").all_inner_texts()[:2] == ["100.0", ""]
     assert "student constructor" in seen.page.locator(".chips").inner_text()
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -140,10 +132,7 @@ def accessible(page: Page, *widths: int) -> None:
     for width in widths:
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    found = Axe().run(page).response["violations"]
-    assert [
-        (one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
-    ] == []
+    nothing_serious(page)
 
 
 def walk_and_read(page: Page) -> None:
@@ -298,10 +287,11 @@ _APART = """place => {
 }"""
 
 
-def table_report(values: Sequence[float], names: Sequence[str]) -> Report:
-    """A heat map of the differences between every two of three."""
+def table_report(values: Sequence[float], names: Sequence[str], sure: Sequence[bool] = ()) -> Report:
+    """A heat map of the differences between every two; without ``sure`` all are."""
     pairs = list(combinations(names, 2))
-    rows = tuple((*pair, value, True) for pair, value in zip(pairs, values, strict=True))
+    marks = sure or [True] * len(pairs)
+    rows = tuple((*pair, value, mark) for pair, value, mark in zip(pairs, values, marks, strict=True))
     columns = (
         ReportColumn("better", "Student"),
         ReportColumn("other", "Less"),
@@ -385,38 +375,12 @@ def test_no_two_names_look_alike(browser: Browser, tmp_path: Path) -> None:
                 assert len(set(texts)) == len(texts) == (3 if figure == "#values-plot" else 2), texts
             shown = seen.page.locator("table[data-table=values] td:first-child").all()
             assert all(cell.evaluate("one => one.scrollWidth <= one.clientWidth") for cell in shown)
-            assert (seen.complaints, seen.requests) == ([], [])
-            seen.page.close()
+            seen.leave()
 
 
 def report() -> Report:
-    rows = [
-        (one, other, Measured(0.041 * (nth % 11), -0.1, 0.5, 40, 0), nth % 3 == 0)
-        for nth, (one, other) in enumerate(combinations(NAMES, 2))
-    ]
-    columns = (
-        ReportColumn("better", "Student"),
-        ReportColumn("other", "Less"),
-        ReportColumn("difference", "Difference", "points"),
-        ReportColumn("sure", "Sure"),
-    )
-    grid = HeatMap(
-        table="differences",
-        row="better",
-        column="other",
-        value="difference",
-        shade="difference",
-        rows=NAMES[:-1],
-        columns=NAMES[1:],
-        most=0.41,
-        format="+.1f",
-        dot="sure",
-        points=("difference",),
-    )
-    picture = Picture("matrix", "Every two.", "differences", heat_map(grid))
-    table = ReportTable("differences", "Differences", columns, tuple(rows))
-    section = ReportSection("leads", "Who leads?", (), (picture,), (table,))
-    return Report("experiment", "many", (), (), (section,))
+    pairs = range(len(list(combinations(NAMES, 2))))
+    return table_report([0.041 * (nth % 11) for nth in pairs], NAMES, [nth % 3 == 0 for nth in pairs])
 
 
 def held(page: Page) -> None:
@@ -474,5 +438,4 @@ def test_long_names_leave_a_forest_plot_room_on_a_telephone(browser: Browser, tm
     interval = seen.page.locator("#forest path.background").first.bounding_box()
     assert interval is not None
     assert interval["width"] > 390 / 3, "the plot has the larger part of what stands beside the names"
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()

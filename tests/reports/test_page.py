@@ -6,16 +6,14 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pypdf
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
-from playwright.sync_api import Browser, Page
-from reports.browser import chromium, draw_all, opened, until
+from playwright.sync_api import Browser
+from reports.browser import draw_all, nothing_serious, opened, until
 from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
@@ -30,12 +28,6 @@ SCRIPT = "</script><script>window.hacked = 1</script><img src=x onerror='window.
 FACTOR = "<b onclick=alert(1)>bold</b>"
 HOSTILE = (SCRIPT, "\u202egnp.exe", "\x1b[31mred\x1b[0m", "=1+1", "${alert(1)} {{ 7 * 7 }}")
 LONG = "long " * 200_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +52,6 @@ def written(lab: Lab) -> Path:
     return lab.folder / "report" / "report.html"
 
 
-def nothing_serious(page: Page) -> None:
-    found = Axe().run(page).response["violations"]
-    serious = [
-        (rule["id"], [node["html"][:200] for node in rule["nodes"][:3]])
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
-
-
 @pytest.mark.system
 def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
     browser: Browser, lab: Lab, written: Path
@@ -92,8 +74,7 @@ def test_it_opens_from_disk_without_a_complaint_and_shows_hostile_texts(
     assert seen.page.evaluate("window.hacked") is None
     assert written.stat().st_size <= LARGEST
     nothing_serious(seen.page)
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -115,8 +96,7 @@ def test_nothing_overflows_and_everything_can_be_reached(
     page.get_by_role("button", name="light or dark").click()
     until(page, "before => getComputedStyle(document.body).backgroundColor !== before", arg=ground)
     nothing_serious(page)
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -134,8 +114,7 @@ def test_pictures_follow_the_systems_colours(browser: Browser, written: Path) ->
         )
     written_in = page.locator("#forest svg text").first.evaluate("one => getComputedStyle(one).fill")
     assert written_in == page.evaluate("getComputedStyle(document.body).color")
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 class OddlyNamed(Run):
@@ -166,8 +145,7 @@ def test_names_that_no_script_may_hold_are_drawn_and_filtered(browser: Browser, 
         assert sorted(labels) == [plain(name) for name in names]
         points = seen.page.locator("#matrix svg .mark-rect path").count()
         assert points == 6
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 def test_figures_in_names_lead_nowhere(tmp_path: Path) -> None:
@@ -215,8 +193,7 @@ def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
     first.focus()
     page.keyboard.press("Enter")
     until(page, "location.hash.startsWith('#items?student=')")
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -234,8 +211,7 @@ def test_all_pictures_are_drawn_without_scrolling_and_link_previews_have_the_ans
         assert said.startswith((page.locator(name).get_attribute("content") or "–").removesuffix(" …"))
     title = page.locator("meta[property='og:title']").get_attribute("content")
     assert title == page.locator("h1").inner_text()
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -344,8 +320,7 @@ def test_filtered_tables_write_out_what_cannot_be_shown(browser: Browser, writte
     assert not own.evaluate_all(
         "links => links.some((link) => link.dataset.own === `#${link.closest('section').id}`)"
     ), "a number leads to what explains it"
-    assert (seen.complaints, seen.requests) == ([], [])
-    seen.page.close()
+    seen.leave()
 
 
 @pytest.mark.system

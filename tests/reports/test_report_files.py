@@ -13,12 +13,11 @@ from xml.etree import ElementTree
 
 import pypdf
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from cli.invoked import Command
 from cli.warm_process import WarmProcess
 from cli.written_training import drawn, write_training
 from pipeline.experiments import Lab, model, task
-from reports.browser import CHROMIUM, chromium, draw_all, opened
+from reports.browser import CHROMIUM, chromium, draw_all, nothing_serious, opened
 
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
@@ -63,15 +62,24 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
 
 @pytest.mark.system
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-def test_a_brief_of_two_pages_is_printed(lab: Lab, tmp_path: Path, coeval: Command) -> None:
-    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path)
+@pytest.mark.parametrize(
+    ("words", "fewest", "most", "only"),
+    [((), 1, 2, "What did it cost?"), (("--appendix",), 4, 99, "Is the benchmark any good?")],
+    ids=["brief", "with its appendix"],
+)
+def test_a_report_is_printed(
+    lab: Lab, tmp_path: Path, coeval: Command, words: tuple[str, ...], fewest: int, most: int, only: str
+) -> None:
+    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", *words, "--out", tmp_path)
     assert ended.code == 0, ended.err
     pages = pypdf.PdfReader(tmp_path / "report.pdf").pages
-    assert 1 <= len(pages) <= 2
+    assert fewest <= len(pages) <= most
+    assert (round(pages[0].mediabox.width), round(pages[0].mediabox.height)) == (595, 842)
     text = " ".join(" ".join(page.extract_text() for page in pages).split())
-    for reported in ("exp", "Simulated models", "ann", "ben", "Students", "What did it cost?"):
+    for reported in ("exp", "Simulated models", "ann", "ben", only):
         assert reported in text
-    assert "Is the benchmark any good?" not in text
+    assert ("Is the benchmark any good?" in text) is bool(words)
+    assert (tmp_path / "measures.json").exists()
     refused = coeval("analyze", "--run", lab.path, "--format", "html", "--appendix", "--out", tmp_path)
     assert (refused.code, "--appendix belongs to --format pdf" in refused.err) == (1, True)
 
@@ -95,27 +103,6 @@ def test_a_brief_shrinks_until_it_fits(tmp_path: Path, monkeypatch: pytest.Monke
     assert [page.count(b"<li>") for page in printed] == [10, 6]
     assert [page.count(b">row ") for page in printed] == [28, 16]
     assert (tmp_path / "r.pdf").read_bytes() == b"/Type /Page\n" * 2
-
-
-@pytest.mark.system
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-def test_a_report_is_printed_with_its_appendix(lab: Lab, tmp_path: Path, coeval: Command) -> None:
-    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--appendix", "--out", tmp_path)
-    assert ended.code == 0, ended.err
-    pages = pypdf.PdfReader(tmp_path / "report.pdf").pages
-    assert len(pages) > 3
-    assert (round(pages[0].mediabox.width), round(pages[0].mediabox.height)) == (595, 842)
-    text = " ".join(" ".join(page.extract_text() for page in pages).split())
-    for reported in (
-        "exp",
-        "Simulated models",
-        "Who leads, and is it sure?",
-        "Is the benchmark any good?",
-        "ann",
-        "ben",
-    ):
-        assert reported in text
-    assert (tmp_path / "measures.json").exists()
 
 
 def test_without_a_browser_the_way_out_is_named(
@@ -158,13 +145,6 @@ def test_what_is_written_needs_a_folder(kind: str, lab: Lab, tmp_path: Path, coe
         assert "is a file; name a folder" in coeval(*words).err
 
 
-@pytest.mark.process
-def test_a_complete_report_is_a_workbook(lab: Lab, tmp_path: Path, coeval: Command) -> None:
-    ended = coeval("analyze", "complete-report", "--run", lab.path, "--out", tmp_path)
-    assert (ended.code, ended.out) == (0, ""), ended.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["complete-report.xlsx", "measures.json"]
-
-
 EVIL = "<script>alert(1)</script>\u202e</title>\"' onload=x &amp;"
 
 
@@ -184,7 +164,7 @@ def test_paper_runs_nothing_whatever_models_say() -> None:
 # Training curves: pictures for print, and a page that leads from a point to the items behind it.
 
 TOOL = Path(__file__).parents[2] / "tools" / "plot_training_curves.py"
-EVIL_RUN = "<script>alert(1)</script>"
+EVIL_RUN = "<script>a()</script>"
 
 
 @pytest.fixture(scope="module")
@@ -255,10 +235,7 @@ def test_a_point_leads_to_what_was_answered_there(runs: Path, tmp_path: Path) ->
         page.locator("article.answer h4").first.wait_for()
         assert page.locator("article.answer h4").first.inner_text() == "step 200"
         assert page.evaluate("document.documentElement.scrollWidth") <= 1200
-        serious = [
-            one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
+        nothing_serious(page)
         assert (found.complaints, found.requests) == ([], [])
         narrow = opened(browser, out / "curves.html", viewport={"width": 390, "height": 800}).page
         draw_all(narrow)
@@ -310,24 +287,12 @@ def test_what_cannot_be_drawn_is_told(runs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_hostile_names_stay_texts(tmp_path: Path) -> None:
-    write_training(tmp_path / "a", drawn({0: 0.3, 1: 0.6}, 12, 2), model=EVIL_RUN)
-    words = ["sweep", "plot", "--runs", f"{EVIL_RUN}=a", "--plot-dir", "plots"]
-    assert coeval(*words, cwd=tmp_path) == 0
-    with chromium() as browser:
-        found = opened(browser, tmp_path / "plots" / "curves.html")
-        draw_all(found.page)
-        assert found.complaints == []
-        assert EVIL_RUN in found.page.locator("h1").inner_text()
-
-
-@pytest.mark.process
 def test_odd_names_of_runs_are_drawn(tmp_path: Path) -> None:
     """Ends of lines within expressions, bytes that are no text, names that every object has."""
-    odd = ["a\u2028b\u2029c", "a\udcffb", "toString", "__proto__", "long-" * 20]
+    odd = [EVIL_RUN, "a\u2028b\u2029c", "a\udcffb", "toString", "__proto__", "long-" * 20]
     for number in range(len(odd)):
         shape = drawn({0: 0.3, 1: 0.6}, 12, 2, seed=number)
-        write_training(tmp_path / f"{number}", shape)
+        write_training(tmp_path / f"{number}", shape, model=EVIL_RUN)
     named = [word for number, name in enumerate(odd) for word in ("--runs", f"{name}={number}")]
     assert coeval("sweep", "plot", *named, "--plot-dir", "plots", cwd=tmp_path) == 0
     with chromium() as browser:

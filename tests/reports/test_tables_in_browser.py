@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from reports.browser import chromium, opened, until
+from reports.browser import nothing_serious, opened, until
 from written_run import Run
 
 from coeval.analysis.measures.measured import Measured
@@ -22,12 +20,6 @@ from coeval.reports.site.report_file import write_report
 MANY = 2_500
 HOSTILE = "=1+1"
 MARKED = "a|b_c <i>*&%$#{x}~^\\ [y]"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 def tables() -> Report:
@@ -63,11 +55,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def first_cells(page: Page, name: str = "students") -> list[str]:
     return page.locator(f"table[data-table={name}] tbody td:first-child").all_inner_texts()
-
-
-def nothing_serious(page: Page) -> None:
-    found = Axe().run(page).response["violations"]
-    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.system
@@ -114,8 +101,7 @@ def test_heads_sort_by_keyboard_and_search_leaves_what_is_found(browser: Browser
     page.get_by_role("button", name="Show 1,000 more of 2,500 rows").press("Enter")
     until(page, "document.querySelectorAll('table[data-table=many] tbody tr').length === 1060")
     nothing_serious(page)
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -149,8 +135,7 @@ def test_rows_are_cards_on_a_telephone(browser: Browser, written: Path) -> None:
     assert page.locator("table[data-table=many] tbody tr").count() == 12
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     nothing_serious(page)
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -204,8 +189,7 @@ def test_tables_are_copied_from_disk_whatever_the_browser_lets(
     cells = list(csv.DictReader(io.StringIO(texts["CSV"])))
     assert [row["student"] for row in cells] == [MARKED, "m10", "m1", f"'{HOSTILE}", "m2"]
     assert [row["score"] for row in cells] == ["0.75", "0.5", "0.5", "0.25", ""]
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system
@@ -235,8 +219,7 @@ def test_a_filter_keeps_the_order_that_was_asked_for(browser: Browser, tmp_path:
             .inner_text()
             .startswith("Score")
         )
-    assert (seen.complaints, seen.requests) == ([], [])
-    page.close()
+    seen.leave()
 
 
 @pytest.mark.system

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from statistics import fmean
@@ -110,26 +109,6 @@ def test_it_prints_on_twelve_pages_in_landscape(book: Workbook) -> None:
         if sheet.title in ("Items", "Answers"):
             assert sheet.print_title_rows == "$1:$1"
     assert pages <= 12
-
-
-@pytest.mark.process
-def test_its_numbers_are_those_of_the_measures(
-    book: Workbook, written: Path, measures: dict[str, Any]
-) -> None:
-    assert json.loads((written.parent / "measures.json").read_text()) == measures
-    for row in table_rows(book, "Students"):
-        student, ranked = measures["students"][row["Student"]], measures["ranking"]["scores"][row["Student"]]
-        assert [row["Score"], row["Mean of scores"]] == same_points(ranked["headline"], student["overall"])
-        assert [row["Score, from"], row["Score, to"]] == same_points(*ranked["ci95"]["headline"])
-        assert (row["Items"], row["Missing"]) == (student["n"]["headline"], student["missing"]["overall"])
-    for row in table_rows(book, "Judges pairwise"):
-        found = measures["agreement"][f"{row['Judge']}|{row['Other']}"]
-        assert (row["κ"], row["Weighted"], row["Equal"]) == same((found["kappa"], found["wpa"], found["spa"]))
-    for row in table_rows(book, "Teachers"):
-        assert row["Variance"] == same(measures["teachers"][row["Teacher"]]["v1"])
-    lines = summary_lines(book)
-    assert set(measures["findings"][1:]) <= set(lines), "the first is what the summary opens with"
-    assert any("Simulated" in line for line in lines)
 
 
 def test_colours_of_numbers_begin_at_zero(tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
 
 # --- Failures by phase, model and reason
 
-_FAILURE_PHASES = (
+# Files, the reader's table of them, whose records they are, what these are.
+_PHASES = (
     ("data_generation", "datapoint", "teacher_model_id", "items"),
     ("response_collection", "response", "student_model_id", "answers"),
     ("evaluation", "evaluation", "judge_model_id", "judgments"),
@@ -183,7 +184,7 @@ _FAILURE_PHASES = (
 def failure_table(reader: RunReader) -> ReportTable:
     """Records that failed and did not come good later; files are looked through only where there are any."""
     rows: list[tuple[Cell, ...]] = []
-    for phase, table, model, what in _FAILURE_PHASES:
+    for phase, table, model, what in _PHASES:
         [(failed,)] = reader.rows(f"SELECT count(*) FROM {table} WHERE failed")  # noqa: S608
         if failed:
             columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
@@ -214,17 +215,11 @@ GROUP BY ALL ORDER BY count(*) DESC, model, reason
 
 # --- Tokens and time by phase and model
 
-_PHASES = (
-    ("data_generation", "teacher_model_id", "items"),
-    ("response_collection", "student_model_id", "answers"),
-    ("evaluation", "judge_model_id", "judgments"),
-)
-
 
 def spending_table(reader: RunReader) -> ReportTable:
     """Of the records that tell their usage, every line counted: what was made anew was paid for too."""
     rows: list[tuple[Cell, ...]] = []
-    for phase, model, what in _PHASES:
+    for phase, _, model, what in _PHASES:
         sql = _SPENT.format(model=model, lines="{lines}")
         rows += [(what, *found) for found in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
     stored = any(row[-1] for row in rows)

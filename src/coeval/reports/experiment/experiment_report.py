@@ -217,12 +217,12 @@ SELECT judge, reason.key, reason.value FROM (
 """
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, most: int = _WORDS, longest: int = _CHARACTERS) -> str:
     """Quote the first words of a text, in one line."""
     words = text.split()
-    shown = " ".join(words[:_WORDS])
-    cut = len(words) > _WORDS or len(shown) > _CHARACTERS
-    return f"“{plain(shown[:_CHARACTERS]).rstrip()}{'…' if cut else ''}”"
+    shown = " ".join(words[:most])
+    cut = len(words) > most or len(shown) > longest
+    return f"“{plain(shown[:longest]).rstrip()}{'…' if cut else ''}”" if shown else ""
 
 
 # --- People
@@ -309,9 +309,9 @@ def item_labels(reader: RunReader, sections: Iterable[ReportSection]) -> dict[st
     found: dict[str, str] = {}
     for item in sorted(items):
         text = texts.get(item)
-        words = _opening(text.prompt or "") if text is not None else ""
+        words = quoted(text.prompt or "", _NAME_WORDS, _NAME_CHARACTERS) if text is not None else ""
         of = f" {id_fields(item)[1]}" if numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1 else ""
-        found[item] = plain(f"{_number(item)}{of} {words}".rstrip())
+        found[item] = f"{plain(_number(item) + of)} {words}".rstrip()
     alike = Counter(found.values())
     return {item: label for item, label in found.items() if alike[label] == 1}
 
@@ -320,14 +320,6 @@ def _number(item: str) -> str:
     """``#17``, or of an item of the user's own ``#`` and its own id."""
     number = item_number(item)
     return f"#{number}" if number is not None else f"#{item.rpartition(SEPARATOR)[2]}"
-
-
-def _opening(prompt: str) -> str:
-    """The first words of a prompt, in one line."""
-    words = prompt.split()
-    shown = " ".join(words[:_NAME_WORDS])
-    cut = len(words) > _NAME_WORDS or len(shown) > _NAME_CHARACTERS
-    return f"“{shown[:_NAME_CHARACTERS].rstrip()}{'…' if cut else ''}”" if shown else ""
 
 
 # --- Experiment report

@@ -147,15 +147,15 @@ def write_page(
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src {_hash(script)} {_hash(gzip.decompress(vega).decode())}",
-            f"style-src {_hash(style)}",
+            f"script-src {script_hash(script)} {script_hash(gzip.decompress(vega).decode())}",
+            f"style-src {script_hash(style)}",
             "img-src data: blob:",
             *(["connect-src 'self'"] if served_at else []),
             "base-uri 'none'",
             "form-action 'none'",
         )
     )
-    page = _template().render(
+    page = page_template("page.html").render(
         report=report,
         preview=_preview(report),
         shown=report.shown,
@@ -238,22 +238,30 @@ def _joined(names: tuple[tuple[str, str], ...]) -> str:
     return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0][1].endswith(".js") else text
 
 
-def _hash(text: str) -> str:
+def script_hash(text: str) -> str:
+    """Of a script or style, as a content security policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @cache
-def _template() -> jinja2.Template:
+def page_template(name: str, folder: str = "site") -> jinja2.Template:
+    """A page of ours, by its file's name in a ``folder`` of `coeval.reports`; all texts in it are escaped."""
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("coeval.reports", folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters["numbers"] = _sentence_pieces
-    environment.filters["names"] = _names_with_figures
-    environment.filters["opening"] = _opening
-    environment.filters["texts"] = _texts
-    environment.filters["forest"] = _forest
-    text = (files("coeval.reports.site") / "page.html").read_text(encoding="utf-8")
-    return environment.from_string(text)
+    environment.filters |= {
+        "numbers": _sentence_pieces,
+        "names": _names_with_figures,
+        "opening": _opening,
+        "texts": _texts,
+        "all_texts": _all_texts,
+        "forest": _forest,
+    }
+    return environment.get_template(name)
 
 
 def _sentence_pieces(
@@ -395,3 +403,7 @@ def _forest(table: ReportTable) -> _Forest:
 
 def _texts(table: ReportTable) -> list[list[str]]:
     return row_texts(table.columns, table.first_rows[:_MOST_ROWS])
+
+
+def _all_texts(table: ReportTable, most: int) -> list[list[str]]:
+    return row_texts(table.columns, table.rows[:most])

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import jinja2
 from markupsafe import Markup
 
 from coeval import __version__
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.plain import plain, shortened
-from coeval.reports.content import Picture, Report, ReportTable, row_texts
+from coeval.reports.content import Picture, Report, ReportTable
 from coeval.reports.drawn_pictures import picture_svg
+from coeval.reports.site.page import page_template, script_hash
 from coeval.store.jsonl import write_bytes_atomic
 
 # --- Printing to PDF by a local browser
@@ -194,14 +192,13 @@ def paper_page(report: Report, *, brief: int | None = None, appendix: bool = Tru
     """``brief``: its size, or none; ``appendix``: whether the sections follow. Texts are escaped, and
     pictures are images, which run nothing."""
     style = (files("coeval.reports.site") / "paper.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+    policy = f"default-src 'none'; style-src {script_hash(style)}; img-src data:; base-uri 'none'"
 
     def image(picture: Picture) -> str:
         drawn = base64.b64encode(picture_svg(picture, report).encode("utf-8", "replace")).decode()
         return f"data:image/svg+xml;base64,{drawn}"
 
-    page = _template().render(
+    page = page_template("paper.html").render(
         report=report,
         shown=report.shown,
         policy=policy,
@@ -213,17 +210,3 @@ def paper_page(report: Report, *, brief: int | None = None, appendix: bool = Tru
         version=__version__,
     )
     return page.encode("utf-8", "replace")
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["texts"] = _texts
-    text = (files("coeval.reports.site") / "paper.html").read_text(encoding="utf-8")
-    return environment.from_string(text)
-
-
-def _texts(table: ReportTable, rows: int) -> list[list[str]]:
-    return row_texts(table.columns, table.rows[:rows])

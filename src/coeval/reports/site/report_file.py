@@ -15,7 +15,7 @@ from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.page import write_page
-from coeval.store.jsonl import store_error, write_bytes_atomic
+from coeval.store.jsonl import write_bytes_atomic
 
 PAGE = "report.html"
 # Bytes: what goes by mail without a thought, and opens at once on a telephone.
@@ -41,12 +41,8 @@ def write_report(folder: Path, out: Path, options: MeasureOptions | None = None)
         found = reported(reader, notes, options)
         page = _fitting_page(found, found.flag(ItemBrowser(reader)))
     measures = msgspec.json.encode(plain_measures(found.measures))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_bytes_atomic(out / "measures.json", msgspec.json.format(measures, indent=2) + b"\n")
-        write_bytes_atomic(out / PAGE, page)
-    except OSError as error:
-        raise store_error("write", out, error) from error
+    write_bytes_atomic(out / "measures.json", msgspec.json.format(measures, indent=2) + b"\n")
+    write_bytes_atomic(out / PAGE, page)
     return found.notes
 
 
@@ -76,8 +72,4 @@ def write_comparison(compared: ComparisonReport, file: Path) -> None:
     """
     Raises StoreError: the file cannot be written.
     """
-    page = write_page(comparison_page(compared))
-    try:
-        write_bytes_atomic(file, page)
-    except OSError as error:
-        raise store_error("write", file, error) from error
+    write_bytes_atomic(file, write_page(comparison_page(compared)))

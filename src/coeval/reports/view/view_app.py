@@ -11,13 +11,11 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-import jinja2
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -27,6 +25,7 @@ from coeval.core.foreign import decode
 from coeval.core.plain import plain, short_paths, shortened
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
+from coeval.reports.site.page import page_template
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -178,17 +177,9 @@ def _is_visit(request: web.Request) -> bool:
 # --- Pages of the server
 
 
-@cache
 def view_page(name: str) -> str:
     """``overview``, ``folder``, ``label`` or ``waiting``; there is nothing foreign in them."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("coeval.reports", "view"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(f"{name}.html").render()
+    return page_template(f"{name}.html", "view").render()
 
 
 T = TypeVar("T")
