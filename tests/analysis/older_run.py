@@ -208,3 +208,17 @@ class OlderRun:
             "student_model_id": "nobody",
         }
         self._evaluation(nobody | {"task_id": "sum", "teacher_model_id": "x"}, JUDGES[0], 0.9)
+
+
+def unlike(expected: Any, found: Any, path: str = "") -> list[str]:
+    """What is expected and is another number, or is not there."""
+    if isinstance(expected, dict):
+        if not isinstance(found, dict):
+            return [f"{path} is {found}"]
+        wrong = [f"{path}/{name} is not there" for name in expected if name not in found]
+        for name in expected.keys() & found.keys():
+            wrong += unlike(expected[name], found[name], f"{path}/{name}")
+        return wrong
+    if isinstance(expected, float) and isinstance(found, float | int):
+        return [] if abs(expected - found) <= 1e-9 else [f"{path}: {expected} expected, {found} found"]
+    return [] if expected == found else [f"{path}: {expected} expected, {found} found"]

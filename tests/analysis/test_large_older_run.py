@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import slow_measures as slow
 from cli.invoked import Command
-from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun
+from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun, unlike
 from scipy.special import stdtrit
 
 from coeval.analysis.measures.agreement import Reweighting
@@ -31,20 +31,6 @@ OPTIONS = {
     "teacher_score_formula": "v1",
     "score_tolerance": 0.25,
 }
-
-
-def unlike(expected: Any, found: Any, path: str = "") -> list[str]:
-    """What is expected and is another number, or is not there."""
-    if isinstance(expected, dict):
-        if not isinstance(found, dict):
-            return [f"{path} is {found}"]
-        wrong = [f"{path}/{name} is not there" for name in expected if name not in found]
-        for name in expected.keys() & found.keys():
-            wrong += unlike(expected[name], found[name], f"{path}/{name}")
-        return wrong
-    if isinstance(expected, float) and isinstance(found, float | int):
-        return [] if abs(expected - found) <= 1e-9 else [f"{path}: {expected} expected, {found} found"]
-    return [] if expected == found else [f"{path}: {expected} expected, {found} found"]
 
 
 def expected_of(of: slow.Counted, options: dict[str, Any]) -> dict[str, Any]:

@@ -271,6 +271,16 @@ def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: i
     return folder
 
 
+@pytest.fixture(scope="module")
+def labelled(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return label_all(run, tmp_path_factory.mktemp("labelled") / "run")
+
+
+@pytest.fixture(scope="module")
+def found(labelled: Path) -> PeopleMeasures:
+    return people_of(labelled)
+
+
 def people_of(folder: Path) -> PeopleMeasures:
     with RunReader(folder) as reader:
         found = measure_run(reader).measures.people
@@ -324,8 +334,7 @@ def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
 
 
 @pytest.mark.process
-def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> None:
-    found = people_of(label_all(run, tmp_path / "run"))
+def test_labels_put_students_on_the_human_scale(found: PeopleMeasures) -> None:
     assert (found.labels, found.asked, found.people) == (180, 180, ("anna",))
     assert found.judges["j1"].kappa.value == pytest.approx(1.0)
     assert found.judges["j1"].bias.value == pytest.approx(0.0)
@@ -349,8 +358,8 @@ def test_labels_put_students_on_the_human_scale(run: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.process
-def test_differences_by_judges_are_those_of_the_ranking(run: Path, tmp_path: Path) -> None:
-    with RunReader(label_all(run, tmp_path / "run")) as reader:
+def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
+    with RunReader(labelled) as reader:
         measures = measure_run(reader).measures
     assert measures.people is not None
     pairs = measures.people.scales[ALL_FACTORS].pairs
@@ -378,9 +387,10 @@ def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tm
 
 
 @pytest.mark.process
-def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(run: Path, tmp_path: Path) -> None:
-    folder = label_all(run, tmp_path / "run")
-    before = people_of(folder)
+def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(
+    labelled: Path, found: PeopleMeasures, tmp_path: Path
+) -> None:
+    folder, before = Path(shutil.copytree(labelled, tmp_path / "run")), found
     some = [label for label in read_labels(folder).values() if label.given]
     by_hand = replace(some[0], judge_model_id=human("ben"), drawn=None)
     changed = replace(some[1], judge_model_id=human("ben"), input_hash="0")
@@ -414,18 +424,19 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", ["#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2"])
-def test_a_label_of_an_answer_that_is_not_there_is_left_out(run: Path, tmp_path: Path, number: str) -> None:
-    """Neither its number nor an empty hash makes it one of another answer."""
+def test_labels_of_answers_that_are_not_there_are_left_out(run: Path, tmp_path: Path) -> None:
+    """Neither its number nor an empty hash makes one that of another answer."""
     folder = label_all(run, tmp_path / "run")
     [first, *_] = [label for label in read_labels(folder).values() if label.given]
-    foreign = replace(first, judge_model_id=human("eve"), response_id=f"{first.response_id}{number}")
-    add_labels(folder, [foreign, replace(foreign, input_hash="", factor="plot")])
+    foreign = [
+        replace(first, judge_model_id=human("eve"), response_id=f"{first.response_id}{number}")
+        for number in ("#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2")
+    ]
+    add_labels(folder, [*foreign, *(replace(one, input_hash="", factor="plot") for one in foreign)])
     after = people_of(folder)
-    assert (after.labels, after.stale) == (180, 2)
+    assert (after.labels, after.stale) == (180, 12)
     with RunReader(folder) as reader:
-        rows = labelled_rows(grid_of(reader), [foreign])
-    assert not rows.by_person
+        assert not labelled_rows(grid_of(reader), foreign).by_person
 
 
 def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
@@ -443,8 +454,7 @@ def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_bias_that_is_not_significant_is_said_to_be_so(run: Path, tmp_path: Path) -> None:
-    found = people_of(label_all(run, tmp_path / "run"))
+def test_a_bias_that_is_not_significant_is_said_to_be_so(found: PeopleMeasures) -> None:
     panel = found.judges[PANEL]
     assert any(sentence.startswith("Judges give ") for sentence in people_sentences(found))
     doubtful = replace(panel, bias=panel.bias._replace(value=-0.074, low=-0.173, high=0.026))

@@ -8,23 +8,13 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
+from older_run import unlike
 from written_run import REFERENCE, WHY_SKIPPED
 
 import coeval as api
 
 LEGACY = REFERENCE / "legacy_run"
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not LEGACY.is_dir(), reason=WHY_SKIPPED)]
-
-
-def unlike(expected: Any, found: Any, path: str = "") -> list[str]:
-    """What is expected and is not there, or is another number; what there is besides does not matter."""
-    if isinstance(expected, dict):
-        wrong = [f"{path}/{name} is not there" for name in expected if name not in found]
-        for name in expected.keys() & found.keys():
-            wrong += unlike(expected[name], found[name], f"{path}/{name}")
-        return wrong
-    same = expected == found if isinstance(expected, bool) else abs(expected - found) <= 1e-9
-    return [] if same else [f"{path}: {expected} expected, {found} found"]
 
 
 def test_the_older_layout_gives_the_published_measures(tmp_path: Path, coeval: Command) -> None:

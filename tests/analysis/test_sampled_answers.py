@@ -20,8 +20,8 @@ from rich.console import Console
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
-from coeval.analysis.sampled_scores import SampledScore
 from coeval.analysis.scores import results
+from coeval.analysis.student_scales import SampledScore
 from coeval.cli.views.result_table import render
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir

@@ -44,15 +44,8 @@ class PlannedTask(msgspec.Struct, frozen=True):
     stops: bool = False
 
     def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
-        match kind:
-            case "teacher":
-                return self.teachers
-            case "judge":
-                return self.judges
-            case "factor":
-                return self.factors
-            case "label":
-                return self.labels
+        names: Names = getattr(self, f"{kind}s")
+        return names
 
     def holds(self, teacher: str, item: str, place: int) -> bool:
         """Whether an item counts; ``place``: which of its teacher's items on record it is, from 1."""

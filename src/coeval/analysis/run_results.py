@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
-from coeval.analysis.sampled_scores import SampledScore
-from coeval.analysis.student_scales import BothScales, HumanScore, PairStrength, both_scales
+from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
 from coeval.core.figures import MISSING, metric_text, points, points_text
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
 from coeval.core.text import dollars, listed
@@ -392,11 +391,8 @@ def _html(results: Results) -> str:
     if results.students:
         parts.append(_scores(results))
     if results.people:
-        both = [
-            (one.student, *cells)
-            for one, cells in zip(results.people, both_scales(results.people), strict=True)
-        ]
-        parts.append(html_table("By judges and by people, in points", ("student", *BothScales._fields), both))
+        both = [(one.student, one.judged_points, one.points) for one in results.people]
+        parts.append(html_table("By judges and by people, in points", ("student", "judged", "people"), both))
     if results.labels:
         parts.append(html_table("Label accuracy", _LABEL, _labels(results)))
     if results.metrics:

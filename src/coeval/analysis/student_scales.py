@@ -1,9 +1,7 @@
-"""A student on other scales than judged scores, as results are handed on: of people, and of comparisons."""
+"""A student on other scales than judged scores, as results are handed on: of people, of comparisons, and of
+several answers to an item."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -28,23 +26,15 @@ class HumanScore(msgspec.Struct, frozen=True):
     high: float | None
     labels: int
 
+    @property
+    def judged_points(self) -> str:
+        """By judges, with the interval; empty where there is none."""
+        return points_text(self.judged, self.judged_low, self.judged_high) or ""
 
-class BothScales(NamedTuple):
-    """Both figures in points, as a table shows them; empty where there is none."""
-
-    judged: str
-    people: str
-
-
-def both_scales(scores: Sequence[HumanScore]) -> list[BothScales]:
-    """Write the figures of students in points."""
-    return [
-        BothScales(
-            points_text(one.judged, one.judged_low, one.judged_high) or "",
-            points_text(one.mean, one.low, one.high) or "",
-        )
-        for one in scores
-    ]
+    @property
+    def points(self) -> str:
+        """On the human scale, with the interval; empty where there is none."""
+        return points_text(self.mean, self.low, self.high) or ""
 
 
 class PairStrength(msgspec.Struct, frozen=True):
@@ -72,3 +62,45 @@ class PairStrength(msgspec.Struct, frozen=True):
     def points(self) -> str:
         """The strength with its interval."""
         return points_text(self.strength, self.low, self.high) or MISSING
+
+
+class PassRate(msgspec.Struct, frozen=True):
+    """Of k answers to an item that are drawn without replacement of its N: how often one of them passes, and
+    how often all do.
+
+    ``one`` is pass@k, ``1 − C(n − c, k) / C(n, k)`` with the c of an item's n answers that pass (Chen and
+    others 2021), ``all`` is pass^k, ``C(c, k) / C(n, k)`` (Yao and others 2024): each the mean over the ``n``
+    items that have k answers or more, with its 95% interval.
+    """
+
+    k: int
+    n: int
+    one: float
+    one_low: float
+    one_high: float
+    all: float
+    all_low: float
+    all_high: float
+
+
+class SampledScore(msgspec.Struct, frozen=True):
+    """A student's scores in a task over its ``samples`` answers to each of ``n`` items: of a ``factor`` or a
+    label, or (None) of whole answers.
+
+    ``mean`` is that over items of the mean over their answers (mean@N), with its 95% interval. ``item_se``
+    is its standard error over items, None of fewer than two; ``sample_sd`` how far answers to one item lie
+    apart (the root of the mean variance within items), None where no item has two. ``passes``: pass@k and
+    pass^k for k = 1, 2, 4, … N; none where scores are not right or wrong.
+    """
+
+    student: str
+    task: str
+    factor: str | None
+    samples: int
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    item_se: float | None
+    sample_sd: float | None
+    passes: tuple[PassRate, ...] = ()

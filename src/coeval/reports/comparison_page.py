@@ -12,8 +12,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_leaders import best_first, count_sentence, leading_sentences
-from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport, point_of
+from coeval.analysis.comparison.comparison_report import (
+    Comparison,
+    ComparisonReport,
+    best_first,
+    count_sentence,
+    leading_sentences,
+    point_of,
+)
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED

@@ -260,22 +260,13 @@ def whole_lines(path: Path) -> Iterator[Line]:
             offset += len(text)
 
 
-def line_at(path: Path, offset: int) -> bytes:
-    """Read the line at an offset given by `whole_lines`."""
+def line_at(path: Path, offset: int, block: int | None = None) -> bytes:
+    """Read the line at an offset given by `whole_lines`; or a ``block`` of so many bytes, fewer at the end of
+    the file."""
     try:
         with open_file(path) as file:
             file.seek(offset)
-            return file.readline()
-    except OSError as error:
-        raise store_error("read", path, error) from error
-
-
-def block_at(path: Path, offset: int, size: int) -> bytes:
-    """Read so many bytes from an offset on, fewer at the end of the file."""
-    try:
-        with open_file(path) as file:
-            file.seek(offset)
-            return file.read(size)
+            return file.readline() if block is None else file.read(block)
     except OSError as error:
         raise store_error("read", path, error) from error
 

@@ -19,7 +19,7 @@ import msgspec
 from coeval.core.errors import Misshapen, StoreError, Undecodable
 from coeval.core.foreign import decoder, lines_decoder
 from coeval.core.records import WINNERS, Kept, is_good, item_of, valid_levels, valid_values
-from coeval.store.jsonl import Lines, block_at, groups_of_lines, line_at
+from coeval.store.jsonl import Lines, groups_of_lines, line_at
 from coeval.store.rundir import PAIRS
 
 # --- JSONL files with line positions
@@ -126,7 +126,7 @@ class RecordFiles:
         start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
-            start, block = offset, block_at(self._places[number], offset, _BLOCK)
+            start, block = offset, line_at(self._places[number], offset, _BLOCK)
             self._blocks[number] = start, block
             end = block.find(b"\n")
         return block[offset - start : end + 1] if end >= 0 else line_at(self._places[number], offset)

@@ -40,7 +40,6 @@ _MOST_TIMES = 10_000.0
 def lower_bound(
     strata: Sequence[PairedScores],
     alpha: float = ONE_SIDED,
-    times: float = 1.0,
     shares: Sequence[float] | None = None,
 ) -> float:
     """Return the lower confidence bound of the mean over strata of b − a, at the level 1 − alpha, one-sided.
@@ -56,10 +55,9 @@ def lower_bound(
     ----------
     strata : T ≥ 1 of them, scores from 0 to 1; items of a cluster are one
     alpha : how often a bound may lie above the true difference
-    times : with so many times as many items, of the same differences
     shares : how much each stratum counts, above 0; None: all alike
     """
-    return _bound(*_independent(strata, shares), alpha, times)
+    return _bound(*_independent(strata, shares), alpha, 1.0)
 
 
 def bound_over_all(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:

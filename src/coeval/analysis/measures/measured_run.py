@@ -37,7 +37,6 @@ from coeval.analysis.measures.run_measures import (
     RunMeasures,
     SampleSpread,
 )
-from coeval.analysis.measures.sample_measures import sample_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
 from coeval.analysis.measures.teacher_leak import Gain
@@ -54,6 +53,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
+from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 from coeval.core.figures import figure, figure_text, kappa_word, points

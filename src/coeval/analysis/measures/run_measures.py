@@ -26,7 +26,6 @@ from coeval.analysis.measures.measured import (
 from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions
-from coeval.analysis.measures.sample_measures import FactorSamples
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
@@ -35,6 +34,7 @@ from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.analysis.panel.own_judgments import OthersAlone
 from coeval.analysis.people.people_measures import PeopleMeasures
+from coeval.analysis.sampled_answers import FactorSamples
 
 
 class MeasureOptions(NamedTuple):

@@ -160,7 +160,7 @@ class ScoreGrid(NamedTuple):
             return self
         return self.of_rows(np.asarray(self.valid.any(axis=1), bool))._replace(checked=None)
 
-    def of_rows(self, rows: NDArray[np.bool_]) -> ScoreGrid:
+    def of_rows(self, rows: NDArray[np.bool_] | Codes) -> ScoreGrid:
         """Some of the rows, (C,); datapoints and names stay."""
         return self._replace(
             item=self.item[rows],
@@ -222,16 +222,7 @@ class ScoreGrid(NamedTuple):
         weights = None if alike else self._weights
         if weights is None:
             return RowSums(total, units.astype(np.float64), units)
-        mine = (
-            self
-            if rows is None
-            else self._replace(
-                item=self.item[rows],
-                student=self.student[rows],
-                factor=self.factor[rows],
-                sample=None if self.sample is None else self.sample[rows],
-            )
-        )
+        mine = self if rows is None else self.of_rows(rows)
         weight = weights[mine.task, mine.factor]
         share = np.where(np.isfinite(weight), weight / np.maximum(units, 1), 1.0)
         if whole:

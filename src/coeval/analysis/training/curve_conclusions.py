@@ -177,7 +177,7 @@ class StopSignal(msgspec.Struct, frozen=True):
     """Of the ``last`` checkpoints against the one ``before`` them, in the metric's unit.
 
     ``largest_gain`` is what the best of them gained, ``at_most`` the one-sided 95% bound of it, and
-    ``detectable`` the gain that one comparison finds with 80 % power (or the one that was named). ``stop``:
+    ``detectable`` the gain that one comparison finds with 80 % power. ``stop``:
     every bound is below it. Where the gain is that large in truth, the signal is given in at most 5 of 100
     cases: all bounds would have to fail, so their number needs no adjustment (an intersection-union test).
     ``items_needed``: how many items would detect a gain worth having, where these are too few; then there is
@@ -205,30 +205,20 @@ class _Gain(NamedTuple):
     sure: bool
 
 
-def stop_signal(
-    found: CommonItems, unit: str, last: int = LAST, detectable: float | None = None
-) -> StopSignal | None:
-    """None where there are no more than ``last`` checkpoints.
-
-    Parameters
-    ----------
-    detectable : the smallest gain that matters, in the metric's unit; without it, the smallest that one of
-        the comparisons could find
-    """
+def stop_signal(found: CommonItems, unit: str, last: int = LAST) -> StopSignal | None:
+    """None where there are no more than ``last`` checkpoints."""
     items, count = found.scores.shape
     if count <= last or items < 2 or last < 1:
         return None
     width = found.scale.most - found.scale.least
     before = count - last - 1
     gains = [_gain(found, before, at) for at in range(before + 1, count)]
-    least = max(gain.detectable for gain in gains) * width if detectable is None else detectable
+    least = max(gain.detectable for gain in gains) * width
     at_most = max(gain.at_most for gain in gains) * width
-    needed = None
-    if detectable is None:
-        gained = float((found.scores[:, before] - found.scores[:, 0]).mean()) * width
-        scale = scale_of(unit)
-        worth = max(_WORTH * (scale.most - scale.least), _OF_GAINED * gained)
-        needed = ceil(items * (least / worth) ** 2) if least > worth else None
+    gained = float((found.scores[:, before] - found.scores[:, 0]).mean()) * width
+    scale = scale_of(unit)
+    worth = max(_WORTH * (scale.most - scale.least), _OF_GAINED * gained)
+    needed = ceil(items * (least / worth) ** 2) if least > worth else None
     signal = StopSignal(
         before=found.steps[before],
         last=found.steps[before + 1 :],
@@ -240,10 +230,7 @@ def stop_signal(
         items_needed=needed,
         sentence="",
     )
-    matters = (
-        "that could be detected" if detectable is None else "that were named as the smallest that matter"
-    )
-    return msgspec.structs.replace(signal, sentence=_gain_sentence(signal, gains, unit, matters, width))
+    return msgspec.structs.replace(signal, sentence=_gain_sentence(signal, gains, unit, width))
 
 
 def _gain(found: CommonItems, before: int, at: int) -> _Gain:
@@ -257,14 +244,14 @@ def _gain(found: CommonItems, before: int, at: int) -> _Gain:
     return _Gain(found.steps[at], seen, at_most, held.minimum_detectable or 1.0, sure)
 
 
-def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matters: str, width: float) -> str:
+def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, width: float) -> str:
     bound, least = (gap_text(size, unit) for size in (signal.at_most, signal.detectable))
     which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
     if signal.stop:
         verb = "shows" if len(signal.last) == 1 else "show"
         return (
             f"{which} {verb} no detectable gain over step {signal.before}: at most {bound} points (95%), "
-            f"less than the {least} {matters}"
+            f"less than the {least} that could be detected"
         )
     if sure := [one for one in gains if one.sure]:
         gain = gap_text(max(one.seen for one in sure) * width, unit)
@@ -282,7 +269,7 @@ def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, matter
         )
     return (
         f"{which} may have gained over step {signal.before}: at most {bound} points (95%), not less than "
-        f"the {least} {matters}"
+        f"the {least} that could be detected"
     )
 
 
@@ -302,14 +289,14 @@ _RESAMPLES = 2000
 _DRAWS_AT_ONCE = 250
 
 
-def simultaneous_bounds(scores: Floats, level: float = LEVEL) -> Sequence[Bounds]:
+def simultaneous_bounds(scores: Floats) -> Sequence[Bounds]:
     """The band at each checkpoint, from 0 to 1: `mean_bounds` at the level that `pointwise_level` says.
 
     Parameters
     ----------
     scores : (n, K) of n ≥ 1 items at K checkpoints, 0 to 1
     """
-    each = pointwise_level(scores, level)
+    each = pointwise_level(scores)
     means = scores.mean(axis=0)
     squares = ((scores - means) ** 2).sum(axis=0)
     return [

@@ -10,13 +10,16 @@ import msgspec
 from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.comparison.comparison_leaders import (
+from coeval.analysis.comparison.comparison_report import (
+    LEGEND,
     against,
     best_first,
+    by_pair,
     count_sentence,
     leading_sentences,
+    shown_comparison,
+    shown_over_judges,
 )
-from coeval.analysis.comparison.comparison_report import LEGEND, by_pair, shown_comparison, shown_over_judges
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable

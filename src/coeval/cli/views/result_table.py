@@ -30,7 +30,6 @@ from coeval.analysis.run_results import (
     unequally_covered_sentence,
     warning_of_cut_off,
 )
-from coeval.analysis.student_scales import both_scales
 from coeval.cli.streams import folded_name, say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text
@@ -40,8 +39,7 @@ from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
-    from coeval.analysis.sampled_scores import SampledScore
-    from coeval.analysis.student_scales import HumanScore, PairStrength
+    from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
 
 # --- Notes beside a table of scores
 
@@ -300,10 +298,9 @@ def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
 
 def _people_table(people: Sequence[HumanScore], width: int) -> Table:
     """Students by judges and by people, in points."""
-    both = both_scales(people)
     columns = [
-        ("judged", [one.judged for one in both]),
-        ("human scale", [one.people or NOTHING for one in both]),
+        ("judged", [one.judged_points for one in people]),
+        ("human scale", [one.points or NOTHING for one in people]),
         ("labels", [f"{one.labels:,}" for one in people]),
     ]
     title = f"By judges and by people, {plain(people[0].scale)}, in points"

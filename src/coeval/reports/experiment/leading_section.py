@@ -12,9 +12,9 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import RunMeasures
-from coeval.analysis.measures.sample_measures import FactorSamples
 from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
 from coeval.analysis.run_results import LabelAccuracy, label_columns
+from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
