@@ -47,7 +47,7 @@ check: $(MADE)/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/python -m pytest tests/test_layering.py
 	$(BIN)/python -m coeval.pipeline.config.json_schema --check
 	$(BIN)/python docs/write_reference.py --check
-	@$(BIN)/python -m perf.house
+	@$(BIN)/python -m perf.house --trace
 
 fix: $(MADE)/dev  ## Format, and mend what the linter can
 	$(BIN)/ruff check --fix .

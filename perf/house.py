@@ -1,15 +1,23 @@
-"""``python -m perf.house``: how large the source is."""
+"""``python -m perf.house``: how large the source is, and how much of it one item passes on its way.
+
+Static figures are read off the files. With ``--trace`` one item is written, answered and judged at the cheap
+server (`perf.server`) under a profile hook, which counts the modules and functions of ours that run.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
+import tempfile
+import threading
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import NamedTuple
 
-from perf.measure import ROOT
+from perf.measure import ROOT, experiment, serving
 
 SOURCE = ROOT / "src" / "coeval"
 _PRAGMAS = ("# noqa", "# type:", "# pragma", "# fmt:")
@@ -56,5 +64,65 @@ def _comment_lines(text: str) -> Iterator[int]:
             yield token.start[0]
 
 
-if __name__ == "__main__":
+class ItemsWay(NamedTuple):
+    """What runs of our code before the first request, from there to a judgment, and for the answer alone."""
+
+    modules_before: int
+    modules_of_item: int
+    functions_of_item: int
+    functions_of_answer: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.modules_before} modules run before the first request; {self.modules_of_item} modules and "
+            f"{self.functions_of_item} functions from an item to its judgment, {self.functions_of_answer} of "
+            "them for the answer"
+        )
+
+
+def traced() -> ItemsWay:
+    """Follow one item with one student and one judge, from start to end of its run."""
+    import coeval
+
+    stages: list[set[CodeType]] = [set()]  # a further one begins with the first request, and with each record
+    ends = {(SOURCE / "models" / "hosted.py", "complete"), (SOURCE / "store" / "journal.py", "append")}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(str(SOURCE)):
+            return
+        where = (Path(code.co_filename), code.co_name)
+        if where in ends and (where[1] == "append") == (len(stages) > 1):
+            stages.append(set())
+        stages[-1].add(code)
+
+    with tempfile.TemporaryDirectory() as folder, serving(0.005) as url:
+        entry = {"interface": "vllm", "parameters": {"model": "m", "base_url": url}}
+        models = {role: {**entry, "roles": [role]} for role in ("teacher", "student", "judge")}
+        path = Path(folder) / "e.yaml"
+        path.write_text(experiment("house", models, 1, 1, storage_folder=folder, probe_mode="disable"))
+        threading.setprofile(note)
+        try:
+            coeval.run(path)
+        finally:
+            threading.setprofile(None)
+    before, *item = stages[:4]
+    return ItemsWay(
+        len({code.co_filename for code in before}),
+        len({code.co_filename for stage in item for code in stage}),
+        len(set[CodeType]().union(*item)),
+        len(item[1]),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", action="store_true", help="count what one item passes, too")
+    arguments = parser.parse_args()
     print(measured())
+    if arguments.trace:
+        print(traced())
+
+
+if __name__ == "__main__":
+    main()
