@@ -66,7 +66,7 @@ def test_a_worker_asks_its_server_and_leaves_nothing(tmp_path: Path) -> None:
     assert (progress.state, progress.done, progress.planned, progress.failed) == ("ended", 24, 24, 0)
     assert progress.tasks == {"run_0 ifeval": (12, 12), "run_1 ifeval": (12, 12)}
     tokens = sum(line["usage"]["output_tokens"] for run in (0, 1) for line in answers(worker, run))
-    assert progress.output_tokens == result.output_tokens == tokens
+    assert progress.output_tokens == tokens
     assert left_of(record) == []
 
 
@@ -465,7 +465,7 @@ def test_tokens_and_failures_are_counted_over_all_starts(clock: Clock) -> None:
     answered(second, 30)
     clock.now = 25.0
     progress = count.progress()
-    assert (progress.output_tokens, progress.failed, count.input_tokens) == (500, 1, 150)
+    assert (progress.output_tokens, progress.failed) == (500, 1)
     assert progress.output_tokens_per_s == pytest.approx(20.0)
     assert count.requested_last() == (30, {})
 

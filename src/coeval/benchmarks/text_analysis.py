@@ -407,7 +407,7 @@ class Language:
         remember = lru_cache(maxsize=_REMEMBERED_TEXTS)
         self.sentences: Callable[[str], tuple[str, ...]] = remember(self._sentences)
         self.word_runs: Callable[[str], tuple[str, ...]] = remember(lambda text: tuple(word_runs(text)))
-        self.detect: Callable[[str], str | None] = remember(self._detect)
+        self.detect: Callable[[str], str | None] = remember(lambda text: self._detector.detect(text))
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
@@ -450,9 +450,6 @@ class Language:
             self.simplified += 1
             return tuple(plain_sentences(text))
         return tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
-
-    def _detect(self, text: str) -> str | None:
-        return self._detector.detect(text)
 
     @cached_property
     def _detector(self) -> LanguageDetector:

@@ -51,12 +51,11 @@ class SampleConcluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConcludeProgress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
-    """How far the judging of an order is: ``done`` of ``planned`` judgments stand, ``failed`` have failed."""
+    """How far the judging of an order is: ``done`` of ``planned`` judgments stand."""
 
     name: str
     done: int = 0
     planned: int = 0
-    failed: int = 0
 
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
@@ -236,10 +235,10 @@ class _Onlooker:
         self._board = board
 
     def progress(self) -> ConcludeProgress:
-        counts = list(self._board.phases.values()) if self._board is not None else []
+        phases = self._board.phases.values() if self._board is not None else ()
+        judging = [count for count in phases if count.name.endswith(" judging")]
         return ConcludeProgress(
             name=self.name,
-            done=sum(count.recorded + count.done for count in counts if count.name.endswith(" judging")),
-            planned=sum(count.planned for count in counts if count.name.endswith(" judging")),
-            failed=sum(count.failed.total() for count in counts),
+            done=sum(count.recorded + count.done for count in judging),
+            planned=sum(count.planned for count in judging),
         )

@@ -134,17 +134,14 @@ class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
     """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
 
-    ``done``: each prompt has been asked, and has an answer or a failure. Tokens are those of this worker, and
-    ``start`` is its.
+    ``done``: each prompt has been asked, and has an answer or a failure. ``start`` is the worker's; what it
+    took is in its ``account``.
     """
 
     end: WorkerEnd
     start: str = ""
     tasks: tuple[TaskAnswered, ...] = ()
     problem: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
     starts: int = 0
 
 
@@ -268,10 +265,6 @@ class WorkerCount:
         self._marks.clear()
         self.state = "asking"
         self.message = ""
-
-    @property
-    def input_tokens(self) -> int:
-        return sum(count.input_tokens for count in self._counts())
 
     @property
     def output_tokens(self) -> int:

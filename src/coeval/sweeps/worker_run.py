@@ -376,7 +376,6 @@ async def run_worker(
 ) -> WorkerResult:
     """Do a worker, and write what came of it into its folder. Setting ``interrupt`` ends it; so does
     cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
-    began = time.monotonic()
     run = _WorkerRun(worker, keys, interrupt, kept)
     came = Came("interrupted", "it was ended at once")
     async with run.telling():
@@ -392,9 +391,6 @@ async def run_worker(
                 end=came.end,
                 tasks=count.answered(),
                 problem=run.shown(came.problem),
-                input_tokens=count.input_tokens,
-                output_tokens=count.output_tokens,
-                seconds=time.monotonic() - began,
                 starts=count.starts,
             )
             write_result(worker, result)

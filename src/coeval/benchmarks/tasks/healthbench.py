@@ -22,6 +22,7 @@ from coeval.judging.verdict import parse_criteria_met
 
 # Examples behind the published scores; HealthBench Hard and Consensus are other selections.
 PUBLISHED_EXAMPLES = 5000
+_SAMPLED = f"published scores are means over {PUBLISHED_EXAMPLES:,} examples, these over {{:,}}"
 
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
 # Tags by their prefix; the others stand together in ``tags``.
@@ -115,15 +116,10 @@ class HealthBench(Benchmark):
             n_expected=outcomes.expected,
             n_scored=outcomes.scored,
             n_failed=outcomes.failed,
-            reasons=self._sampled(len(items)),
+            reasons=() if len(items) == PUBLISHED_EXAMPLES else (_SAMPLED.format(len(items)),),
             tables=tables,
             items={item: {"overall_score": score} for item, score in by_item.items()},
         )
-
-    def _sampled(self, count: int) -> tuple[str, ...]:
-        if count == PUBLISHED_EXAMPLES:
-            return ()
-        return (f"published scores are means over {PUBLISHED_EXAMPLES:,} examples, these over {count:,}",)
 
     def _metric(self, scores: Sequence[_Score]) -> Metric:
         clipped = clipped_mean(
