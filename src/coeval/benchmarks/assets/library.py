@@ -53,26 +53,20 @@ class Unreachable:
     """Parcels that recently failed, in the cache's ``unreachable.json``. Losing the file costs one more
     try."""
 
-    def __init__(self, cache: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, cache: Path) -> None:
         self._path = cache / "unreachable.json"
-        self._clock = clock
 
     def lately(self) -> dict[str, str]:
         """Return the parcels not to try now, each with its last failure."""
-        now = self._clock()
-        return {
-            parcel: failure.reason
-            for parcel, failure in self._read().items()
-            if 0 <= now - failure.at < AGAIN_AFTER_S
-        }
+        now, failed = time.time(), self._read().items()
+        return {parcel: each.reason for parcel, each in failed if 0 <= now - each.at < AGAIN_AFTER_S}
 
     def remember(self, failed: Mapping[str, str]) -> None:
         """Store new failures; silently skipped where the cache cannot be written."""
         if failed:
-            now = self._clock()
+            now = time.time()
             known = self._read() | {parcel: _Failure(now, reason) for parcel, reason in failed.items()}
-            with suppress(StoreError, OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(StoreError):
                 write_json_atomic(self._path, known)
 
     def _read(self) -> dict[str, _Failure]:

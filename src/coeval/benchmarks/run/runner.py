@@ -28,7 +28,6 @@ from coeval.benchmarks.run.eval_spec import (
     stamps_of,
     used_assets,
 )
-from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, Draining, ModelUnavailable, QuotaExhausted, UsageError
 from coeval.core.model import ModelSpec
@@ -46,6 +45,7 @@ from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import Http
 from coeval.models.transport.shared_hosts import SharedHosts
 from coeval.pricing.price_book import PriceBook
+from coeval.store.output_folder import JUDGMENTS
 from coeval.store.record_usage import usage_on_record
 
 
@@ -188,14 +188,14 @@ def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, U
     """What the records of the folders took, by model; nothing where several accounts share the folders."""
     if evaluation.account is not None:
         return {}
-    folders = [task_run.folder for task_run in task_runs]
+    folders = [task_run.folder.path for task_run in task_runs]
     tested, judging = evaluation.tested, evaluation.judging
     recorded: dict[str, Usage] = {}
-    for spec, files_of in ((tested, TaskFolder.answer_files), (judging, TaskFolder.judgment_files)):
+    for spec, files in ((tested, "responses*.jsonl"), (judging, JUDGMENTS)):
         if spec is None:
             continue
         called = evaluation.tested_as if spec is tested else spec.model
-        taken = usage_on_record(path for folder in folders for path in files_of(folder))
+        taken = usage_on_record(path for folder in folders for path in sorted(folder.glob(files)))
         if (usage := taken.get(called)) is not None:
             known = recorded.get(spec.name)
             recorded[spec.name] = usage if known is None else known + usage

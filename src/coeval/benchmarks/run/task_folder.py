@@ -78,14 +78,6 @@ class TaskFolder:
     def judgments(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
-    def answer_files(self) -> list[Path]:
-        """List all answer files, those of other settings included."""
-        return sorted(self.path.glob("responses*.jsonl"))
-
-    def judgment_files(self) -> list[Path]:
-        """List all judgment files, those of other judges and settings included."""
-        return sorted(self.path.glob("judgments.*.jsonl"))
-
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder's lock; the UsageError names the process that has it."""
