@@ -18,8 +18,6 @@ from fakes.openai_chat import Raw, Requested
 from coeval.core.model import ModelSpec
 from coeval.core.records import Usage
 
-__all__ = ["SECRET", "Behaviour", "Heard", "Host", "Interface", "Said"]
-
 SECRET = "sk-planted-7Qm2vX9tLw4Rz8Kc"
 """The key that every interface is opened with; one whose credential has parts has it in one of them."""
 

@@ -13,8 +13,6 @@ from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
 from fakes.bedrock import Answer, BedrockHost, Fault, fake_bedrock
 from fakes.openai_chat import Requested
 
-__all__ = ["BedrockInterface"]
-
 ACCESS_KEY = "AKIAMADEUP0EXAMPLE07"
 _NAMES = {"temperature": "temperature", "topP": "top_p", "maxTokens": "max_tokens", "stopSequences": "stop"}
 _ENDINGS = {"stop": "end_turn", "length": "max_tokens", "stop sequence": "stop_sequence"}

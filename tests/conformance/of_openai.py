@@ -12,8 +12,6 @@ from conformance.interface import SECRET, Behaviour, Heard, Interface, Said
 from fakes.openai_chat import CONTENT_FILTER, Answer, Fault, Requested
 from fakes.openai_hosts import RULES, ShapedHost, shaped_host
 
-__all__ = ["SHAPED", "OpenAIInterface", "ShapedInterface"]
-
 _NAMES = {
     "temperature": "temperature",
     "top_p": "top_p",

@@ -19,8 +19,6 @@ from fakes.gemini import Answer, Blocked, Fault, GeminiHost, fake
 from fakes.openai_chat import Requested
 from fakes.vertex import VertexHost, fake_vertex, key_file
 
-__all__ = ["NOT_ASKED_OVER_HTTP", "REGISTERED"]
-
 _NAMES_OF_CLAUDE = {
     "temperature": "temperature",
     "top_p": "top_p",

@@ -24,8 +24,6 @@ from fakes.anthropic_messages import AnthropicServer, Error, Spoken, error_answe
 from fakes.batch_jobs import GivesResults, Watch
 from fakes.scripted import cut, serving
 
-__all__ = ["Batch", "BatchServer", "Fate", "batch_fake"]
-
 Fate: TypeAlias = Spoken | Error | Literal["canceled", "expired"]
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Loss: TypeAlias = Literal["before", "after", "belied"]

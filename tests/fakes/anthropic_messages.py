@@ -22,20 +22,6 @@ from msgspec import Meta, Struct
 
 from fakes.scripted import Broken, Raw, Refusal, ScriptedHost, serving
 
-__all__ = [
-    "VERSIONS",
-    "AnthropicServer",
-    "Behaviour",
-    "Error",
-    "Spoken",
-    "anthropic_fake",
-    "cache_floor",
-    "error_answer",
-    "error_body",
-    "misfit_of",
-    "passages",
-]
-
 VERSIONS = ("2023-06-01", "2026-10-21")
 
 _FOUR = (

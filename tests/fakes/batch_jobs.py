@@ -17,19 +17,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from fakes.scripted import Behaviour, Broken, Refusal, Requested, ScriptedHost
 
-__all__ = [
-    "DAMAGES",
-    "LOST",
-    "BatchingHost",
-    "Belied",
-    "FakeJob",
-    "Gives",
-    "GivesResults",
-    "Item",
-    "Lost",
-    "Watch",
-]
-
 
 class Lost(Enum):
     LOST = auto()

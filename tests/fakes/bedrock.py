@@ -25,8 +25,6 @@ from botocore.validate import ParamValidator
 
 from fakes.scripted import Behaviour, Refusal, ScriptedHost, serving
 
-__all__ = ["Answer", "BedrockHost", "Fault", "fake_bedrock", "misfits_of"]
-
 STATUSES = {
     400: "ValidationException",
     401: "UnrecognizedClientException",

@@ -32,8 +32,6 @@ from fakes.batch_jobs import BatchingHost, FakeJob
 from fakes.bedrock import BedrockHost, Fault, misfits_of
 from fakes.scripted import Behaviour, Refusal, listening, serving
 
-__all__ = ["BedrockBatchHost", "S3Host", "fake_bedrock_batches", "fake_s3"]
-
 _LEAST_PART = 5 << 20
 _PAGE = 2
 _XMLNS = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'

@@ -14,8 +14,6 @@ from msgspec import Meta, Struct
 
 from fakes.scripted import Behaviour, Refusal, ScriptedHost, serving
 
-__all__ = ["CohereHost", "Replied", "Trouble", "cohere_fake"]
-
 
 @dataclass(frozen=True)
 class Replied:

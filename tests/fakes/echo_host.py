@@ -17,8 +17,6 @@ from coeval.simulation.server.app import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from fakes.scripted import listening
 
-__all__ = ["EchoHost", "echo_host"]
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ASKED = "/v1/chat/completions"
 _REFUSED_PROBES = 3

@@ -21,8 +21,6 @@ from fakes.batch_jobs import BatchingHost, FakeJob
 from fakes.openai_hosts import Reported, ShapedHost
 from fakes.scripted import Refusal
 
-__all__ = ["Ending", "FakeFile", "FileBatchHost"]
-
 
 class FakeFile(NamedTuple):
     id: str

@@ -19,19 +19,6 @@ from msgspec import Meta, Struct
 
 from fakes.scripted import Behaviour, Refusal, ScriptedHost, serving
 
-__all__ = [
-    "Answer",
-    "Blocked",
-    "Fault",
-    "GeminiHost",
-    "fake",
-    "in_camel_case",
-    "info",
-    "misfit_of",
-    "quota",
-    "retry_in",
-]
-
 _Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 

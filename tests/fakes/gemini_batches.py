@@ -21,8 +21,6 @@ from fakes.batch_jobs import BatchingHost, FakeJob, Item
 from fakes.gemini import Fault, GeminiHost, in_camel_case, misfit_of
 from fakes.scripted import Behaviour, Refusal, serving
 
-__all__ = ["RPC_CODES", "GeminiBatchHost", "fake_gemini_batches"]
-
 RPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
 _LARGEST_BODY = 20 << 20
 _INLINED = b'"(the answers)"'

@@ -18,8 +18,6 @@ from fakes.file_batches import FakeFile, FileBatchHost
 from fakes.openai_hosts import RULES, Reported
 from fakes.scripted import Behaviour, Refusal, serving
 
-__all__ = ["MistralBatchHost", "mistral_batches"]
-
 _FIELDS = {"input_files", "requests", "endpoint", "model", "agent_id", "metadata", "timeout_hours"}
 _FILTERS = {"page", "page_size", "model", "created_after", "created_by_me", "status", "order_by"}
 

@@ -18,8 +18,6 @@ from fakes.file_batches import FakeFile, FileBatchHost
 from fakes.openai_hosts import RULES, Reported
 from fakes.scripted import Behaviour, Refusal, serving
 
-__all__ = ["OpenAiBatchHost", "openai_batches"]
-
 _WITH_RESULTS = {"completed", "expired", "cancelled"}
 
 

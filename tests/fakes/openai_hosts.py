@@ -20,8 +20,6 @@ from fakes.openai_chat import Answer, Fault, completion_of
 from fakes.openai_request import Misfit, misfit_of
 from fakes.scripted import Behaviour, Refusal, ScriptedHost, serving
 
-__all__ = ["RULES", "Reported", "Rules", "ShapedHost", "shaped_host"]
-
 
 @dataclass(frozen=True)
 class Reported:

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-__all__ = ["Misfit", "misfit_of"]
-
 
 class Misfit(NamedTuple):
     """Why a body is answered with 400."""

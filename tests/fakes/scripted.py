@@ -14,18 +14,6 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import msgspec
 from aiohttp import web
 
-__all__ = [
-    "Behaviour",
-    "Broken",
-    "Raw",
-    "Refusal",
-    "Requested",
-    "ScriptedHost",
-    "cut",
-    "listening",
-    "serving",
-]
-
 
 @dataclass(frozen=True)
 class Raw:

@@ -21,8 +21,6 @@ from google.auth import jwt
 from fakes.gemini import Fault, GeminiHost
 from fakes.scripted import Behaviour, Refusal, serving
 
-__all__ = ["PROJECT", "VertexHost", "fake_vertex", "key_file"]
-
 PROJECT = "blue-meadow-417"
 _EMAIL = f"coeval@{PROJECT}.iam.gserviceaccount.com"
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"

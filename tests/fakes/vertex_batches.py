@@ -29,8 +29,6 @@ from fakes.gemini_batches import RPC_CODES
 from fakes.scripted import Behaviour, Refusal, serving
 from fakes.vertex import VertexHost
 
-__all__ = ["GoogleStorage", "VertexBatchHost", "fake_vertex_batches"]
-
 _PAGE = 2
 _PIECE = 256 << 10
 

@@ -13,8 +13,6 @@ from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 
-__all__ = ["answer", "keys_of", "opened"]
-
 NOWHERE = Path("/nonexistent")
 
 

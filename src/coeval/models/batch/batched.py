@@ -14,8 +14,7 @@ from coeval.core.errors import Draining, Gap, ModelError, Pending, Undecodable
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress
 from coeval.models.batch.batch_api import BatchJob, batch_maker
-from coeval.models.batch.waiting.batch_index import BatchOutcome, StoredError
-from coeval.models.batch.waiting.batch_queue import Source
+from coeval.models.batch.waiting.batch_index import BatchOutcome, Source, StoredError
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import BATCH_PHASES, HostRefusals
 from coeval.models.hosted import HostedModel, bounded

@@ -24,8 +24,13 @@ from coeval.models.batch.batch_api import (
     Undecided,
     cancel_job,
 )
-from coeval.models.batch.waiting.batch_index import BatchOutcome, StoredError, lines_file, results_file
-from coeval.models.batch.waiting.batch_queue import BatchQueue
+from coeval.models.batch.waiting.batch_index import (
+    BatchOutcome,
+    BatchQueue,
+    StoredError,
+    lines_file,
+    results_file,
+)
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
 from coeval.store.jsonl import replaced_whole
 

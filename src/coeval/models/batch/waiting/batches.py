@@ -11,9 +11,8 @@ from pathlib import Path
 from coeval.core.errors import StoreError
 from coeval.core.records import Purpose
 from coeval.core.text import numbered
-from coeval.models.batch.waiting.batch_index import BatchIndex, ParkedFile
+from coeval.models.batch.waiting.batch_index import BatchIndex, BatchQueue, ParkedFile, Source
 from coeval.models.batch.waiting.batch_job_runner import BatchJobRunner, JobEnd
-from coeval.models.batch.waiting.batch_queue import BatchQueue, Source
 from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
 from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
 
