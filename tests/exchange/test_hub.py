@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
             body = (said if isinstance(said, str) else json.dumps(said)).encode()
             self.send_response(made.refuses or status)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("X-Repo-Commit", "c0ffee")
-            self.send_header("ETag", '"e"')
+            # The client keeps a file of the same commit and tag.
+            tag = blake2b(body, digest_size=20).hexdigest()
+            self.send_header("X-Repo-Commit", tag)
+            self.send_header("ETag", f'"{tag}"')
             if status == 404:
                 self.send_header("X-Error-Code", str(said["error"]).replace(" n", "N").replace(" ", ""))
             self.end_headers()
@@ -147,6 +150,27 @@ def test_figures_enter_the_card_and_nothing_else_in_it_changes(
     assert hub.created == []
 
 
+def test_figures_of_more_items_take_the_place_of_ours_and_of_no_other(hub: Hub, tmp_path: Path) -> None:
+    others = {"type": "score", "name": "score", "value": 0.9}
+    theirs = [
+        {"task": {"type": "text-generation"}, "dataset": {"name": "s", "type": "s"}, "metrics": [others]}
+    ]
+    front = json.dumps({"license": "mit", "model-index": [{"name": "mine", "results": theirs}]})
+    hub.files["models/me/my-model"]["README.md"] = f"---\n{front}\n---\n# Mine\n"
+    for n in (4, 6):
+        rows = [f"{item},m,{item % 2}\n" for item in range(n)]
+        (tmp_path / "s.csv").write_text("item,model,score\n" + "".join(rows))
+        (folder,) = import_results(tmp_path / "s.csv", out=tmp_path / f"of_{n}").folders.values()
+        words = ("--to", "hf-results", "--out", tmp_path / f"card_{n}", "--push", "me/my-model")
+        assert export(folder, *words).code == 0
+        results = card(hub).data.eval_results or []
+        assert [(one.metric_value, (one.metric_args or {}).get("n")) for one in results] == [
+            (0.9, None),
+            (0.5, n),
+        ]
+    assert card(hub).data.model_name == "mine"
+
+
 def test_tables_become_a_folder_of_a_private_dataset(hub: Hub, made: dict[str, Path], tmp_path: Path) -> None:
     for name in ("a/b", "c"):
         out = tmp_path / f"out{made[name].name}"
@@ -170,4 +194,4 @@ def test_what_the_hub_refuses_is_written_all_the_same(
         assert any(path.is_file() for path in (tmp_path / to).rglob("*"))
     out = tmp_path / "again"
     ended = export(made["a/b"], "--to", "csv", "--out", out, "--push", "me/results")
-    assert f"hf upload --repo-type dataset me/results {out} a_b" in ended.err
+    assert f"hf upload --repo-type dataset --private me/results {out} a_b" in ended.err

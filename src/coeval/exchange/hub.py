@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coeval.core.errors import UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 
 def check_hub() -> None:
@@ -32,7 +35,8 @@ def push_dataset(out: Path, name: str, repo: str) -> None:
     from huggingface_hub import HfApi
 
     hub = HfApi()
-    later = f"hf upload --repo-type dataset {quote(repo)} {quote(str(out))} {quote(name)}"
+    # Without --private the command makes a public dataset where there is none.
+    later = f"hf upload --repo-type dataset --private {quote(repo)} {quote(str(out))} {quote(name)}"
     with _refusals(f"the files are in {out}; send them later: {later}"):
         hub.create_repo(repo, repo_type="dataset", private=True, exist_ok=True)
         hub.upload_folder(
@@ -57,8 +61,6 @@ def push_card(paths: Sequence[Path], target: str) -> None:
     UsageError
         it is open which figures are meant; the hub did not take them.
     """
-    from huggingface_hub import metadata_update
-
     wanted, _, repo = target.rpartition("=")
     indexes: list[dict[str, Any]] = [decode(path.read_bytes()) for path in paths]
     named = [(index["model-index"][0]["name"], index) for index in indexes]
@@ -70,7 +72,36 @@ def push_card(paths: Sequence[Path], target: str) -> None:
             f"write --push MODEL=USER/REPO, with one of {names}; of a sweep, export one checkpoint's folder"
         )
     with _refusals(f"{repo} has to be a model that you may write to; the files are written"):
-        metadata_update(repo, chosen[0], overwrite=True, commit_message="Results by CoEval")
+        _enter(chosen[0], repo)
+
+
+def _enter(index: dict[str, Any], repo: str) -> None:
+    """Put figures into a card, for those of CoEval that are there: the client's `metadata_update` takes a
+    figure with another n or interval for one of another metric, and leaves the old one beside it."""
+    from huggingface_hub import CardData, ModelCard
+    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.repocard_data import model_index_to_eval_results
+
+    model, new = model_index_to_eval_results(index["model-index"])
+    try:
+        card = ModelCard.load(repo)
+    except EntryNotFoundError:
+        card = ModelCard.from_template(CardData())
+    places = {_place(one) for one in new}
+    there = card.data.eval_results or []
+    card.data.eval_results = [one for one in there if not _is_ours(one) or _place(one) not in places] + new
+    card.data.model_name = card.data.get("model_name") or model
+    card.push_to_hub(repo, commit_message="Results by CoEval")
+
+
+def _is_ours(result: EvalResult) -> bool:
+    return str((result.metric_args or {}).get("measured_by", "")).startswith("CoEval")
+
+
+def _place(result: EvalResult) -> tuple[Any, ...]:
+    """What a figure is of; a newer one of the same is in its place."""
+    sample = (result.metric_args or {}).get("sample", 0)
+    return result.task_type, result.dataset_type, result.dataset_config, result.metric_type, sample
 
 
 @contextmanager
