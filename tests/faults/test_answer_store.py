@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fakes.moments import forks
@@ -15,8 +15,12 @@ from small_runs import content, experiment, folder_of, good_lines, records, run
 from test_budget import write_prices
 
 from coeval.core.errors import UsageError
-from coeval.core.records import Completion, Usage
-from coeval.models.answer_store import AnswerStore, estimated_without
+from coeval.core.model import ModelSpec
+from coeval.core.records import CallId, Completion, Message, Request, Usage
+from coeval.models.address import address_of
+from coeval.models.answer_store import AnswerStore, StoredModel, estimated_without
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.store.rundir import RunDir
 
@@ -162,6 +166,29 @@ async def test_two_processes_that_are_killed_share_it(tmp_path: Path, store: Pat
         third = sharing(tmp_path / "three", host.url, store)
         assert (await run(third)).exit_code == 0
         assert len(host.requested) == asked
+
+
+async def test_another_seed_of_the_run_is_asked_where_the_host_is_sent_none(tmp_path: Path) -> None:
+    """Of most hosts two runs that repeat each other differ by their seeds alone."""
+    spec = ModelSpec(
+        name="m", interface="anthropic", model="claude-haiku-4-5", access_key="sk-test-0123456789"
+    )
+    address = address_of(spec, HOSTS["anthropic"], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
+    asked = 0
+
+    class Hosted:
+        name, interface, answer_limit = spec.name, spec.interface, ""
+
+        async def complete(self, _: Request) -> Completion:
+            nonlocal asked
+            asked += 1
+            return Completion(f"answer {asked}")
+
+    request = Request((Message("user", "Which team?"),), call=CallId("item"))
+    for seed, answer in ((0, "answer 1"), (7, "answer 2"), (0, "answer 1"), (7, "answer 2")):
+        store = AnswerStore.named(str(tmp_path / "store"), {}, seed=seed)
+        assert store is not None
+        assert (await StoredModel(cast("Any", Hosted()), address, store).complete(request)).text == answer
 
 
 def test_a_store_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """A folder of paid answers that runs share: the same request is paid once.
 
 A file per answer, put in place whole, named by a hash of the request as it is sent (host, path and body) and
-of its `CallId`: another item, sample or attempt is another request, whatever its text. Processes need no
-lock. What two of them ask at the same time is asked twice, and the later answer stays.
+of its `CallId` and the run's seed: another item, sample, attempt or seed is another request, whatever its
+text. Processes need no lock. What two of them ask at the same time is asked twice; the later answer stays.
 """
 
 from __future__ import annotations
@@ -60,13 +60,15 @@ class AnswerStore:
     """Answers under ``folder``, in a subfolder for each first byte of their names.
 
     Models ``without`` are asked as if there were none: a server's weights may change under one name.
+    ``seed`` is the run's: most hosts are not sent it, and runs that repeat each other differ by it alone.
     A file that cannot be read, or whose checksum is not that of its content, counts as absent. A store that
     cannot be written is told once, and the run goes on without.
     """
 
-    def __init__(self, folder: Path, without: Container[str] = ()) -> None:
+    def __init__(self, folder: Path, without: Container[str] = (), seed: int = 0) -> None:
         self.folder = folder
         self.without = without
+        self.seed = seed
         self.found = 0
         """How many answers were found there."""
         self._reported: set[str] = set()
@@ -74,7 +76,11 @@ class AnswerStore:
 
     @classmethod
     def named(
-        cls, folder: str | None, environment: Mapping[str, str], without: Container[str] = ()
+        cls,
+        folder: str | None,
+        environment: Mapping[str, str],
+        without: Container[str] = (),
+        seed: int = 0,
     ) -> Self | None:
         """Open the store that the environment names, else ``folder``; None where neither names one. An empty
         variable means none.
@@ -90,7 +96,7 @@ class AnswerStore:
             raise UsageError(f"store {path} cannot be made: {error.strerror}; name another folder.") from None
         if not os.access(path, os.W_OK | os.X_OK):
             raise UsageError(f"store {path} cannot be written; name another folder, or none.")
-        return cls(path, without)
+        return cls(path, without, seed)
 
     def find(self, name: str) -> Completion | None:
         """Return the answer of that name, as it was paid; None where there is none to be read."""
@@ -184,6 +190,8 @@ class StoredModel(Model):
         except ModelError:
             return None  # asking says what is wrong with it
         parts: Any = (address.url, address.path, *call)
+        if self._store.seed:  # without it, names are those of stores that know no seed
+            parts = (*parts, self._store.seed)
         return blake2b(msgspec.json.encode(parts) + body, digest_size=20).hexdigest()
 
 

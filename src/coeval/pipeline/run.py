@@ -95,8 +95,13 @@ async def arun(
     for sentence in doubtful:
         reported.warn(sentence)  # at once; there is no log yet
     try:
-        store = AnswerStore.named(config.experiment.store, os.environ) if options.stored_answers else None
-        context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http, store=store)
+        settings = config.experiment
+        shared = (
+            AnswerStore.named(settings.store, os.environ, seed=settings.seed)
+            if options.stored_answers
+            else None
+        )
+        context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http, store=shared)
         async with begun(config, options, context) as start:
             for sentence in doubtful:
                 log.warning(sentence)
