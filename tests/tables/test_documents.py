@@ -123,6 +123,31 @@ def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
     assert (passage.source, passage.text) == ("rules.pdf#0", PARAGRAPH)
 
 
+def test_a_pdf_without_text_or_that_is_encrypted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pypdf = pytest.importorskip("pypdf", reason="PDF files need pypdf")
+    folder = write(tmp_path / "docs", rules_md=PARAGRAPH)
+    for name in ("scan", "locked"):
+        writer = pypdf.PdfWriter()
+        writer.add_blank_page(600, 800)
+        if name == "locked":
+            writer.encrypt("secret", algorithm="RC4-128")
+        with (folder / f"{name}.pdf").open("wb") as file:
+            writer.write(file)
+    said = " ".join(read_documents(folder, 800).said)
+    assert "(a PDF without text, such as a scan): scan.pdf" in said
+    assert "(an encrypted PDF): locked.pdf" in said
+
+    def lacking(_: Path) -> None:  # what it raises of AES, without the package cryptography
+        raise pypdf.errors.DependencyError("cryptography>=3.1 is required for AES algorithm")
+
+    monkeypatch.setattr(pypdf, "PdfReader", lacking)
+    found = read_documents(folder, 800)
+    assert [passage.source for passage in found.passages] == ["rules.md#0"]
+    assert "(an encrypted PDF): locked.pdf, scan.pdf" in " ".join(found.said)
+
+
 def test_without_pypdf_the_install_line_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pypdf", None)
     with pytest.raises(UsageError, match=r'pip install "coeval\[pdf\]"'):

@@ -208,10 +208,15 @@ def _html_text(text: str) -> str:
 def _pdf_text(file: Path) -> str:
     try:
         from pypdf import PdfReader
-        from pypdf.errors import PyPdfError
+        from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
     except ImportError:
         raise _LeftOut('a PDF needs pypdf: pip install "coeval[pdf]"') from None
     try:
-        return "\n\n".join(page.extract_text() for page in PdfReader(file).pages)
+        text = "\n\n".join(page.extract_text() for page in PdfReader(file).pages)
+    except (FileNotDecryptedError, DependencyError):
+        raise _LeftOut("an encrypted PDF") from None
     except (PyPdfError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise _LeftOut("a damaged PDF") from None
+    if not text.strip():
+        raise _LeftOut("a PDF without text, such as a scan")
+    return text
