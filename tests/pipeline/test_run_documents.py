@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from coeval.pipeline.phases.document_items import (
     AcceptedItems,
     copies,
     gives_away,
+    squeezed,
     supported,
 )
 from coeval.pipeline.plan.forecast import forecast
@@ -300,6 +302,13 @@ def test_quotes_are_found_however_they_are_written_and_no_other() -> None:
 )
 def test_a_question_does_not_hold_its_answer(question: str, answer: str, given_away: bool) -> None:
     assert gives_away(question, answer) is given_away
+
+
+def test_a_reply_of_nothing_but_marks_costs_no_time() -> None:
+    began = time.process_time()
+    assert squeezed("](" * 20_000) == ""
+    assert gives_away("Thirty days?" + "\n" * 20_000, "thirty days")
+    assert time.process_time() - began < 1
 
 
 def test_a_question_does_not_copy_a_sentence() -> None:
