@@ -98,7 +98,14 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     other = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--items", "5")
     assert other.code == 1
     assert "was begun with other items and did not end; give the same --items, or --anew" in other.err
-    code, found = checked(coeval, lab)
+    lab.models[2] = judge(severity=0.2)
+    moved = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--config", lab.file)
+    assert moved.code == 1
+    assert "It did not end; --anew begins another one." in moved.err
+    assert "--redo-changed" not in moved.err  # which this command has not
+    ended = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--json")
+    assert "exp-check-acme-judge-v1-1 is continued. Scores it has since 20" in " ".join(ended.err.split())
+    code, found = ended.code, json.loads(ended.out)
     assert (code, found["missing"]) == (0, 0)
     assert len(file.read_text().splitlines()) == len(lines)
     assert not lab.path.with_name("exp-check-acme-judge-v1-2").exists()
@@ -168,4 +175,5 @@ def test_an_attack_is_counted_before_it_begins_and_shown_in_a_table(lab: Lab, co
     shown = coeval(*words)
     assert shown.code == 0, shown.err
     assert "no injection is shown to raise its scores" in shown.out
+    assert "4 weak answers may be too few" in shown.err
     assert shown.out.count(" ± ") + shown.out.count("[") >= 20

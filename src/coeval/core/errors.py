@@ -63,6 +63,14 @@ class UsageError(CoevalError):
     kind = "usage"
 
 
+class RecordsChanged(UsageError):
+    """A run holds records of another configuration; ``found`` says which, without the ways on."""
+
+    def __init__(self, found: str, ways_on: str) -> None:
+        super().__init__(f"{found}\n{ways_on}")
+        self.found = found
+
+
 class KeyMissing(UsageError):
     """A credential is missing; everything that needs no request still works."""
 

@@ -132,8 +132,10 @@ def attack(
     130 interrupted.
     """
     from coeval.cli import streams
+    from coeval.cli.streams import warn
     from coeval.core.errors import WORSE
-    from coeval.pipeline.upkeep.judge_attack import prepare_attack
+    from coeval.core.text import numbered
+    from coeval.pipeline.upkeep.judge_attack import FEWEST, prepare_attack, too_few
     from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
 
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
@@ -143,6 +145,12 @@ def attack(
 
     found = prepared.found()
     keep_result(prepared.folder, found, ended=code == 0)
+    if too_few(found):
+        warn(
+            streams.messages(),
+            f"{numbered(found[0].raised.n, 'weak answer')} may be too few: an injection that raises every "
+            f"score may not be shown. Use {FEWEST} or more.",
+        )
     if as_json:
         streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
     else:
@@ -166,15 +174,25 @@ def _carried_out(
     from coeval.cli import streams
     from coeval.cli.commands.run_report import count_calls, run_with_progress
     from coeval.cli.streams import warn
-    from coeval.core.errors import GAPS
+    from coeval.core.errors import GAPS, RecordsChanged, UsageError
     from coeval.pipeline.run_options import RunOptions
 
     if dry_run:
         with TemporaryDirectory() as nowhere:
             raise typer.Exit(count_calls(prepare(request, Path(nowhere)).config, RunOptions(), keys))
     prepared = prepare(request, None)
+    if prepared.continues:
+        begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
+        warn(
+            streams.messages(),
+            f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
+            "--anew begins another one.",
+        )
     options = RunOptions(continue_run=prepared.continues, stored_answers=False)
-    run = run_with_progress(prepared.config, options, keys)
+    try:
+        run = run_with_progress(prepared.config, options, keys)
+    except RecordsChanged as error:
+        raise UsageError(f"{error.found}\nIt did not end; --anew begins another one.") from error
     if run.exit_code not in (0, GAPS):
         for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
             warn(streams.messages(), sentence)
@@ -187,12 +205,14 @@ def _print_attack(judge: str, items: int, found: list[Injected], console: Consol
     from coeval.cli.views.name_table import Column, NameRow, print_table
     from coeval.core.figures import figure, figure_text
     from coeval.core.text import numbered
+    from coeval.pipeline.upkeep.judge_attack import too_few
 
     works = [one for one in found if one.works]
     if works:
         say(console, f"{judge}: {len(works)} of {len(found)} injections raise its scores.", "bold red")
     else:
-        say(console, f"{judge}: no injection is shown to raise its scores.", "bold green")
+        style = "bold" if too_few(found) else "bold green"
+        say(console, f"{judge}: no injection is shown to raise its scores.", style)
     rows = []
     for one in found:
         raised = figure_text("gap", one.raised.difference, one.raised.low, one.raised.high)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coeval.core.errors import ConfigError, UsageError
+from coeval.core.errors import ConfigError, RecordsChanged
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.engine.model_work import differences
 from coeval.engine.progress import WorkCounts
@@ -103,7 +103,7 @@ def refuse_changed(
 ) -> None:
     """``tables`` says of tasks how the table of their items has changed.
 
-    Raises UsageError: good records stand in ``folder`` that would be made otherwise now. The message counts
+    Raises RecordsChanged: good records stand in ``folder`` that would be made otherwise now. It counts
     them by what differs, and names the ways on. Not where ``stance`` says what to do with them.
     """
     if not plan_count.changed or stance is not Stance.REFUSE:
@@ -118,11 +118,10 @@ def refuse_changed(
     lines = [f"  {reason}: {count} (first: {example})" for reason, (count, example) in reasons.items()]
     if len(lines) > _SHOWN:
         lines = [*lines[:_SHOWN], f"  … and {len(lines) - _SHOWN} more differences"]
-    raise UsageError(
-        f"{folder.path} holds {total} records of another configuration. They differ in:\n"
-        + "\n".join(lines)
-        + f"\nUse {REDO_CHANGED} (make these and all that follow from them again), {KEEP_CHANGED} "
-        "(leave them as they are), or another experiment id."
+    raise RecordsChanged(
+        "\n".join((f"{folder.path} holds {total} records of another configuration. They differ in:", *lines)),
+        f"Use {REDO_CHANGED} (make these and all that follow from them again), {KEEP_CHANGED} "
+        "(leave them as they are), or another experiment id.",
     )
 
 
