@@ -76,9 +76,9 @@ def push_card(paths: Sequence[Path], target: str) -> None:
 
 
 def _enter(index: dict[str, Any], repo: str) -> None:
-    """Put figures into a card, for those of CoEval that are there: the client's `metadata_update` takes a
-    figure with another n or interval for one of another metric, and leaves the old one beside it."""
-    from huggingface_hub import CardData, ModelCard
+    """Put figures into a card in the place of CoEval's earlier ones. The client's own update takes a figure
+    with another n or interval for one of another metric, and keeps both."""
+    from huggingface_hub import ModelCard, ModelCardData
     from huggingface_hub.errors import EntryNotFoundError
     from huggingface_hub.repocard_data import model_index_to_eval_results
 
@@ -86,7 +86,7 @@ def _enter(index: dict[str, Any], repo: str) -> None:
     try:
         card = ModelCard.load(repo)
     except EntryNotFoundError:
-        card = ModelCard.from_template(CardData())
+        card = ModelCard.from_template(ModelCardData())
     places = {_place(one) for one in new}
     there = card.data.eval_results or []
     card.data.eval_results = [one for one in there if not _is_ours(one) or _place(one) not in places] + new
