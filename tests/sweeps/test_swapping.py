@@ -17,6 +17,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from cli.eval_process import Finished
 from cli.invoked import Command
@@ -105,6 +106,33 @@ async def test_adapters_are_served_under_their_own_names(tmp_path: Path, is_sgla
         *([*of_base, *weights_in(str(path))] for path in adapters),
     ]
     assert [starts for _, starts in found] == [1, 2, 2, 2]
+
+
+async def test_no_adapter_gets_a_name_that_the_server_has_had(tmp_path: Path) -> None:
+    """vLLM keeps prompts' prefixes by an adapter's name, and would read back those of other weights: where
+    all are served under one name, or one that was overwritten is served again under its own."""
+    base = write_checkpoint(tmp_path / "base", 9)
+    adapters = [write_checkpoint(tmp_path / f"step_{n}", n, base=str(base)) for n in range(3)]
+    servers = servers_of(tmp_path, "lora", adapters)
+    loaded: list[str] = []
+    engines = list[Engine]()
+    post = Engine.post
+
+    def noting(engine: Engine, path: str, query: Any, body: Any) -> Any:
+        if path.endswith("/load_lora_adapter") and "unload" not in path:
+            loaded.append(f"{id(engine)} {body['lora_name']}")
+        return post(engine, path, query, body)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "post", noting)
+        async with aclosing(KeptServer()) as kept:
+            for server in servers:
+                same = msgspec.structs.replace(server, name="policy")
+                async with kept.up(cast("WorkerServer", Started(same, engines=engines)), asyncio.Event()):
+                    pass
+    assert len(engines) == 2
+    assert len(loaded) == 1 + 3 + 1 + 3  # a start, a swap, the cold start that proves it, a swap
+    assert len(set(loaded)) == len(loaded)
 
 
 async def test_another_architecture_tokenizer_or_base_is_a_restart(tmp_path: Path) -> None:

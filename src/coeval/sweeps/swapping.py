@@ -139,7 +139,7 @@ class ServedWeights:
             "Content-Type": "application/json",
             **({"Authorization": f"Bearer {key}"} if key else {}),
         }
-        self._adapter = ""
+        self._adapter, self._loads = "", 0
         self._is_sglang = False
 
     async def settle(self) -> None:
@@ -201,10 +201,14 @@ class ServedWeights:
         self._adapter, self.name = "", KEPT_NAME
         if base_of(server.checkpoint) is None:
             return
-        body = {"lora_name": server.name, "lora_path": server.checkpoint}
+        # vLLM keeps prompts' prefixes by an adapter's name: under one that it has had, those of other weights
+        # would be read back.
+        self._loads += 1
+        name = f"{server.name}.{self._loads}"
+        body = {"lora_name": name, "lora_path": server.checkpoint}
         await self._post(f"{above}/load_lora_adapter", body)
-        self._adapter = server.name
-        self.name = f"{KEPT_NAME}:{server.name}" if self._is_sglang else server.name
+        self._adapter = name
+        self.name = f"{KEPT_NAME}:{name}" if self._is_sglang else name
 
     async def _canaries(self) -> tuple[str, ...]:
         """One after the other: answers of one batch depend on what else is in it."""
