@@ -411,7 +411,7 @@ def test_status_counts_the_good_ones(tmp_path: Path, capsys: pytest.CaptureFixtu
     redo_in_vain(lab, "ann")
     status(lab.path)
     shown = capsys.readouterr().out
-    assert re.search(r"response_collection +\S+ +2 +6 +0 +0 *$", shown, re.MULTILINE)
+    assert re.search(r"response_collection +\S+ +6 +6 +0 +0 *$", shown, re.MULTILINE)
 
 
 @pytest.mark.process
