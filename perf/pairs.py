@@ -22,8 +22,8 @@ from scipy.special import expit, roots_hermitenorm
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
-from coeval.pipeline.plan.active_pairs import FIRST, NEXT, Seen, share_out, unclear_pairs
 from coeval.pipeline.plan.judge_form import OrderedPair
+from coeval.pipeline.plan.planned_looks import FIRST, NEXT, Seen, share_out, unclear_pairs
 from perf.evidence import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"

@@ -83,8 +83,7 @@ LATE_IMPORTS = {
         "pyarrow": "comes with the packages that write such files",
     },
     "pipeline/plan/run_plan.py": {
-        "coeval.pipeline.plan.active_pairs": "numpy and scipy: 250 ms before the first request",
-        "coeval.pipeline.plan.planned_looks": "the same, and only tasks with `stop` are asked in looks",
+        "coeval.pipeline.plan.planned_looks": "numpy and scipy: 250 ms before the first request",
     },
     "pipeline/plan/forecast.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
     "pipeline/plan/estimate/run_estimate.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},

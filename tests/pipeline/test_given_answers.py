@@ -25,8 +25,7 @@ from coeval.pipeline.plan.forecast import forecast
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, Stance
-from coeval.pipeline.upkeep.quick_look import look_for_gaps
-from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.pipeline.upkeep.repair import Needed, look_for_gaps, repair
 from coeval.store.rundir import RunDir
 
 ROWS = [

@@ -13,7 +13,7 @@ from pipeline.experiments import Lab, Requested, listen, model, quiz, task
 from coeval.cli.commands.results import results
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import load_config, read_config
-from coeval.pipeline.start.propose_only import ProposedPart
+from coeval.pipeline.start.only import ProposedPart
 from coeval.pipeline.start.settled_file import SettledFile, refuse_credentials, settled_file
 
 COLOURS = {"colour": ["light_blue", "blue", "red"]}

@@ -21,7 +21,7 @@ from coeval.pipeline.config.settings_file import read_settings_file, settings_of
 from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
-from coeval.pipeline.upkeep.quick_look import look_for_gaps
+from coeval.pipeline.upkeep.repair import look_for_gaps
 from coeval.store.output_folder import output_tasks
 from coeval.store.rundir import PAIRS, RunDir
 

@@ -168,7 +168,7 @@ def analyze(
     from coeval.analysis.measures.run_measures import MeasureOptions
     from coeval.cli import streams
     from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.upkeep.quick_look import look_for_gaps
+    from coeval.pipeline.upkeep.repair import look_for_gaps
 
     if not NAMES[name].of_outputs:
         need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")

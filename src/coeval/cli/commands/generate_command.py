@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from coeval.models.keys import Keys
     from coeval.pipeline.config.schema import Config
-    from coeval.pipeline.start.propose_only import Proposed
+    from coeval.pipeline.start.only import Proposed
     from coeval.pipeline.start.settled_file import SettledFile
 
 
@@ -99,7 +99,7 @@ def _ask(config: Config, keys: Keys, *, anew: bool) -> Proposed:
     from coeval.cli.views.progress_view import Terminal
     from coeval.engine.probing import Probing
     from coeval.engine.session import SessionContext
-    from coeval.pipeline.start.propose_only import propose_only
+    from coeval.pipeline.start.only import propose_only
 
     probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
     with streams.kept_for_results(), Terminal(streams.messages()) as terminal:

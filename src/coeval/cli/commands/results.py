@@ -63,7 +63,7 @@ def results(
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened, reading
-    from coeval.pipeline.upkeep.quick_look import look_for_gaps
+    from coeval.pipeline.upkeep.repair import look_for_gaps
     from coeval.store.rundir import RunDir
 
     parts = None

@@ -29,8 +29,7 @@ from coeval.models.batch.waiting.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.batch_jobs import continue_command
-from coeval.pipeline.upkeep.quick_look import QuickLook, quick_look
-from coeval.pipeline.upkeep.repair import RepairReport, config_of
+from coeval.pipeline.upkeep.repair import QuickLook, RepairReport, config_of, quick_look
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import Meta, RunDir
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from coeval.pipeline.phases.supplied import ShortSupply
     from coeval.pipeline.run_session import PhaseOutcome, RunSummary
-    from coeval.pipeline.upkeep.quick_look import Missing
+    from coeval.pipeline.upkeep.repair import Missing
     from coeval.store.rundir import RunDir
 
 # On a terminal; a pipe is told of all.

@@ -17,8 +17,7 @@ from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
-    from coeval.pipeline.plan.active_pairs import Unit
-    from coeval.pipeline.plan.planned_looks import Asked
+    from coeval.pipeline.plan.planned_looks import Asked, Unit
 
 # --- Status of a recorded item, response or evaluation
 
@@ -284,7 +283,7 @@ class Plan:
         """What of a task is to be compared by now; None: all."""
         task = setup.task.name
         if setup.pairs is not None and setup.pairs.share is not None and task not in self._wanted:
-            from coeval.pipeline.plan.active_pairs import wanted_units
+            from coeval.pipeline.plan.planned_looks import wanted_units
 
             items = [slot.id for slot in self.slots(setup)]
             self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self.furthest)

@@ -16,7 +16,7 @@ from coeval.pipeline.config.document import parse_document, read_text
 from coeval.pipeline.config.load_file import Loaded, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.phases.blueprint import Kind
-from coeval.pipeline.start.propose_only import ProposedPart
+from coeval.pipeline.start.only import ProposedPart
 from coeval.store.rundir import without_credentials, yaml_text
 
 # --- Edits of single values in a YAML text

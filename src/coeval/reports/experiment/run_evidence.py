@@ -18,7 +18,7 @@ from coeval.analysis.run_results import Results, bill
 from coeval.analysis.scores import results
 from coeval.core.plain import short_names
 from coeval.pipeline.plan.run_reading import reading
-from coeval.pipeline.upkeep.quick_look import Missing, look_for_gaps
+from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
 from coeval.store.rundir import RunDir
 
 
