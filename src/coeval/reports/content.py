@@ -186,16 +186,6 @@ class Report(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     item_labels: Mapping[str, str] = {}
 
-    def __post_init__(self) -> None:
-        for section in self.sections:
-            shown = {table.name for table in section.tables}
-            for picture in section.pictures:
-                if picture.table not in shown:
-                    raise ValueError(
-                        f"the picture {picture.name} shows the table {picture.table}, "
-                        f"which the section {section.anchor} does not hold"
-                    )
-
     @property
     def shown(self) -> ShownNames:
         """How names stand in its texts."""
