@@ -452,6 +452,12 @@ class Bounded(NamedTuple):
         widest = max(one.most - one.least for one in (self, other))
         return other.most > self.least and widest >= _SHOWN
 
+    @property
+    def placed(self) -> str:
+        """``ann between 80.0 and 100.0``, or ``ann at 95.0``."""
+        least, most = points(self.least), points(self.most)
+        return f"{self.name} at {least}" if least == most else f"{self.name} between {least} and {most}"
+
 
 def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
     """Whose order depends on scores that failed or are missing; ``leader.js`` says the same of filtered
@@ -493,12 +499,7 @@ _MOST_NAMED, _MOST_PLACED = 4, 2
 
 
 def _placed(students: Sequence[Bounded]) -> str:
-    texts = [
-        f"{one.name} between {points(one.least)} and {points(one.most)}"
-        if points(one.least) != points(one.most)
-        else f"{one.name} at {points(one.least)}"
-        for one in students[:_MOST_PLACED]
-    ]
+    texts = [one.placed for one in students[:_MOST_PLACED]]
     return " and ".join(texts) + ("; others could move too" if len(students) > len(texts) else "")
 
 

@@ -253,21 +253,16 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
         ``bounds_high``; that of all looks is a pair, or None."""
-        table = columns(Comparison, self.comparisons)
-        ends: dict[str, tuple[str, str, Sequence[tuple[float | None, float | None]]]] = {
-            "ci95": ("low", "high", [one.ci95 for one in self.comparisons]),
-            "bounds": ("bounds_low", "bounds_high", [one.bounds for one in self.comparisons]),
-            "ci95_over_judges": (
-                "low_over_judges",
-                "high_over_judges",
-                [one.ci95_over_judges or (None, None) for one in self.comparisons],
-            ),
+        ends = {
+            "ci95": ("low", "high"),
+            "bounds": ("bounds_low", "bounds_high"),
+            "ci95_over_judges": ("low_over_judges", "high_over_judges"),
         }
         spread: Columns = {}
-        for name, values in table.items():
+        for name, values in columns(Comparison, self.comparisons).items():
             if name in ends:
-                low, high, pairs = ends[name]
-                spread[low], spread[high] = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+                pairs = [getattr(one, name) or (None, None) for one in self.comparisons]
+                spread |= {end: [pair[at] for pair in pairs] for at, end in enumerate(ends[name])}
             else:
                 spread[name] = values
         return spread

@@ -100,14 +100,8 @@ def _missing(order: Sequence[Bounded]) -> str:
     leading = [one for one in order[1:] if order[0].may_fall_behind(one)]
     if not leading:
         return ""
-    placed = " and ".join(map(_placed, (order[0], leading[0])))
+    placed = f"{order[0].placed} and {leading[0].placed}"
     return f"Missing scores could change the leader: counted as 0 or 100, they put {placed}."
-
-
-def _placed(one: Bounded) -> str:
-    if one.least < one.most:
-        return f"{one.name} between {points(one.least)} and {points(one.most)}"
-    return f"{one.name} at {points(one.least)}"
 
 
 def _elsewhere(first: str, others: Sequence[OtherOrder]) -> str:

@@ -46,7 +46,7 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     const turns = (other) => other.most > own.least && Math.max(own.most - own.least, other.most - other.least) >= SHOWN;
     const other = rest.find(turns);
     if (!other) return "";
-    const [one, two] = [own, other].map(({ name: whose, least, most }) => `${whose} ${least < most ? `between ${points(least)} and ${points(most)}` : `at ${points(least)}`}`);
+    const [one, two] = [own, other].map(({ name: whose, least, most }) => `${whose} ${points(least) !== points(most) ? `between ${points(least)} and ${points(most)}` : `at ${points(least)}`}`);
     return `Missing scores could change the leader: counted as 0 or 100, they put ${one} and ${two}.`;
   }
 
