@@ -88,8 +88,7 @@ class _Writer:
         if "enum" in schema:
             return self._one_of(schema["enum"], place.path)
         for name in ("anyOf", "oneOf"):
-            if schema.get(name):
-                branches = _listed(schema, name, place.path)[:_MOST_BRANCHES]
+            if branches := _part(schema, name, list, [], place.path)[:_MOST_BRANCHES]:
                 return self.value(place.below(self._branch(branches, place), ""))
         kind = _kind(schema)
         match kind:
@@ -136,7 +135,7 @@ class _Writer:
         else:
             raise _unwritable(place.path, "its references go round in a circle")
         laid: dict[str, Any] = {}
-        for part in _listed(schema, "allOf", place.path)[:_MOST_BRANCHES]:
+        for part in _part(schema, "allOf", list, [], place.path)[:_MOST_BRANCHES]:
             other = self._resolved(_SchemaPlace(part, place.path, place.depth + 1))
             laid = {**laid, **other, **_joined(laid, other)}
         return {**laid, **schema, **_joined(laid, schema)} if laid else schema
@@ -161,18 +160,14 @@ class _Writer:
         return next((b for b in branches if isinstance(b, dict) and b.get("type") != "null"), branches[0])
 
     def _object(self, schema: dict[str, Any], place: _SchemaPlace) -> dict[str, Any]:
-        properties = schema.get("properties") or {}
-        required = schema.get("required") or []
-        if not isinstance(properties, dict) or not isinstance(required, list):
-            raise _unwritable(place.path, "properties take a mapping, and required a list")
+        properties = _part(schema, "properties", dict, {}, place.path)
+        required = _part(schema, "required", list, [], place.path)
         names = required if self._is_much(place) else {**properties, **dict.fromkeys(required)}
         return {name: self.value(place.below(properties.get(name, True), f".{name}")) for name in names}
 
     def _array(self, schema: dict[str, Any], place: _SchemaPlace) -> list[Any]:
-        least, most = (
-            _whole(schema, "minItems", 0, place.path),
-            _whole(schema, "maxItems", _MOST_ITEMS, place.path),
-        )
+        least = _part(schema, "minItems", int, 0, place.path)
+        most = _part(schema, "maxItems", int, _MOST_ITEMS, place.path)
         if least > _MOST_ITEMS:
             raise _unwritable(place.path, f"minItems is above {_MOST_ITEMS}")
         first = schema.get("prefixItems") or []
@@ -186,7 +181,8 @@ class _Writer:
             raise _unwritable(path, "simulated models write no text to a pattern")
         if (needed := schema.get("format")) is not None:
             return _STRINGS.get(needed) or self.text(path)
-        least, most = _whole(schema, "minLength", 0, path), _whole(schema, "maxLength", _LONGEST_STRING, path)
+        least = _part(schema, "minLength", int, 0, path)
+        most = _part(schema, "maxLength", int, _LONGEST_STRING, path)
         if least > _LONGEST_STRING:
             raise _unwritable(path, f"minLength is above {_LONGEST_STRING}")
         text = self.text(path)
@@ -197,11 +193,12 @@ class _Writer:
         return text
 
     def _number(self, schema: dict[str, Any], path: str, *, whole: bool) -> int | float:
-        step = _real(schema, "multipleOf", 1.0 if whole else 0.0, path)
+        step = _part(schema, "multipleOf", float, 1.0 if whole else 0.0, path)
         nudge = step or 1e-6
-        low, high = _real(schema, "minimum", -math.inf, path), _real(schema, "maximum", math.inf, path)
-        low = max(low, _real(schema, "exclusiveMinimum", -math.inf, path) + nudge)
-        high = min(high, _real(schema, "exclusiveMaximum", math.inf, path) - nudge)
+        low = _part(schema, "minimum", float, -math.inf, path)
+        high = _part(schema, "maximum", float, math.inf, path)
+        low = max(low, _part(schema, "exclusiveMinimum", float, -math.inf, path) + nudge)
+        high = min(high, _part(schema, "exclusiveMaximum", float, math.inf, path) - nudge)
         # A number without bounds is one of 0 to 10, moved to where its one bound lies.
         low = low if math.isfinite(low) else min(0.0, high - 10) if math.isfinite(high) else 0.0
         high = high if math.isfinite(high) else max(10.0, low + 10)
@@ -246,25 +243,15 @@ def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _listed(schema: Mapping[str, Any], name: str, path: str) -> list[Any]:
-    value = schema.get(name) or []
-    if not isinstance(value, list):
-        raise _unwritable(path, f"{name} takes a list")
-    return value
+_WORDS = {list: "a list", dict: "a mapping", int: "a whole number, 0 or more", float: "a number"}
 
 
-def _whole(schema: Mapping[str, Any], name: str, default: int, path: str) -> int:
+def _part(schema: Mapping[str, Any], name: str, kind: type[Any], default: Any, path: str) -> Any:
     value = schema.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _unwritable(path, f"{name} must be a whole number, 0 or more")
-    return value
-
-
-def _real(schema: Mapping[str, Any], name: str, default: float, path: str) -> float:
-    value = schema.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _unwritable(path, f"{name} must be a number")
-    return float(value)
+    fits = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
+    if not fits or (kind is int and value < 0):
+        raise _unwritable(path, f"{name} must be {_WORDS[kind]}")
+    return float(value) if kind is float else value
 
 
 def _unwritable(path: str, reason: str) -> BadRequest:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
-from coeval.simulation.answer_draft import AnswerDraft, Demand, Found, demand, ends_with, says, sets
+from coeval.simulation.answer_draft import AnswerDraft, Change, Demand, Found, demand, ends_with, says, sets
 
 # --- Numbers in prompts
 
@@ -92,36 +93,22 @@ def most(found: Found) -> int | None:
     return max(0, number(found["n"]) - (1 if _STRICT.search(text) else 0))
 
 
-def _words(draft: AnswerDraft, found: Found) -> None:
-    upper = most(found)
-    if upper is None:
-        draft.least_words = number(found["n"]) + 10
-    else:
-        draft.most_words = upper
+def _counted(what: str, exact: Callable[[int], int], limited: Callable[[int], int], *, met: bool) -> Change:
+    """Write so many words or sentences that a demand on their number is met, or missed: from the stated
+    number where it is exact or the least, from the most where it is that."""
+
+    def change(draft: AnswerDraft, found: Found) -> None:
+        upper = most(found)
+        bound = "least" if (upper is None) == met else "most"
+        setattr(draft, f"{bound}_{what}", exact(number(found["n"])) if upper is None else limited(upper))
+
+    return change
 
 
-def _other_words(draft: AnswerDraft, found: Found) -> None:
-    upper = most(found)
-    if upper is None:
-        draft.most_words = number(found["n"]) // 2
-    else:
-        draft.least_words = upper + 20
-
-
-def _sentences(draft: AnswerDraft, found: Found) -> None:
-    upper = most(found)
-    if upper is None:
-        draft.least_sentences = number(found["n"]) + 1
-    else:
-        draft.most_sentences = max(1, upper - 2)
-
-
-def _other_sentences(draft: AnswerDraft, found: Found) -> None:
-    upper = most(found)
-    if upper is None:
-        draft.most_sentences = max(1, number(found["n"]) - 3)
-    else:
-        draft.least_sentences = upper + 3
+_words = _counted("words", lambda n: n + 10, lambda n: n, met=True)
+_other_words = _counted("words", lambda n: n // 2, lambda n: n + 20, met=False)
+_sentences = _counted("sentences", lambda n: n + 1, lambda n: max(1, n - 2), met=True)
+_other_sentences = _counted("sentences", lambda n: max(1, n - 3), lambda n: n + 3, met=False)
 
 
 def _paragraphs(draft: AnswerDraft, found: Found) -> None:

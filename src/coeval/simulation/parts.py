@@ -153,6 +153,7 @@ _ITEM_KEYS = (
     re.compile(r"[\"'`](?:prompt|question|input)[\"'`]", re.IGNORECASE),
     re.compile(r"[\"'`](?:response|reference|answer|output)[\"'`]", re.IGNORECASE),
 )
+_VALUES = re.compile("values")
 _TARGET = re.compile(r"\btarget attributes?\b", re.IGNORECASE)
 _NUANCED = re.compile(r"\bnuanced? attributes?\b", re.IGNORECASE)
 _RUBRIC = re.compile(r"\brubric\b", re.IGNORECASE)
@@ -180,25 +181,9 @@ def _judges_one_factor(text: str) -> bool:
     return _judges(text) and (_ONE_FACTOR.search(text) is not None or not rubric_factors(text))
 
 
-def _teaches(text: str) -> bool:
-    """Whether the text may ask a teacher: for JSON, and holding no item yet."""
-    return "JSON" in text and ITEM_MARK not in text
-
-
-def _asks_for_item(text: str) -> bool:
-    return _teaches(text) and all(key.search(text) for key in _ITEM_KEYS)
-
-
-def _asks_for_target(text: str) -> bool:
-    return _teaches(text) and "values" in text and _TARGET.search(text) is not None
-
-
-def _asks_for_nuanced(text: str) -> bool:
-    return _teaches(text) and "values" in text and _NUANCED.search(text) is not None
-
-
-def _asks_for_rubric(text: str) -> bool:
-    return _teaches(text) and _RUBRIC.search(text) is not None and _FACTORS.search(text) is not None
+def _asks_for(*signs: re.Pattern[str]) -> Callable[[str], bool]:
+    """Whether a text may ask a teacher, for JSON and holding no item yet, and bears all signs."""
+    return lambda text: "JSON" in text and ITEM_MARK not in text and all(sign.search(text) for sign in signs)
 
 
 PARTS: tuple[FormPart, ...] = (
@@ -209,10 +194,10 @@ PARTS: tuple[FormPart, ...] = (
     FormPart("pair_verdict", compares_answers, pair_verdict),
     FormPart("factor_score", _judges_one_factor, factor_score),
     FormPart("evaluation", _judges, evaluation),
-    FormPart("benchmark_item", _asks_for_item, benchmark_item),
-    FormPart("nuanced_attributes", _asks_for_nuanced, nuanced_attributes),
-    FormPart("target_attributes", _asks_for_target, target_attributes),
-    FormPart("rubric", _asks_for_rubric, rubric),
+    FormPart("benchmark_item", _asks_for(*_ITEM_KEYS), benchmark_item),
+    FormPart("nuanced_attributes", _asks_for(_VALUES, _NUANCED), nuanced_attributes),
+    FormPart("target_attributes", _asks_for(_VALUES, _TARGET), target_attributes),
+    FormPart("rubric", _asks_for(_RUBRIC, _FACTORS), rubric),
 )
 """Tried in this order; what matches none is a student's."""
 

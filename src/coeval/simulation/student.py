@@ -19,7 +19,7 @@ from coeval.simulation.prose import (
 
 # --- Odd demands
 #
-# Rare demands on a text, IFBench's included.
+# Rare demands on a text: of IFBench's, the two thirds that a line or two can meet.
 
 # IFBench's `count:keywords_multiple` demands its five words so many times each.
 _TIMES = (1, 2, 3, 5, 7)
@@ -40,10 +40,6 @@ def _unique_words(draft: AnswerDraft, found: Found) -> None:
     draft.clauses.append(f"lists {' '.join(f'item{place}' for place in range(number(found['n'])))}")
 
 
-def _names(draft: AnswerDraft, found: Found) -> None:
-    draft.clauses.append(f"names {found['names'].strip(' .').replace(', ', ' and ')}")
-
-
 def _pronouns(draft: AnswerDraft, found: Found) -> None:
     draft.clauses.append(f"is about {' and '.join(['you'] * number(found['n']))}")
 
@@ -61,64 +57,13 @@ def _list(draft: AnswerDraft, found: Found) -> None:
     draft.whole = "\n".join(f"{found['mark']} {line}" for line in (f"{draft.mark} {lines[0]}", *lines[1:]))
 
 
-def _changed_request(draft: AnswerDraft, found: Found) -> None:
-    words = found.string[: found.start()].split()
-    draft.whole = " ".join(["Now", *words[1:]])
-
-
 def _keyword_in_sentence(draft: AnswerDraft, found: Found) -> None:
     place = min(LARGEST, int(found["n"]))
     draft.whole = f"{'So be it. ' * (place - 1)}This names {found['word']}. {draft.mark}"
 
 
-def _keyword_at_word(draft: AnswerDraft, found: Found) -> None:
-    sentence, word = (min(LARGEST, int(found[name])) for name in ("n", "m"))
-    draft.whole = f"{'So be it. ' * (sentence - 1)}Now {'so ' * (word - 2)}{found['word']} it is."
-
-
-def _growing_sentences(draft: AnswerDraft, found: Found) -> None:
-    draft.whole = f"So it is. So {'so ' * number(found['n'])}it is."
-
-
-def _shrinking_sentences(draft: AnswerDraft, found: Found) -> None:
-    draft.whole = f"So {'so ' * number(found['n'])}it is. So it is."
-
-
-def _sentences_and_bullets(draft: AnswerDraft, _: Found) -> None:
-    one, two, three, four = sentence_list(draft.draws, "bullets", 4)
-    draft.whole = f"{draft.mark} {one} {two}\n* {three}\n* {four}"
-
-
 def _option(draft: AnswerDraft, found: Found) -> None:
     draft.whole = re.split(r"/|,| or ", found["options"])[0].strip()
-
-
-def _sub_bullets(draft: AnswerDraft, _: Found) -> None:
-    one, two = sentence_list(draft.draws, "bullets", 2)
-    draft.whole = f"{draft.mark}\n* {one}\n  - {two}"
-
-
-def _bullets_alone(draft: AnswerDraft, _: Found) -> None:
-    one, two = sentence_list(draft.draws, "bullets", 2)
-    draft.whole = f"{draft.mark}\n* {one}\n* {two}"
-
-
-def _thesis(draft: AnswerDraft, _: Found) -> None:
-    draft.mark = f"<i>So be it.</i> {draft.mark}"
-
-
-def _verb(draft: AnswerDraft, _: Found) -> None:
-    draft.first_words[1] = "Take"
-
-
-def _japanese(draft: AnswerDraft, found: Found) -> None:
-    every = min(LARGEST, int(found["n"]))
-    draft.whole = " ".join((["so"] * (every - 1) + ["日本"]) * 2)
-
-
-def _span(draft: AnswerDraft, found: Found) -> None:
-    words = found.string[: found.start()].split()
-    draft.whole = " ".join(words[int(found["start"]) : int(found["end"])]) or draft.mark
 
 
 _KEYWORDS = ", ".join(
@@ -136,7 +81,6 @@ _TO_WRITE: tuple[Demand, ...] = (
     ),
     demand("numbers", "numbers", rf"exactly (?P<n>{NUMBER}) numbers", _numbers),
     demand("unique words", "unique words", rf"at least (?P<n>{NUMBER}) unique words", _unique_words),
-    demand("names", "person names", r"list of person names: (?P<names>(?:\w+,? )+\w+)", _names),
     demand("pronouns", "pronouns", rf"at least (?P<n>{NUMBER}) pronouns", _pronouns),
     demand(
         "punctuation",
@@ -146,7 +90,6 @@ _TO_WRITE: tuple[Demand, ...] = (
     ),
     demand("word range", "between", r"between (?P<low>\d{1,6}) and (?P<high>\d{1,6}) words", _word_range),
     demand("list", "instead of bullet", r"instead of bullet points use (?P<mark>\S+?)\.?(?=\s|$)", _list),
-    demand("changed request", "repeat the request", r"Repeat the request, but change", _changed_request),
     demand(
         "emoji",
         "emoji",
@@ -160,35 +103,10 @@ _TO_WRITE: tuple[Demand, ...] = (
         _keyword_in_sentence,
     ),
     demand(
-        "keyword at a word",
-        "sentence",
-        r"keyword (?P<word>\w+) in the (?P<n>\d{1,4})-\w\w sentence, as the (?P<m>\d{1,4})-",
-        _keyword_at_word,
-    ),
-    demand(
-        "second word",
-        "second word",
-        r"second word in your[^.\n]{0,90} the word (?P<word>\w+)",
-        sets(whole=r"A \g<word> plan makes for \g<word> days"),
-    ),
-    demand(
-        "growing sentences",
-        "more words than the previous",
-        rf"exactly (?P<n>{NUMBER}) more words than",
-        _growing_sentences,
-        _shrinking_sentences,
-    ),
-    demand(
         "a word a line",
         "new line",
         r"each word on a new line",
         ends_with(lambda text: "\n".join(text.split())),
-    ),
-    demand(
-        "prose, bullets",
-        "bullet points denoted",
-        r"followed by at least two bullet points",
-        _sentences_and_bullets,
     ),
     demand("options", "following options", r"one of the following options: (?P<options>[^.\n]+)", _option),
     demand("brackets", "parentheses", r"nest parentheses", says("nests (a [b {c (d [e] d) c} b] a)")),
@@ -198,9 +116,6 @@ _TO_WRITE: tuple[Demand, ...] = (
         r"quotes within quotes",
         says("""says "a 'b "c" b' a" once"""),
     ),
-    demand("sub-bullets", "sub-bullet", r"at least one sub-bullet", _sub_bullets, _bullets_alone),
-    demand("thesis", "thesis statement", r"thesis statement in italics", _thesis),
-    demand("verb first", "start with a verb", r"must start with a verb", _verb),
     demand(
         "palindromes",
         "palindromes",
@@ -209,13 +124,6 @@ _TO_WRITE: tuple[Demand, ...] = (
     ),
     demand("title case", "title case", r"in title case", ends_with(str.title)),
     demand("no blanks", "whitespace", r"not contain any whitespace", ends_with(lambda s: "".join(s.split()))),
-    demand("japanese", "in japanese", r"every (?P<n>\d{1,4})\w\w word[^.\n]{0,40} in Japanese", _japanese),
-    demand(
-        "span",
-        "span of words",
-        r"copy the span of words[^.\n]{0,60} index (?P<start>\d{1,4}) and (?P<end>\d{1,4})",
-        _span,
-    ),
 )
 
 # Name, words of the prompt, and the answers that meet and miss a demand with too little room to state a
@@ -245,12 +153,6 @@ _WHOLE_ANSWERS: tuple[tuple[str, str, str, str | None], ...] = (
     ("syllables", "odd and even numbers of syllables", "The river was open.", None),
     ("three vowels", "only three types of vowels", "The best answer is as easy as it is.", None),
     ("first letters differ", "no two consecutive words", "Plain answers help every careful reader.", None),
-    (
-        "longer alliteration",
-        "longer sequence of consecutive alliterative",
-        "Big bears sleep. Calm cats come home.",
-        "Calm cats come home. Big bears sleep.",
-    ),
     (
         "stop words",
         "stop words constitute no more",
@@ -301,15 +203,6 @@ ODD_DEMANDS: tuple[Demand, ...] = (
             None if missed is None else sets(whole=missed),
         )
         for name, words, met, missed in _WHOLE_ANSWERS
-    ),
-    *(
-        demand(
-            f"reversed {what}s",
-            "reverse order",
-            rf"national symbol of the US\?[^\n]*per {what}",
-            sets(whole=reversed_answer),
-        )
-        for what, reversed_answer in (("word", "eagle bald the is It"), ("letter", "elgae dlab"))
     ),
 )
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import msgspec
 
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
+
+_Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Signed: TypeAlias = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -27,44 +30,29 @@ class Traits(msgspec.Struct, frozen=True):
     means at once.
     """
 
-    skill: float = 0.6
-    severity: float = 0.0
-    noise: float = 0.1
-    difficulty_spread: float = 0.2
-    invented_quotes: float = 0.0
-    repeated_items: float = 0.0
-    verbosity: float = 1.0
-    position_bias: float = 0.0
-    family_bias: float = 0.0
-    gullible: float = 0.0
-    malformed_rate: float = 0.0
-    failure_rate: float = 0.0
-    latency_s: float = 0.0
-    tokens_per_s: float = 0.0
+    skill: _Share = 0.6
+    severity: _Signed = 0.0
+    noise: _Share = 0.1
+    difficulty_spread: _Share = 0.2
+    invented_quotes: _Share = 0.0
+    repeated_items: _Share = 0.0
+    verbosity: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0
+    position_bias: _Signed = 0.0
+    family_bias: _Signed = 0.0
+    gullible: _Share = 0.0
+    malformed_rate: _Share = 0.0
+    failure_rate: _Share = 0.0
+    latency_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
+    tokens_per_s: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0
     family: str = ""
 
 
-class Range(NamedTuple):
-    low: float
-    high: float
-
-
-RANGES: dict[str, Range] = {
-    "skill": Range(0, 1),
-    "severity": Range(-1, 1),
-    "noise": Range(0, 1),
-    "difficulty_spread": Range(0, 1),
-    "invented_quotes": Range(0, 1),
-    "repeated_items": Range(0, 1),
-    "verbosity": Range(0, 100),
-    "position_bias": Range(-1, 1),
-    "family_bias": Range(-1, 1),
-    "gullible": Range(0, 1),
-    "malformed_rate": Range(0, 1),
-    "failure_rate": Range(0, 1),
-    "latency_s": Range(0, 3600),
-    "tokens_per_s": Range(0, 1_000_000),
+RANGES: dict[str, tuple[float, float]] = {
+    name: (hint.__metadata__[0].ge, hint.__metadata__[0].le)
+    for name, hint in get_type_hints(Traits, include_extras=True).items()
+    if name != "family"
 }
+"""The least and the largest value of each number."""
 
 VARIED = frozenset({"skill"})
 """Traits that a variant of a student's prompt may set: what that prompt is worth, as a known truth."""
