@@ -52,7 +52,9 @@ def with_tables(
         found |= {**usual_map(columns), **_id_column(columns), **found, "path": path}
         _need(found, "prompt", f"items of {task}", (columns, USUAL["prompt"]))
     for student, given in (answers or {}).items():
-        rows = _of_prompts(given) if isinstance(given, Mapping) else given
+        rows = given
+        if isinstance(given, Mapping):
+            rows = [{"prompt": prompt, "response": answer} for prompt, answer in given.items()]
         name = in_file_name(_usable(student, is_student=True))
         columns, path = _written(folder / f"{name}.answers.jsonl", rows)
         entry = _entry(document.data, "students", student)
@@ -117,10 +119,6 @@ def _by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | None) -
         there = listed(map(str, names)) or "none"
         raise UsageError(f"items: give them by task, {{task: rows}}; there are {there}")
     return {_usable(str(names[0])): items}
-
-
-def _of_prompts(answers: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"prompt": prompt, "response": answer} for prompt, answer in answers.items()]
 
 
 def _id_column(columns: Iterable[str]) -> dict[str, str]:

@@ -124,7 +124,7 @@ class Harvest:
         first = self._ids.setdefault(key, here)
         if first != here:
             file, there = divmod(first, 1 << _LINE_BITS)
-            of = f" of {self.files[file].path.name}" if file < len(self.files) else ""
+            of = f" of {Path(self.files[file].path).name}" if file < len(self.files) else ""
             raise Misfit(f"the id {own} stood on line {there}{of} already")
 
     def remarks(self, chosen: Selection) -> Iterator[str]:

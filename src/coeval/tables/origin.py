@@ -17,22 +17,12 @@ from coeval.tables.source_bytes import SourceFile
 from coeval.tables.table_source import TableSource
 
 
-class OriginFile(msgspec.Struct, frozen=True):
-    path: str
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of(cls, file: SourceFile) -> OriginFile:
-        return cls(str(file.path), file.size, file.sha256)
-
-
 class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One import of items. ``files`` with their SHA-256; ``revision`` of the hub's data set; ``rows`` read
     and ``items`` made."""
 
     source: str
-    files: list[OriginFile]
+    files: list[SourceFile]
     map: ItemMap
     rows: int
     items: int
@@ -52,7 +42,7 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Make the origin of a finished harvest."""
         return cls(
             source=source.name,
-            files=[OriginFile.of(file) for file in harvest.files],
+            files=harvest.files,
             map=harvest.needed,
             rows=harvest.rows,
             items=items,

@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import msgspec
+
 from coeval.core.errors import UsageError
 from coeval.core.plain import open_file
 
@@ -94,11 +96,11 @@ _OTHERS = {
 }
 
 
-class SourceFile(NamedTuple):
+class SourceFile(msgspec.Struct, frozen=True):
     """A file that was read: size in bytes, and SHA-256 in hex."""
 
-    path: Path
-    size: int
+    path: str
+    bytes: int
     sha256: str
 
 
@@ -218,7 +220,7 @@ class SourceBytes:
         """Read the rest, close the file, and return its size and hash."""
         while self._guarded(self._packed.read, _CHUNK):
             pass
-        found = SourceFile(self.path, self._hashed.size, self._hashed.digest.hexdigest())
+        found = SourceFile(str(self.path), self._hashed.size, self._hashed.digest.hexdigest())
         self.close()
         return found
 
@@ -241,7 +243,7 @@ def file_of(path: Path) -> SourceFile:
     try:
         with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256")
-            return SourceFile(path, file.tell(), digest.hexdigest())
+            return SourceFile(str(path), file.tell(), digest.hexdigest())
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -141,7 +141,7 @@ def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
     if first is None:
         raise UsageError(f"{source.path} is empty; a CSV begins with the names of its columns")
     delimiter = delimiter or _delimiter(first)
-    reader = csv.reader(_after(first, lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader)]
     except csv.Error as error:
@@ -169,11 +169,6 @@ def _below(header: list[str], reader: Iterator[list[str]], lines: _TextLines) ->
             yield TableRow(begin, {name: cell or None for name, cell in zip(header, cells)})  # noqa: B905  they are equal
         elif cells:
             yield TableRow(begin, f"it has {numbered(len(cells), 'cell')}, and the header {len(header)}")
-
-
-def _after(first: str, lines: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from lines
 
 
 def _delimiter(header: str) -> str:
