@@ -53,3 +53,10 @@ def write_prompts(path: Path, kind: str, prompts: Sequence[str], **kwargs: Any) 
     ]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
+
+
+def write_price(folder: Path, model: str, into_usd: float, out_usd: float) -> None:
+    """What a million tokens of a model cost, in the folder that commands are called from."""
+    (folder / "Config").mkdir(exist_ok=True)
+    price = {"input_usd_per_mtok": into_usd, "output_usd_per_mtok": out_usd}
+    (folder / "Config" / "provider_pricing.yaml").write_text(json.dumps({"overrides": {model: price}}))

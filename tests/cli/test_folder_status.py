@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from cli.coeval_process import called
-from cli.eval_process import finish, start, surroundings, write_prompts
+from cli.eval_process import finish, start, surroundings, write_price, write_prompts
 from cli.terminal import on_terminal
 from cli.warm_process import WarmProcess
 from fakes import openai_chat
@@ -106,9 +106,7 @@ def test_watching_what_nobody_works_on_shows_it_once(tmp_path: Path) -> None:
 @pytest.mark.process
 async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -> None:
     """Each answer costs three cents; the budget is for some of them, and the next start has no more."""
-    (tmp_path / "Config").mkdir()
-    price = {"overrides": {"m": {"input_usd_per_mtok": 0.0, "output_usd_per_mtok": 100.0}}}
-    (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
+    write_price(tmp_path, "m", 0.0, 100.0)
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
     answer = openai_chat.Answer("No.", usage=(10, 300))
     paid = 0
@@ -136,9 +134,7 @@ async def test_a_benchmark_keeps_to_its_budget_over_all_starts(tmp_path: Path) -
 @pytest.mark.process
 async def test_what_an_evaluation_perhaps_spent_is_settled_by_the_bill(tmp_path: Path) -> None:
     """Its host never says how long an answer was: all that was set aside stays, until a bill is there."""
-    (tmp_path / "Config").mkdir()
-    price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}
-    (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
+    write_price(tmp_path, "m", 100.0, 100.0)
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
     answer = openai_chat.Answer("No.", body={"usage": {"prompt_tokens": 10}})
     paid = 0
@@ -165,22 +161,13 @@ async def test_what_an_evaluation_perhaps_spent_is_settled_by_the_bill(tmp_path:
 
 @pytest.mark.process
 async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "Config").mkdir()
-    price = {"overrides": {"m": {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 100.0}}}
-    (tmp_path / "Config" / "provider_pricing.yaml").write_text(json.dumps(price))
+    write_price(tmp_path, "m", 100.0, 100.0)
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", [f"Say {n}." for n in range(20)])
-    requested = 0
-
-    def reply(_: object) -> openai_chat.Answer:
-        nonlocal requested
-        requested += 1
-        return openai_chat.Answer("No.")
-
-    async with openai_chat.fake(reply=reply) as host:
+    async with openai_chat.fake() as host:
         flags = ("--tasks", "ifeval", "--ifeval-input", prompts, "--model", "m", "--base-url", host.url)
         limits = ("--max-tokens", 100, "--budget-usd", 0.001)
         done = await finish(await start(tmp_path, *flags, *limits, "--output-dir", "o"))
-    assert (done.code, requested) == (1, 0), done.err
+    assert (done.code, host.requested) == (1, []), done.err
     said = " ".join(done.err.split())
     assert "does not fit into its budget" in said
     assert (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import genai_prices
 import pytest
 from cli.coeval_process import called
-from cli.eval_process import finish, start, write_prompts
+from cli.eval_process import finish, start, write_price, write_prompts
 from cli.invoked import Ended
 from fakes import gemini, openai_chat
 from fakes.anthropic_messages import Spoken, anthropic_fake
@@ -172,10 +172,7 @@ async def test_a_price_that_nobody_knows_is_never_made_up(tmp_path: Path) -> Non
 
 @pytest.mark.process
 async def test_where_a_host_tells_no_tokens_the_price_is_not_called_unknown(tmp_path: Path) -> None:
-    (tmp_path / "Config").mkdir()
-    (tmp_path / "Config" / "provider_pricing.yaml").write_text(
-        "overrides: {vllm: {rented: {input_usd_per_mtok: 1000, output_usd_per_mtok: 2000}}}\n"
-    )
+    write_price(tmp_path, "rented", 1000, 2000)
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", ["Say 1.", "Say 2."])
     silent = openai_chat.Answer("one", body={"usage": None})
     async with openai_chat.fake(reply=lambda _: silent, extra_fields=["top_k"]) as server:
@@ -202,10 +199,7 @@ async def test_what_a_host_says_that_an_answer_cost_goes_before_all_other_prices
 
 @pytest.mark.process
 async def test_eval_framework_shows_what_was_paid(tmp_path: Path) -> None:
-    (tmp_path / "Config").mkdir()
-    (tmp_path / "Config" / "provider_pricing.yaml").write_text(
-        "overrides: {vllm: {rented: {input_usd_per_mtok: 1000, output_usd_per_mtok: 2000}}}\n"
-    )
+    write_price(tmp_path, "rented", 1000, 2000)
     prompts = write_prompts(tmp_path / "p.jsonl", "punctuation:no_comma", ["Say 1.", "Say 2."])
     async with openai_chat.fake(extra_fields=["top_k"]) as server:
         how = ["--tasks", "ifeval", "--ifeval-input", prompts, "--model", "rented", "--base-url", server.url]

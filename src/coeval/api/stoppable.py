@@ -6,12 +6,13 @@ import asyncio
 import signal
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from coeval.core.html_table import Bar, html_lines, html_table
 from coeval.core.plain import plain
@@ -33,14 +34,6 @@ from coeval.engine.progress import (
 _MOST_MESSAGES = 5
 
 
-class Screen(Protocol):
-    """Where a view is drawn, every ``interval_s``."""
-
-    interval_s: float
-
-    def draw(self, view: View) -> None: ...
-
-
 @asynccontextmanager
 async def shown(
     progress: bool | None, watcher: Watcher | None, interrupt: asyncio.Event
@@ -55,7 +48,7 @@ async def shown(
 
 
 @asynccontextmanager
-async def drawn(view: View, progress: bool | None, *, watched: bool) -> AsyncIterator[None]:
+async def drawn(view: View[Any], progress: bool | None, *, watched: bool) -> AsyncIterator[None]:
     """Meanwhile, draw a view where that is wanted; it is ``watched`` by somebody's own watcher too."""
     screen = _screen(progress, watched=watched)
     if screen is None:
@@ -70,54 +63,45 @@ async def drawn(view: View, progress: bool | None, *, watched: bool) -> AsyncIte
         screen.draw(view)
 
 
-class Listener(Protocol):
-    """Is told what happens, in sentences."""
-
-    def note(self, message: str) -> None: ...
-
-    def warn(self, message: str) -> None: ...
+BoardT = TypeVar("BoardT")
 
 
-class View:
-    """Remembers what there is to be seen, and passes on what it is told."""
+class View(ABC, Generic[BoardT]):
+    """A watcher that remembers what there is to be seen, and passes on what it is told to one ``beside``."""
 
-    def __init__(self, beside: Listener, interrupt: asyncio.Event) -> None:
-        self._listener = beside
+    def __init__(self, beside: Any, interrupt: asyncio.Event) -> None:
+        self._beside = beside
         self._interrupt = interrupt
         self._messages: list[str] = []
+        self.board: BoardT | None = None
 
     def note(self, message: str) -> None:
         self._messages.append(plain(message))
-        self._listener.note(message)
+        self._beside.note(message)
 
     def warn(self, message: str) -> None:
         self._messages.append(f"warning: {plain(message)}")
-        self._listener.warn(message)
+        self._beside.warn(message)
+
+    def begin(self, board: BoardT) -> None:
+        self.board = board
+        self._beside.begin(board)
 
     @property
     def messages(self) -> list[str]:
         return self._messages + [STOPPING] * self._interrupt.is_set()
 
+    @abstractmethod
     def sentences(self) -> list[str]:
         """What there is to be said of it as it goes, a line each."""
-        return []
 
     def html(self) -> str:
         """The latest messages, and what is below them."""
         return html_lines([*self.messages[-_MOST_MESSAGES:], *self.sentences()])
 
 
-class RunView(View):
+class RunView(View[Board]):
     """A `Watcher` of a run or an evaluation: a line, and a bar, for each phase that has anything planned."""
-
-    def __init__(self, beside: Watcher, interrupt: asyncio.Event) -> None:
-        super().__init__(beside, interrupt)
-        self._beside = beside
-        self._board: Board | None = None
-
-    def begin(self, board: Board) -> None:
-        self._board = board
-        self._beside.begin(board)
 
     def sentences(self) -> list[str]:
         return [sentence(board, count) for board, count in self._counts()]
@@ -131,17 +115,17 @@ class RunView(View):
         return html_lines(self.messages[-_MOST_MESSAGES:]) + table
 
     def _counts(self) -> list[tuple[Board, PhaseCount]]:
-        board = self._board
+        board = self.board
         return [(board, count) for count in board.phases.values() if count.planned] if board else []
 
 
-async def _keep_drawing(view: View, screen: Screen) -> None:
+async def _keep_drawing(view: View[Any], screen: _Notebook | _Lines) -> None:
     while True:
         screen.draw(view)
         await asyncio.sleep(screen.interval_s)
 
 
-def _screen(progress: bool | None, *, watched: bool) -> Screen | None:
+def _screen(progress: bool | None, *, watched: bool) -> _Notebook | _Lines | None:
     if progress is False or (progress is None and watched):
         return None
     if _in_notebook():
@@ -165,7 +149,7 @@ class _Notebook:
         self._handle: Any = None
         self._drawn: dict[str, str] = {}
 
-    def draw(self, view: View) -> None:
+    def draw(self, view: View[Any]) -> None:
         from IPython.display import display
 
         text = "\n".join([*view.messages[-_MOST_MESSAGES:], *view.sentences()])
@@ -185,7 +169,7 @@ class _Lines:
     def __init__(self) -> None:
         self._printed: set[str] = set()
 
-    def draw(self, view: View) -> None:
+    def draw(self, view: View[Any]) -> None:
         for line in [*view.messages, *view.sentences()]:
             if line not in self._printed:
                 self._printed.add(line)

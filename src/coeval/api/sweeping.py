@@ -63,21 +63,11 @@ class SweepRun:
         return html_lines([f"{self.path}: {self.board.counts()}", *self.gaps])
 
 
-class SweepRunView(View):
+class SweepRunView(View[SweepBoard]):
     """A `SweepWatcher`: a line of counts."""
 
-    def __init__(self, beside: SweepWatcher | None, interrupt: asyncio.Event) -> None:
-        super().__init__(beside or Unwatched(), interrupt)
-        self._beside = beside
-        self._board: SweepBoard | None = None
-
-    def begin(self, board: SweepBoard) -> None:
-        self._board = board
-        if self._beside is not None:
-            self._beside.begin(board)
-
     def sentences(self) -> list[str]:
-        return [] if self._board is None else [self._board.counts()]
+        return [] if self.board is None else [self.board.counts()]
 
 
 class SweepCall(SweepSettings, frozen=True, kw_only=True):
@@ -112,7 +102,7 @@ def sweep(requested: SweepCall) -> SweepRun:
     settings = checked(requested)
     chosen, log_to = requested_for(settings, find_keys(settings.keys)), destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
-    view = SweepRunView(requested.watcher, event)
+    view = SweepRunView(requested.watcher or Unwatched(), event)
     checkpoints = checkpoints_of(chosen, view.warn)
     with under_way(chosen, checkpoints, view) as sweeping:
         board = sweeping.board

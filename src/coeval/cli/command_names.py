@@ -148,6 +148,11 @@ def the_folder(word: Path | None, run: Path | None, command: str) -> Path:
     return folder
 
 
+def names_in(text: str | None) -> tuple[str, ...]:
+    """The names of a list with commas; none where there is no list."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
 ExperimentFile = Annotated[
     Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")
 ]

@@ -47,11 +47,10 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command(cls=GroupedCommand)(init)
-app.command("wizard", cls=GroupedCommand, hidden=True)(init)  # what it was called before
 app.command()(plan)
 app.command()(describe)
 app.command()(generate)
-app.command()(ingest)
+app.command(cls=GroupedCommand)(ingest)
 app.command()(probe)
 app.command()(models)
 app.command()(status)

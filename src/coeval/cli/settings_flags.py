@@ -31,7 +31,8 @@ class GroupedHelp:
         for parameter in parameters:
             shown = parameter.get_help_record(ctx)
             if shown is not None:
-                group = getattr(parameter, "rich_help_panel", None) or OTHERS
+                rest = "Arguments" if parameter.param_type_name == "argument" else OTHERS
+                group = getattr(parameter, "rich_help_panel", None) or rest
                 sections.setdefault(group, []).append(shown)
         for title, rows in sections.items():
             with formatter.section(title):

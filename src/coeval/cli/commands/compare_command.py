@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from coeval.cli.command_names import names_in
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 
@@ -98,36 +99,34 @@ def compare(
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
     from coeval.api.run_handle import sides_of
     from coeval.cli import streams
-    from coeval.cli.streams import say, warn
     from coeval.core.errors import GAPS, WORSE
 
     files = _ComparisonFiles(html, excel, pdf, figures, appendix)
     files.check()
-    names = [name.strip() for name in (students or "").split(",") if name.strip()]
     sure = not however_unsure
     if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, files, as_json=as_json)
         return
-    with sides_of(folders, names) as (groups, notes):
+    with sides_of(folders, names_in(students)) as (groups, notes):
         # Here, because they load numpy.
         from coeval.analysis.comparison.comparisons import compare_sides
         from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
         from coeval.cli.views.comparison_view import markdown, print_comparisons
-        from coeval.cli.views.results_view import json_text
+        from coeval.cli.views.results_view import write_json
 
         compared = compare_sides(groups, notes)
         held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
     if written := _write(compared, files):
-        say(streams.messages(), f"written: {written}")
+        streams.say(streams.messages(), f"written: {written}")
     if as_json:
-        sys.stdout.write(json_text(compared, indent=2) + "\n")
+        write_json(compared)
     elif as_markdown:
         sys.stdout.write(markdown(compared, gate))
     else:
         print_comparisons(compared, streams.results())
     for line in gate:
-        (warn if line.startswith("gate failed") else say)(streams.messages(), line)
+        (streams.warn if line.startswith("gate failed") else streams.say)(streams.messages(), line)
     if held is not None and (held.verdict == "NO-GO" or held.unscored):
         raise typer.Exit(WORSE if held.verdict == "NO-GO" else GAPS)
 
@@ -151,14 +150,13 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
 
 def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json: bool) -> None:
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.core.process_limits import need_address_space
 
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
     from coeval.cli.views.comparison_view import print_sweeps
-    from coeval.cli.views.results_view import json_text
+    from coeval.cli.views.results_view import write_json
 
     runs = read_sweeps(folders)
     found = compare_sweeps(runs)
@@ -171,9 +169,9 @@ def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json
             write_sweep_page(runs, files.html)
         written = [files.html] if files.html is not None else []
         written += write_files(training_report(runs), ReportFiles(*files[1:]))
-        say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+        streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
     if as_json:
-        sys.stdout.write(json_text(found, indent=2) + "\n")
+        write_json(found)
     else:
         print_sweeps(found, streams.results())
 

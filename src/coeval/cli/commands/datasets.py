@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,7 +40,6 @@ def list_assets(names: Names = None) -> None:
     """
     from coeval.benchmarks.assets.library import Library
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.cli.views.name_table import Column, NameRow, print_table
 
     library = Library()
@@ -58,7 +57,7 @@ def list_assets(names: Names = None) -> None:
         Column("there", words=True),
     )
     print_table(console, "", "name", columns, rows)
-    say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
+    streams.say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
 
 
 @app.command()
@@ -87,7 +86,6 @@ def fetch(
     from coeval.benchmarks.assets.cache import AssetMissing
     from coeval.benchmarks.assets.library import Library
     from coeval.cli import streams
-    from coeval.cli.streams import say
 
     console = streams.results()
     library = Library()
@@ -100,7 +98,7 @@ def fetch(
         failure = error
     for name in chosen:
         if failure is None or name not in failure.names:
-            say(console, f"{name}: {library.presence(name)[1]}")
+            streams.say(console, f"{name}: {library.presence(name)[1]}")
     if failure is not None:
         raise failure
 
@@ -115,7 +113,6 @@ def verify(names: Names = None) -> None:
     """
     from coeval.benchmarks.assets.library import Library, Presence
     from coeval.cli import streams
-    from coeval.cli.streams import say
 
     console = streams.results()
     library = Library()
@@ -124,11 +121,11 @@ def verify(names: Names = None) -> None:
         absent += check.presence is not Presence.READY
         damaged += check.problem.startswith("damaged")
         if check.problem:
-            say(console, f"{check.name}: {check.problem} ({check.path})")
+            streams.say(console, f"{check.name}: {check.problem} ({check.path})")
         elif names and check.presence is not Presence.READY:
-            say(console, f"{check.name}: not fetched")
+            streams.say(console, f"{check.name}: not fetched")
         elif check.presence is Presence.READY:
-            say(console, f"{check.name}: as pinned")
+            streams.say(console, f"{check.name}: as pinned")
     console.print(f"{damaged} damaged, {absent} not fetched")
     if damaged:
         raise typer.Exit(1)
@@ -136,49 +133,39 @@ def verify(names: Names = None) -> None:
 
 @contextmanager
 def fetch_bar(console: Console) -> Iterator[Progress]:
-    """A progress bar for each thing that is fetched while this is entered; a line elsewhere than on a
-    terminal."""
+    """A progress bar for each thing that is fetched while this is entered; elsewhere than on a terminal a
+    line. Nothing is drawn where nothing is fetched."""
+    shown: dict[str, Any] = {}
     if not console.file.isatty():
-        yield _FetchLines(console)
+        from coeval.cli import streams
+
+        def tell_once(what: str, _: int, size: int | None) -> None:
+            if what not in shown:
+                shown[what] = size
+                streams.say(console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
+
+        yield tell_once
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Bars(*columns, console=console, redirect_stdout=False) as bars:
-        shown = {}
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()
+    bars = Bars(*columns, TransferSpeedColumn(), console=console, redirect_stdout=False)
 
-        def tell(what: str, taken: int, size: int | None) -> None:
-            if what not in shown:
-                shown[what] = bars.add_task(what, total=size)
-            bars.update(shown[what], completed=taken)
+    def tell(what: str, taken: int, size: int | None) -> None:
+        if what not in shown:
+            bars.start()
+            shown[what] = bars.add_task(what, total=size)
+        bars.update(shown[what], completed=taken)
 
-        try:
-            yield tell
-        finally:  # a bar without an end would stay, of what did not come
-            for task in bars.tasks:
-                if task.total is None:
-                    bars.update(task.id, visible=False)
-
-
-class _FetchLines:
-    """Says once of each thing that it is being fetched: a sentence, without bars."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._reported: set[str] = set()
-
-    def __call__(self, what: str, _taken: int, size: int | None) -> None:
-        from coeval.cli.streams import say
-
-        if what not in self._reported:
-            self._reported.add(what)
-            say(self._console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
+    try:
+        yield tell
+    finally:  # a bar without an end would stay, of what did not come
+        for task in bars.tasks:
+            if task.total is None:
+                bars.update(task.id, visible=False)
+        if shown:
+            bars.stop()
 
 
 def _size(number: int | None) -> str:

@@ -43,7 +43,6 @@ def describe(
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.description_file import described_experiment, refuse_place, write_description
-    from coeval.cli.streams import say
     from coeval.cli.views.report_view import print_report
     from coeval.pipeline.config.load_file import read_config
     from coeval.reports.description_report import description_report
@@ -55,7 +54,7 @@ def describe(
     print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
     messages = streams.messages()
     if not prompts:
-        say(messages, "--prompts prints the prompts in full.", "dim")
+        streams.say(messages, "--prompts prints the prompts in full.", "dim")
     if out is not None:
         write_description(report, out)
-        say(messages, f"written: {out}")
+        streams.say(messages, f"written: {out}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
@@ -17,7 +16,7 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.progress_view import Terminal
-from coeval.cli.views.results_view import json_text
+from coeval.cli.views.results_view import write_json
 from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.text import listed, numbered
@@ -69,7 +68,7 @@ def estimate_and_report(
     written = run_folder(config).cost_estimate
     write_json_atomic(written, estimate.as_json())
     if as_json:
-        sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
+        write_json(estimate.as_json())
     else:
         for sentence in (*start.choices, *own_code(start.config)):
             say(results, sentence)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -85,15 +84,7 @@ def _ends(scale: str | None) -> list[float] | None:
         raise UsageError(f"--scale {scale}: write the worst and the best score, such as 1,5") from None
 
 
-class ExportFormat(StrEnum):
-    """What ``--to`` takes."""
-
-    INSPECT = "inspect"
-    LM_EVAL = "lm-eval"
-    EVERY_EVAL_EVER = "every-eval-ever"
-    HF_RESULTS = "hf-results"
-    CSV = "csv"
-    PARQUET = "parquet"
+ExportFormat: TypeAlias = Literal["inspect", "lm-eval", "every-eval-ever", "hf-results", "csv", "parquet"]
 
 
 def export(
@@ -130,7 +121,7 @@ def export(
     from coeval.core.text import numbered
     from coeval.exchange.exporting import export_results
 
-    paths = export_results(folder, to.value, out, push=push)
+    paths = export_results(folder, to, out, push=push)
     streams.say(streams.results(), f"{numbered(len(paths), 'file')} written to {out}")
     if push is not None:
         streams.say(streams.results(), f"sent to {push.rpartition('=')[2]} on the Hugging Face hub")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coeval.cli.command_names import names_in
 from coeval.cli.settings_flags import GroupedCommand
 
 if TYPE_CHECKING:
@@ -94,11 +95,10 @@ def gate(
     on_output = as_markdown is not None and str(as_markdown) == _STANDARD_OUTPUT
     if as_json and on_output:
         raise UsageError("--json and --markdown both write to standard output; give --markdown a file")
-    names = [name.strip() for name in (students or "").split(",") if name.strip()]
-    found = gate_folders(*folders, policy=policy, students=names)
+    found = gate_folders(*folders, policy=policy, students=names_in(students))
     # Here, because it loads numpy.
     from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
-    from coeval.cli.views.results_view import json_text
+    from coeval.cli.views.results_view import write_json
     from coeval.store.jsonl import write_bytes_atomic
 
     if junit is not None:
@@ -108,7 +108,7 @@ def gate(
         if not on_output:
             write_bytes_atomic(as_markdown, markdown(found).encode())
     if as_json:
-        sys.stdout.write(json_text(found, indent=2) + "\n")
+        write_json(found)
     elif on_output:
         sys.stdout.write(markdown(found))
     else:

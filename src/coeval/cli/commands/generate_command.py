@@ -80,9 +80,7 @@ def generate(
     try:
         proposed = _ask(settled.config, found, anew=ask_again)
     except Draining as stopped:
-        from coeval.cli.streams import say
-
-        say(messages, str(stopped))
+        streams.say(messages, str(stopped))
         raise typer.Exit(INTERRUPTED) from None
     _tell(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:
@@ -115,23 +113,25 @@ def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> Non
     """What is missing, why, and the way on."""
     from shlex import quote
 
-    from coeval.cli.streams import say, warn
+    from coeval.cli import streams
     from coeval.cli.views.gaps_view import tell_gaps
 
     summary = proposed.summary
     for sentence in (*summary.notes, *summary.stopped.values()):
-        warn(messages, sentence)
+        streams.warn(messages, sentence)
     if summary.missing:
         tell_gaps(summary, messages)
     for part in proposed.lacking:
-        warn(messages, f"nothing is proposed for {part}")
+        streams.warn(messages, f"nothing is proposed for {part}")
     if proposed.lacking or summary.interrupted:
-        say(messages, f"{out} is not written; what was proposed is kept. Go on with:")
+        streams.say(messages, f"{out} is not written; what was proposed is kept. Go on with:")
     elif summary.notes:
-        say(messages, "To ask the remaining teachers:")
+        streams.say(messages, "To ask the remaining teachers:")
     if proposed.lacking or summary.interrupted or summary.notes:
         replaced = "" if proposed.lacking or summary.interrupted else " --overwrite"
-        say(messages, f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}{replaced}")
+        streams.say(
+            messages, f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}{replaced}"
+        )
 
 
 def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None, keys: Keys) -> None:
@@ -140,7 +140,6 @@ def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None
 
     from coeval.cli import streams
     from coeval.cli.description_file import described_experiment, write_description
-    from coeval.cli.streams import say, warn
     from coeval.cli.views.report_view import print_report
     from coeval.reports.description_report import description_report
 
@@ -148,20 +147,20 @@ def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None
     report = description_report(described_experiment(settled.config, keys))
     print_report(report, streams.results(), without=NOT_PROPOSED)
     if not proposed.parts:
-        say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
+        streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
     if settled.rewritten:
-        warn(messages, f"the comments of the file could not be kept: {out} is written without them")
+        streams.warn(messages, f"the comments of the file could not be kept: {out} is written without them")
     for name in settled.hidden:
-        warn(messages, f"a key of the model {name} was left out; put it into a key file")
+        streams.warn(messages, f"a key of the model {name} was left out; put it into a key file")
     if settled.config.experiment.resume_from is not None:
-        warn(
+        streams.warn(
             messages,
             "the file has resume_from: what that run has of phases 1 and 2 is taken over in place of what "
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
     if page is not None:
         write_description(report, page)
-        say(messages, f"Written: {page}.")
-    say(messages, f"Written: {out}. Edit it, look at it and run it:")
+        streams.say(messages, f"Written: {page}.")
+    streams.say(messages, f"Written: {out}. Edit it, look at it and run it:")
     for command in ("describe", "run"):
-        say(messages, f"  coeval {command} --config {quote(str(out))}")
+        streams.say(messages, f"  coeval {command} --config {quote(str(out))}")

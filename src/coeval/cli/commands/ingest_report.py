@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
 
 import typer
 from msgspec import structs
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
+from coeval.cli.ingest_flags import IngestFlags
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import UsageError
@@ -53,53 +53,30 @@ from coeval.tables.table_source import SourceChoice, TableSource, find_source, n
 _LONGEST = 300
 
 
-class Columns(NamedTuple):
-    """The flags that say what columns are."""
-
-    prompt: str | None
-    reference: str | None
-    label: str | None
-    attributes: tuple[str, ...]
-    id: str | None
-    choices: str | None
-    where: tuple[str, ...]
-    responses: tuple[str, ...] = ()
-
-
-class Into(NamedTuple):
-    """The flags that say where the items go."""
-
-    config: Path | None
-    run: Path | None
-    new: Path | None
-    task: str | None
-    teacher: str | None
-
-    def place(self) -> ItemPlace | None:
-        """None for a new experiment file, which takes them from the source itself."""
-        flags = {"--config": self.config, "--run": self.run, "--new": self.new}
-        given = [flag for flag, value in flags.items() if value is not None]
-        if len(given) != 1:
-            wrong = f"{listed(given)} exclude each other" if given else "where to put the items is not said"
-            raise UsageError(
-                f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
-                "written)"
-            )
-        if self.config is not None:
-            return place_in_config(self.config, self.task, self.teacher)
-        if self.run is not None:
-            return place_in_run(self.run, self.task, self.teacher)
-        if self.teacher is not None:
-            raise UsageError(
-                "--teacher chooses among the benchmark teachers of an experiment, and a file that --new "
-                "writes has none; leave it out"
-            )
-        if self.task is not None and usable_name(self.task) != self.task:
-            usable = usable_name(self.task) or "items"
-            raise UsageError(f"--task {quote(self.task)} cannot be the name of a task; {usable} can")
-        if self.new is not None and self.new.exists():
-            raise UsageError(f"{self.new} is there already; name another file, or move this one away")
-        return None
+def _place(flags: IngestFlags) -> ItemPlace | None:
+    """Where the items go; None for a new experiment file, which takes them from the source itself."""
+    given = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
+    if len(given) != 1:
+        wrong = f"{listed(given)} exclude each other" if given else "where to put the items is not said"
+        raise UsageError(
+            f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
+            "written)"
+        )
+    if flags.config is not None:
+        return place_in_config(flags.config, flags.task, flags.teacher)
+    if flags.run is not None:
+        return place_in_run(flags.run, flags.task, flags.teacher)
+    if flags.teacher is not None:
+        raise UsageError(
+            "--teacher chooses among the benchmark teachers of an experiment, and a file that --new "
+            "writes has none; leave it out"
+        )
+    if flags.task is not None and usable_name(flags.task) != flags.task:
+        usable = usable_name(flags.task) or "items"
+        raise UsageError(f"--task {quote(flags.task)} cannot be the name of a task; {usable} can")
+    if flags.new is not None and flags.new.exists():
+        raise UsageError(f"{flags.new} is there already; name another file, or move this one away")
+    return None
 
 
 def list_benchmarks() -> None:
@@ -109,43 +86,49 @@ def list_benchmarks() -> None:
     print_table(streams.results(), "", "benchmark", columns, rows)
 
 
-def take_in(
-    choice: SourceChoice, columns: Columns, into: Into, needed: Selection, how: Mapping[str, Any]
-) -> NewItems | None:
-    """Find the source and the place, show the first items, ask, and put all of them there; those of a file
-    that is yet to be written are returned."""
-    console = streams.results()
-    place = into.place()
+def take_in(name: str, flags: IngestFlags) -> NewItems | None:
+    """Find the source of a name and the place, show the first items, ask, and put all of them there; those of
+    a file that is yet to be written are returned."""
+    console, needed = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
+    place, label = _place(flags), flags.one("label")
     before = _stamp(place.path) if place is not None else None
+    choice = SourceChoice(
+        name=name,
+        local=flags.local,
+        subset=flags.subset,
+        split=flags.split,
+        encoding=flags.encoding,
+        delimiter=flags.delimiter,
+    )
     with fetch_bar(streams.messages()) as progress:
         source = find_source(choice, progress)
-    if how["license"] is not None:
-        source = replace(source, license=how["license"])
+    if flags.license is not None:
+        source = replace(source, license=flags.license)
     tables = source.tables()
     first = next(tables)
     with _closed_if_refused(first):
-        item_map = _map(columns, source, first, place)
-        responses = _responses(columns, first, place)
-    ids = IdColumns(first.columns if into.new is not None and item_map.id is None else ())
+        item_map = _map(flags, source, first, place)
+        responses = _responses(flags, first, place)
+    ids = IdColumns(first.columns if flags.new is not None and item_map.id is None else ())
     needed_items = Ingestion(
         source=source,
         tables=ids.watched(chain([first], tables)),
         map=item_map,
         needed=needed,
-        existing=_existing(how),
-        skip_bad=how["skip_bad"],
-        dry_run=how["dry_run"],
+        existing=Existing.APPEND if flags.append else Existing.REPLACE if flags.replace else Existing.REFUSE,
+        skip_bad=flags.skip_bad,
+        dry_run=flags.dry_run,
     )
 
     def go_on(items: FirstItems) -> bool:
         _show(console, items, item_map, source)
-        asks = not (how["yes"] or how["dry_run"]) and sys.stdin.isatty() and sys.stderr.isatty()
-        return not asks or typer.confirm(f"Write to {place.path if place else into.new}?", True, err=True)
+        asks = not (flags.yes or flags.dry_run) and sys.stdin.isatty() and sys.stderr.isatty()
+        return not asks or typer.confirm(f"Write to {place.path if place else flags.new}?", True, err=True)
 
     try:
         found = ingest(needed_items, place, go_on)
     except ColumnsMissing as error:
-        raise _in_flags(error, columns) from None
+        raise _in_flags(error, label) from None
     except (KeyboardInterrupt, typer.Abort):
         if place is None or _stamp(place.path) == before:
             raise KeyboardInterrupt("Interrupted; nothing was written.") from None
@@ -153,16 +136,16 @@ def take_in(
     if found is None:
         say(console, "Nothing was written.")
         raise typer.Exit(1)
-    _tell(console, found, place, how["dry_run"], into)
-    if into.new is None or how["dry_run"]:
+    _tell(console, found, place, flags)
+    if flags.new is None or flags.dry_run:
         return None
     if (column := ids.found) is not None:
         item_map = structs.replace(item_map, id=column)
         say(console, f"Each row has another {column}: ids are taken from it.")
-    labels = {columns.label: found.values[columns.label]} if columns.label is not None else {}
-    _warn_of_many(labels, item_map, into.new)
-    skip_bad, license_of = how["skip_bad"], how["license"] or ""
-    return NewItems(choice, source, item_map, needed, labels, skip_bad, license_of, responses)
+    labels = {label: found.values[label]} if label is not None else {}
+    _warn_of_many(labels, item_map, flags.new)
+    license_of = flags.license or ""
+    return NewItems(choice, source, item_map, needed, labels, flags.skip_bad, license_of, responses)
 
 
 def _warn_of_many(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:
@@ -193,11 +176,11 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _in_flags(error: ColumnsMissing, columns: Columns) -> ColumnsMissing:
+def _in_flags(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
     """With a label told as its flag: to a map it is an attribute, or of choices the right one."""
     reported = dict.fromkeys(
         unknown._replace(key=("label",))
-        if unknown.column == columns.label and unknown.key[0] in ("attributes", "reference")
+        if unknown.column == label and unknown.key[0] in ("attributes", "reference")
         else unknown
         for unknown in error.missing
     )
@@ -212,44 +195,41 @@ def write_new(file: Path, task: str | None, table: NewItems) -> None:
     say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")
 
 
-def _existing(how: Mapping[str, Any]) -> Existing:
-    if how["append"]:
-        return Existing.APPEND
-    return Existing.REPLACE if how["replace"] else Existing.REFUSE
-
-
-def _map(columns: Columns, source: TableSource, first: Table, place: ItemPlace | None) -> ItemMap:
+def _map(flags: IngestFlags, source: TableSource, first: Table, place: ItemPlace | None) -> ItemMap:
     """What the flags say, over what is known of a named benchmark; else by the usual names."""
-    known = source.map or ItemMap(prompt="")
-    usual = usual_map(first.columns) if source.map is None and columns.prompt is None else {}
-    prompt = columns.prompt or known.prompt or usual.get("prompt")
+    known, given, label, choices = (
+        source.map or ItemMap(prompt=""),
+        *map(flags.one, ("prompt", "label", "choices")),
+    )
+    usual = usual_map(first.columns) if source.map is None and given is None else {}
+    prompt = given or known.prompt or usual.get("prompt")
     if not prompt:
         raise UsageError(
             f"which column holds the prompts? --prompt COLUMN says it; {first.path} has "
             f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
         )
-    attributes = dict(known.attributes) | dict(_pairs(columns.attributes, "--attribute"))
-    if columns.label is not None:
-        attributes[_label_name(columns.label, place)] = columns.label
-    guessed = usual.get("reference") if columns.choices is None else None
-    if guessed in dict(_pairs(columns.responses, "--response")).values():
+    attributes = dict(known.attributes) | dict(_pairs(flags.attribute, "--attribute"))
+    if label is not None:
+        attributes[_label_name(label, place)] = label
+    guessed = usual.get("reference") if choices is None else None
+    if guessed in dict(_pairs(flags.response, "--response")).values():
         guessed = None  # a column called `answer` that is a student's is no reference for its judges
-    reference = columns.reference or known.reference or (guessed if guessed != columns.label else None)
-    if columns.choices is not None and reference is None:
-        reference = columns.label
+    reference = flags.one("reference") or known.reference or (guessed if guessed != label else None)
+    if choices is not None and reference is None:
+        reference = label
     return ItemMap(
         prompt=prompt,
         reference=reference,
         attributes=attributes,
-        id=columns.id or known.id,
-        choices=columns.choices or known.choices,
-        where=columns.where,
+        id=flags.one("id") or known.id,
+        choices=choices or known.choices,
+        where=tuple(flags.where),
     )
 
 
-def _responses(columns: Columns, first: Table, place: ItemPlace | None) -> dict[str, str]:
+def _responses(flags: IngestFlags, first: Table, place: ItemPlace | None) -> dict[str, str]:
     """The columns of answers that exist, by student."""
-    found = dict(_pairs(columns.responses, "--response"))
+    found = dict(_pairs(flags.response, "--response"))
     if found and place is not None:
         raise UsageError(
             "--response is for --new; in an experiment file that is there, name the table under `students` "
@@ -264,7 +244,7 @@ def _responses(columns: Columns, first: Table, place: ItemPlace | None) -> dict[
     return found
 
 
-def _pairs(named: tuple[str, ...], flag: str) -> Iterator[tuple[str, str]]:
+def _pairs(named: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
     for text in named:
         name, sign, column = text.partition("=")
         if not name.strip() or (sign and not column.strip()):
@@ -297,15 +277,15 @@ def _show_one(console: Console, name: str, text: str) -> None:
     console.print(Text(f"  {name}: ", style="dim") + Text(shown), soft_wrap=True)
 
 
-def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: bool, into: Into) -> None:
+def _tell(console: Console, found: Ingested, place: ItemPlace | None, flags: IngestFlags) -> None:
     for remark in found.remarks:
         warn(streams.messages(), remark)
     if found.skipped:
         warn(streams.messages(), f"{numbered(found.skipped, 'row')} without an item left out")
     rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
     counted = f"{numbered(found.items, 'item')} of {rows}"
-    if place is None or dry_run:
-        say(console, counted + (". Nothing was written." if dry_run else "."))
+    if place is None or flags.dry_run:
+        say(console, counted + (". Nothing was written." if flags.dry_run else "."))
         return
     if found.same:
         these = numbered(found.items, "item")
@@ -322,7 +302,7 @@ def _tell(console: Console, found: Ingested, place: ItemPlace | None, dry_run: b
             console,
             f"sampling.total of {place.task.name} is {total:,}; a run ends with exit code 3 for the rest.",
         )
-    if into.config is not None:
+    if flags.config is not None:
         go_on = " --continue" if place.folder.meta.exists() else ""
         go_on += " --redo-changed" if go_on and found.replaced is not None else ""
-        say(console, f"Next: coeval run --config {quote(str(into.config))}{go_on}")
+        say(console, f"Next: coeval run --config {quote(str(flags.config))}{go_on}")

@@ -3,20 +3,22 @@ checked and priced before it is written."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 
 from coeval.cli import streams
-from coeval.cli.commands.ingest_report import Columns, Into, take_in
+from coeval.cli.commands.ingest_report import take_in
 from coeval.cli.commands.sweep.sweep_report import plan_of
+from coeval.cli.ingest_flags import IngestFlags
 from coeval.cli.streams import say, warn
 from coeval.cli.views.host_view import credentials
 from coeval.core.errors import UsageError
@@ -46,7 +48,6 @@ from coeval.pipeline.upkeep.new_experiment import (
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.tables.harvest import Selection
 from coeval.tables.item_map import is_template, usual_map
 from coeval.tables.table_source import SourceChoice, find_source
 
@@ -132,8 +133,8 @@ class TableAnswers(NamedTuple):
     """What was said of a table. ``answered`` are tables of answers beside it, by student."""
 
     name: str
-    choice: SourceChoice
-    columns: Columns
+    path: str
+    flags: IngestFlags
     models: tuple[NewModel, ...]
     answered: Mapping[str, Mapping[str, str]]
     budget_usd: float | None
@@ -193,8 +194,7 @@ def ask_of_table(questions: Questions, keys: Keys, kind: str) -> TableAnswers:
     asked = "The table of items?" if answers is None else "The table of items (Return: the same)?"
     path = questions.ask(asked, _some, answers or "", "--items")
     encoding = next(iter(questions.given.get("--encoding", ())), None)
-    choice = SourceChoice(name=path, encoding=encoding)
-    columns = _header(choice)
+    columns = _header(SourceChoice(name=path, encoding=encoding))
     usual = usual_map(columns)
     name = questions.ask("Name of the experiment?", _name, usable_name(Path(path).stem) or "items", "--name")
     prompt = questions.ask(_which("the prompts"), _column(columns), usual.get("prompt", ""), "--prompt")
@@ -221,8 +221,16 @@ def ask_of_table(questions: Questions, keys: Keys, kind: str) -> TableAnswers:
         reference = questions.ask(of_judges, _maybe(columns), default, "--reference")
     roles = [*([] if answers else ["student"]), *([] if label else ["judge"])]
     models = _models(questions, keys, roles) if roles or questions.given.get("--model") else ()
-    said = Columns(prompt, reference, label, (), None, None, (), responses)
-    return TableAnswers(name, choice, said, models, answered, _budget(questions, models))
+    said = IngestFlags(
+        prompt=[prompt],
+        reference=[reference] if reference else (),
+        label=[label] if label else (),
+        response=responses,
+        encoding=encoding,
+        skip_bad="--skip-bad" in questions.given,
+        yes=not questions.asks,
+    )
+    return TableAnswers(name, path, said, models, answered, _budget(questions, models))
 
 
 def ask_of_checkpoints(questions: Questions) -> dict[str, Any]:
@@ -451,28 +459,15 @@ def write_for(questions: Questions, out: Path | None, keys: Keys) -> None:
     else:
         said = ask_of_table(questions, keys, kind)
         place = place_of(questions, out, said.name)
-        new = _of_items(said, place, asks=questions.asks, skip_bad="--skip-bad" in questions.given)
+        table = take_in(said.path, replace(said.flags, new=place))  # it shows the first items
+        if table is None:
+            raise typer.Exit(1)
+        new = of_table("coeval init", said.name, table, said.models)
+        new = dataclasses.replace(new, answered=said.answered, budget_usd=said.budget_usd)
     text = experiment_text(new)
     _tell_price(read_config(parse_document(text, place)).config, keys)
     _write(place, text)
     _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
-
-
-def _of_items(said: TableAnswers, place: Path, *, asks: bool, skip_bad: bool) -> NewExperiment:
-    """Read the whole table, show its first items, and make the experiment of it."""
-    how: dict[str, Any] = dict.fromkeys(("dry_run", "append", "replace"), False)
-    into = Into(None, None, place, None, None)
-    table = take_in(
-        said.choice,
-        said.columns,
-        into,
-        Selection(),
-        {**how, "skip_bad": skip_bad, "yes": not asks, "license": None},
-    )
-    if table is None:
-        raise typer.Exit(1)
-    new = of_table("coeval init", said.name, table, said.models)
-    return replace(new, answered=said.answered, budget_usd=said.budget_usd)
 
 
 def _tell_price(config: Config, keys: Keys) -> None:

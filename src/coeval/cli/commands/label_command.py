@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, names_in, the_folder
 from coeval.core.errors import UsageError
 from coeval.store.output_folder import output_tasks
 
@@ -92,10 +92,8 @@ def label(
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))
-    people = tuple(filter(None, (name.strip() for name in among.split(","))))
-    request = LabelRequest(
-        by, n, tuple(factor or ()), seed, people, overlap, draws=read is None, items=tuple(item or ())
-    )
+    chosen, people = tuple(factor or ()), names_in(among)
+    request = LabelRequest(by, n, chosen, seed, people, overlap, draws=read is None, items=tuple(item or ()))
     session = LabelSession(folder, request)
     if sheet is not None:
         _write(session, sheet)
@@ -110,7 +108,6 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
 
     from coeval.cli import streams
     from coeval.cli.commands.view_command import serve_pages
-    from coeval.cli.streams import say
     from coeval.reports.view.label_app import make_label_app
     from coeval.reports.view.view_app import ViewToken
 
@@ -118,45 +115,47 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
     done, total = len(session.given), len(session.questions)
 
     def announce() -> None:
-        say(streams.messages(), f"{done:,} of {total:,} labelled by {session.by}; Ctrl-C ends it", "dim")
+        streams.say(
+            streams.messages(), f"{done:,} of {total:,} labelled by {session.by}; Ctrl-C ends it", "dim"
+        )
 
     serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
     if session.given:
-        say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
+        streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
 def _write(session: LabelSession, path: Path) -> None:
     from shlex import quote
 
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.reports.label_sheet import write_sheet
 
     write_sheet(path, session.questions, session.given)
-    say(streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level")
+    streams.say(
+        streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
+    )
     run = quote(str(session.path))
-    say(streams.messages(), f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
+    streams.say(streams.messages(), f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
 
 
 def _read(session: LabelSession, path: Path) -> None:
     from coeval.cli import streams
-    from coeval.cli.streams import say, warn
     from coeval.core.text import numbered
     from coeval.reports.label_sheet import read_sheet
 
     found = read_sheet(path, session.questions, session.given)
     session.keep(found.labels)
     for problem in found.problems[:_MOST_SHOWN]:
-        warn(streams.messages(), problem)
+        streams.warn(streams.messages(), problem)
     if len(found.problems) > _MOST_SHOWN:
-        warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
-    say(
+        streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
+    streams.say(
         streams.messages(),
         f"kept {numbered(len(found.labels), 'label')} of {session.by}; {found.empty:,} rows without a level; "
         f"{len(session.given):,} of {len(session.questions):,} are labelled",
     )
     if found.kept:
-        say(
+        streams.say(
             streams.messages(),
             f"of the rows without a level, {found.kept:,} keep the one they had; write another to change it",
         )

@@ -112,7 +112,6 @@ def _specs(
 def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.streams import say
     from coeval.core.errors import Draining, UsageError
     from coeval.engine.host_survey import survey
     from coeval.engine.session import unless_interrupted
@@ -130,41 +129,38 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
 
     messages = streams.messages()
     try:
-        return run_async(interruptible(asking, lambda note: say(messages, note, "dim")))
+        return run_async(interruptible(asking, lambda note: streams.say(messages, note, "dim")))
     except Draining as stopped:
-        say(messages, str(stopped))
+        streams.say(messages, str(stopped))
         raise typer.Exit(130) from None
 
 
 def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
-    import sys
 
     from coeval.cli import streams
-    from coeval.cli.streams import warn
     from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
-    from coeval.cli.views.results_view import json_text
+    from coeval.cli.views.results_view import write_json
 
     if as_json:
-        sys.stdout.write(json_text({"hosts": hosts_as_data(reports)}, indent=2) + "\n")
+        write_json({"hosts": hosts_as_data(reports)})
     else:
         print_hosts(reports, verbose, streams.results())
     messages = streams.messages()
     for report in reports:
         if report.problem is not None:
-            warn(messages, f"{served_by(report)}: {report.problem}")
+            streams.warn(messages, f"{served_by(report)}: {report.problem}")
 
 
 def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
-    import sys
 
     from coeval.cli import streams
     from coeval.cli.views.host_view import credentials, print_credentials
-    from coeval.cli.views.results_view import json_text
+    from coeval.cli.views.results_view import write_json
     from coeval.pipeline.config.load_file import load_config
 
     named = load_config(config).models if config is not None else []
     found = credentials(keys, [model.spec() for model in named], interface)
     if as_json:
-        sys.stdout.write(json_text({"providers": found}, indent=2) + "\n")
+        write_json({"providers": found})
     else:
         print_credentials(found, streams.results())

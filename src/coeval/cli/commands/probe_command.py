@@ -46,7 +46,6 @@ def probe(
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.streams import say, warn
     from coeval.cli.views.progress_view import Terminal
     from coeval.core.errors import Draining, ModelUnavailable
     from coeval.core.text import numbered
@@ -71,15 +70,15 @@ def probe(
                 )
             )
     except Draining as stopped:
-        say(messages, str(stopped))
+        streams.say(messages, str(stopped))
         raise typer.Exit(130) from None
     if not results:
-        say(messages, "no model was probed")
+        streams.say(messages, "no model was probed")
         return
     _show(resolved, results, streams.results())
-    reasons = list(silent(results, lambda sentence: warn(messages, sentence)))
+    reasons = list(silent(results, lambda sentence: streams.warn(messages, sentence)))
     for reason in reasons:
-        warn(messages, reason)
+        streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
         raise ModelUnavailable(f"{len(reasons)} of {numbered(len(results), 'model')} cannot be asked.")
 

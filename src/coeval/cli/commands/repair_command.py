@@ -138,14 +138,14 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
 def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
     from rich.text import Text
 
-    from coeval.cli.streams import say
+    from coeval.cli import streams
     from coeval.core.plain import plain
 
     if lines:
         console.print(Text(f"{title}:", style="bold"))
     for line in lines:
         why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
-        say(console, f"{line.path.relative_to(folder)}:{line.number}{why}")
+        streams.say(console, f"{line.path.relative_to(folder)}:{line.number}{why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
             Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
@@ -153,26 +153,26 @@ def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Con
 
 
 def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
-    from coeval.cli.streams import say
+    from coeval.cli import streams
     from coeval.cli.views.gaps_view import tell_way_on
     from coeval.core.text import numbered
     from coeval.pipeline.upkeep.batch_jobs import continue_command
 
     for file in report.files:
         if file.damaged is not None:
-            say(console, f"damaged: {file.damaged}", "yellow")
+            streams.say(console, f"damaged: {file.damaged}", "yellow")
     if report.no_plan:
-        say(console, f"Gaps cannot be counted: {report.no_plan}", "yellow")
+        streams.say(console, f"Gaps cannot be counted: {report.no_plan}", "yellow")
     if report.unsettled:
-        say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
+        streams.say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
     counted = numbered(invalid, "invalid record")
     if report.aside is not None:
-        say(console, f"{counted} set aside in {report.aside}")
+        streams.say(console, f"{counted} set aside in {report.aside}")
     elif invalid:
-        say(console, f"{counted}. Nothing was changed; leave out --dry-run to set them aside.")
+        streams.say(console, f"{counted}. Nothing was changed; leave out --dry-run to set them aside.")
     else:
-        say(console, "All records are valid.")
+        streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
         tell_way_on(console, report.short, continue_command(folder), owed=owed + len(report.unsettled))

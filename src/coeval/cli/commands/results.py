@@ -59,7 +59,6 @@ def results(
     from coeval.analysis.load import need_run
     from coeval.analysis.scores import results as scores_of
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened, reading
@@ -76,7 +75,7 @@ def results(
     missing = look_for_gaps(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
-        say(streams.messages(), results_view.why_nothing(found, by))
+        streams.say(streams.messages(), results_view.why_nothing(found, by))
     if as_json:
         results_view.print_json(found, parts)
     elif as_csv:
@@ -103,7 +102,6 @@ def print_paper(folder: Path, *, as_latex: bool) -> None:
     from coeval.analysis.scores import results as scores_of
     from coeval.analysis.training.training_curves import training_curves
     from coeval.cli import streams
-    from coeval.cli.streams import warn
     from coeval.cli.views.paper_table import results_table, sweep_table
     from coeval.pipeline.plan.run_reading import opened
 
@@ -118,5 +116,5 @@ def print_paper(folder: Path, *, as_latex: bool) -> None:
             labels = None if reader.planned is None else reader.planned.labels
         table = results_table(found, compared, labels)
         for note in found.notes:
-            warn(streams.messages(), note)
+            streams.warn(streams.messages(), note)
     sys.stdout.write(table.latex() if as_latex else table.markdown())

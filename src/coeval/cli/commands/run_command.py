@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coeval.cli.command_names import ExperimentFile, KeyFile, LogLevel, OnlyModels, Probe, ProbeOnFail
+from coeval.cli.command_names import (
+    ExperimentFile,
+    KeyFile,
+    LogLevel,
+    OnlyModels,
+    Probe,
+    ProbeOnFail,
+    names_in,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +119,7 @@ def run(
     from coeval.models.batch.waiting.job_list import BatchMode
     from coeval.pipeline.run_options import RunOptions
 
-    stance, names = stance_of(redo_changed, keep_changed), only_named(only_models)
+    stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
     options = RunOptions(
         continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
@@ -187,14 +195,9 @@ def plan(
     from coeval.pipeline.run_options import RunOptions
 
     stance = stance_of(redo_changed, keep_changed)
-    options = RunOptions(continue_run, overwrite, only_named(only_models), stance, phase_barriers)
+    options = RunOptions(continue_run, overwrite, names_in(only_models), stance, phase_barriers)
     settled = started_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
     raise typer.Exit(estimate_and_report(settled.config, options, keys, as_json=as_json))
-
-
-def only_named(only_models: str | None) -> tuple[str, ...]:
-    """The names in ``--only-models``."""
-    return tuple(name.strip() for name in only_models.split(",") if name.strip()) if only_models else ()
 
 
 def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:

@@ -80,7 +80,6 @@ def show(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
     from coeval.cli import streams
-    from coeval.cli.streams import say, warn
     from coeval.cli.views.answer_view import AnswerView, answer_lines
     from coeval.pipeline.plan.run_reading import reading
 
@@ -90,16 +89,16 @@ def show(
     messages = streams.messages()
     with reading(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
-            warn(messages, note)
+            streams.warn(messages, note)
         (found, fitting), planned = choose_answers(reader, choice), reader.planned
         if not found:
-            say(messages, _nothing(reader, choice))
+            streams.say(messages, _nothing(reader, choice))
     if as_json:
         sys.stdout.writelines(f"{line}\n" for line in answer_lines(found))
     else:
         AnswerView(streams.results(), whole=full, planned=planned).show(found)
     if worst is None and (left := fitting - len(found)):
-        say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
+        streams.say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
 
 
 def _nothing(reader: RunReader, choice: AnswerChoice) -> str:

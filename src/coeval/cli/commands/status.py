@@ -122,7 +122,6 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
     from getpass import getuser
 
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.core.errors import UsageError
     from coeval.core.text import dollars
     from coeval.models.metering.account_file import settle_accounts
@@ -145,7 +144,7 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         settled = account.settlements[-1]
-        say(
+        streams.say(
             streams.messages(),
             f"{name}: settled at {dollars(account.spent_usd)}, where {dollars(settled.perhaps_usd)} was "
             "perhaps spent; usage.json records it.",
@@ -206,7 +205,6 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import run_async
-    from coeval.cli.streams import say
     from coeval.core.errors import UsageError
     from coeval.models.batch.job_canceller import cancel_jobs
     from coeval.models.batch.waiting.job_list import read_jobs
@@ -214,7 +212,7 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
-        say(messages, "There are no batch jobs.")
+        streams.say(messages, "There are no batch jobs.")
         return 0
     if writer is not None:
         raise UsageError(
@@ -223,8 +221,8 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     found = find_keys(keys)
     with _all_locked(output.path):
         jobs = read_jobs(output.pending_batches)
-        left = run_async(cancel_jobs(jobs, output, found, lambda sentence: say(messages, sentence)))
-    say(
+        left = run_async(cancel_jobs(jobs, output, found, lambda sentence: streams.say(messages, sentence)))
+    streams.say(
         messages,
         "What they have done by then is paid. The eval-framework command that submitted them collects it, "
         "and asks for the rest again. --cancel-batches, given once more, gives up what is on the list then.",
@@ -237,14 +235,13 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     from coeval.api import find_keys
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.streams import say
     from coeval.cli.views.progress_view import Terminal
     from coeval.core.text import numbered
     from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 
     messages = streams.messages()
     if not folder.pending_batches.exists():
-        say(messages, "There are no batch jobs.")
+        streams.say(messages, "There are no batch jobs.")
         return 0
     found = find_keys(keys)
     with Terminal(messages) as terminal:
@@ -254,5 +251,5 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
             )
         )
     made = sum(outcome.made for outcome in summary.phases.values())
-    say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
+    streams.say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
     return sum(bool(job.note) for job in summary.batches)

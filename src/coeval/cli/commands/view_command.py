@@ -58,7 +58,6 @@ def view(
     need_address_space()
     # Here, because they load duckdb, numpy and aiohttp.
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.reports.view.view_app import ViewToken, make_view_app
     from coeval.reports.view.viewed_folder import ViewedPlaces
 
@@ -69,7 +68,7 @@ def view(
     def announce() -> None:
         shown = ", ".join(folder.name for folder in places.folders[:5])
         more = f" and {len(places.folders) - 5} more" if len(places.folders) > 5 else ""
-        say(messages, f"{shown}{more}; Ctrl-C ends it", "dim")
+        streams.say(messages, f"{shown}{more}; Ctrl-C ends it", "dim")
         places.watch()
 
     try:
@@ -95,7 +94,9 @@ def serve_pages(
         typer.echo(address if token is None else f"{address}?token={token.text}")
         announce()
         if open_it:
-            _open(address if token is None else f"{address}?token={token.ticket()}")
+            import webbrowser
+
+            webbrowser.open(address if token is None else f"{address}?token={token.ticket()}")
 
     try:
         run_async(serve(app, _HERE, port, begin))
@@ -145,9 +146,3 @@ def _leave() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)
-
-
-def _open(address: str) -> None:
-    import webbrowser
-
-    webbrowser.open(address)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -20,7 +18,6 @@ from coeval.analysis.run_results import (
     warning_of_cut_off,
 )
 from coeval.api import find_keys
-from coeval.benchmarks.assets.fetch import Progress
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
@@ -46,7 +43,7 @@ from coeval.cli.views.name_table import (
     shown_value,
 )
 from coeval.cli.views.progress_view import Terminal, tell_batches
-from coeval.cli.views.results_view import json_text
+from coeval.cli.views.results_view import write_json
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
@@ -195,7 +192,7 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     with Terminal(messages) as terminal:
         if said := idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(said)
-        with _bars(messages) as progress:
+        with fetch_bar(messages) as progress:
             prepared: Prepared = prepare(evaluation, terminal, progress)
         if shown.estimate_only:
             return _tell_estimate(prepared, messages, as_json=shown.as_json)
@@ -207,7 +204,7 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
             )
             outcome = conclude(prepared, ended)
     if shown.as_json:
-        sys.stdout.write(json_text(_plain(outcome), indent=2) + "\n")
+        write_json(_plain(outcome))
     else:
         show(outcome, streams.results(), messages)
     if outcome.tasks and not outcome.interrupted:
@@ -221,7 +218,7 @@ def _tell_estimate(prepared: Prepared, messages: Console, *, as_json: bool) -> i
     written = prepared.evaluation.output / "cost_estimate.json"
     write_json_atomic(written, estimate.as_json())
     if as_json:
-        sys.stdout.write(json_text(estimate.as_json(), indent=2) + "\n")
+        write_json(estimate.as_json())
     else:
         print_estimate(estimate, streams.results())
     if (budget := prepared.evaluation.budget_usd) is not None:
@@ -231,20 +228,6 @@ def _tell_estimate(prepared: Prepared, messages: Console, *, as_json: bool) -> i
         tell_budget(budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
     say(messages, f"Written: {written}", "dim")
     return 0
-
-
-@contextmanager
-def _bars(console: Console) -> Iterator[Progress]:
-    """Bars for what is fetched; nothing is drawn where all is there."""
-    with ExitStack() as stack:
-        shown: list[Progress] = []
-
-        def tell(what: str, taken: int, size: int | None) -> None:
-            if not shown:
-                shown.append(stack.enter_context(fetch_bar(console)))
-            shown[0](what, taken, size)
-
-        yield tell
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

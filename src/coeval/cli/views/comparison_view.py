@@ -52,7 +52,13 @@ def print_sweeps(found: SweepComparison, console: Console) -> None:
     for said in found.sentences:
         say(console, said)
     console.print()
-    rows = [NameRow(_best(one), _choice_cells(one, several=len(found.folders) > 1)) for one in found.choices]
+    rows = [
+        NameRow(
+            f"{_task(one.task)}: {one.best.run}, {one.best.step}",
+            _choice_cells(one, several=len(found.folders) > 1),
+        )
+        for one in found.choices
+    ]
     print_table(console, "Best checkpoints", "task: run, step", _BEST, rows)
     for first, of_task in found.by_task():
         console.print()
@@ -64,10 +70,6 @@ def print_sweeps(found: SweepComparison, console: Console) -> None:
     say(console, _LEGEND, "dim")
     for note in found.notes:
         warn(console, note)
-
-
-def _best(one: CheckpointChoice) -> str:
-    return f"{_task(one.task)}: {one.best.run}, {one.best.step}"
 
 
 def _task(task: str | None) -> str:

@@ -51,7 +51,8 @@ def tell_way_on(
     """Say what fills the gaps: items that people write, what is to be done ``first``, and the command, which
     has something to ask before there are more items if more is ``owed``."""
     for supply in short:
-        say(console, f"No model makes the {_noun(supply)} that are missing: {supply.way_out}.")
+        noun = "answers" if supply.student else "items"
+        say(console, f"No model makes the {noun} that are missing: {supply.way_out}.")
     asks = not short or owed > sum(supply.missing for supply in short)
     if first:
         say(console, first)
@@ -81,10 +82,6 @@ def show_unscored_checks(folder: RunDir, console: Console) -> None:
     print_table(console, "Checks without a score", "check", columns, rows)
     if len(reasons) > len(rows):
         say(console, f"… and {numbered(len(reasons) - len(rows), 'more reason')}")
-
-
-def _noun(supply: ShortSupply) -> str:
-    return "answers" if supply.student else "items"
 
 
 def tell_gaps(summary: RunSummary, messages: Console) -> None:

@@ -123,7 +123,15 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
     if any(report.models for report in reports):
         free = f"; {FREE_HERE.source}" if priced.pop(FREE_HERE.source, 0) is None else ""
         by = f", by {'; '.join(priced)}" if priced else ""
-        longer = "; +: more for long prompts" if any(map(_is_tiered, reports)) else ""
+        longer = (
+            "; +: more for long prompts"
+            if any(
+                model.tariff is not None and model.tariff.tiers
+                for report in reports
+                for model in report.models
+            )
+            else ""
+        )
         say(
             console,
             f"Prices in US dollars per million tokens{by}{free}; {NOTHING}: not known{longer}.",
@@ -148,10 +156,6 @@ def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
         cached = rates.cached_usd_per_mtok
         reported += [NOTHING if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
     return tuple(reported)
-
-
-def _is_tiered(report: HostReport) -> bool:
-    return any(model.tariff is not None and model.tariff.tiers for model in report.models)
 
 
 def _sources(model: OfferedModel) -> Iterator[str]:

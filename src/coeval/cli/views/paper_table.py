@@ -4,7 +4,7 @@ it is significantly ahead of all others."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coeval.cli.views.comparison_view import escaped
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table d
     from collections.abc import Mapping
 
     from coeval.analysis.comparison.comparison_report import Comparison
-    from coeval.analysis.run_results import LabelAccuracy, MetricScore, Results, StudentScore
+    from coeval.analysis.run_results import MetricScore, Results
     from coeval.analysis.training.training_curves import TrainingRun
 
 
@@ -68,7 +68,10 @@ class PaperTable(NamedTuple):
         """For ``booktabs``, with a caption and the label ``tab:scores``."""
         lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering"]
         lines += [rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule"]
-        lines += [_latex_row([self.heading, *self.columns]), r"\midrule"]
+        lines += [
+            rf"{' & '.join(map(in_latex, (self.heading, *self.columns)))} \\",
+            r"\midrule",
+        ]
         for name, cells in self.rows:
             shown = (
                 (rf"\textbf{{{cell.score}}}" if cell.bold else cell.score) + cell.interval for cell in cells
@@ -77,10 +80,6 @@ class PaperTable(NamedTuple):
             lines.append(rf"{in_latex(name)} & {figures} \\")
         lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{in_latex(' '.join(self.notes))}}}"]
         return "\n".join([*lines, r"\label{tab:scores}", r"\end{table}"]) + "\n"
-
-
-def _latex_row(names: Iterable[str]) -> str:
-    return rf"{' & '.join(map(in_latex, names))} \\"
 
 
 # What begins a command, a group, a comment or the like. Brackets and stars behind ``\\`` are its arguments;
@@ -124,13 +123,13 @@ def results_table(
         tasks.remove(None)  # which is the same as the only task
     columns: dict[str, dict[str, PaperCell]] = {}
     for task in tasks:
-        found = {one.student: _score_cell(one) for one in scored if one.task == task}
+        found = {one.student: PaperCell(one.mean, one.low, one.high) for one in scored if one.task == task}
         columns["overall" if task is None else task] = _with_best(found, comparisons, task, None)
     for task, attribute in dict.fromkeys(
         (one.task, one.attribute) for one in results.labels if not one.removed
     ):
         cells = {
-            one.student: _label_cell(one)
+            one.student: PaperCell(one.accuracy, one.low, one.high)
             for one in results.labels
             if (one.task, one.attribute) == (task, attribute)
         }
@@ -153,14 +152,6 @@ def _table(
 ) -> PaperTable:
     bold = any(cell.bold for _, cells in rows for cell in cells)
     return PaperTable(heading, columns, rows, (_POINTS, *more, *([_BOLD] * bold)))
-
-
-def _score_cell(one: StudentScore) -> PaperCell:
-    return PaperCell(one.mean, one.low, one.high)
-
-
-def _label_cell(one: LabelAccuracy) -> PaperCell:
-    return PaperCell(one.accuracy, one.low, one.high)
 
 
 def _with_best(

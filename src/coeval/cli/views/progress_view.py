@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -48,16 +48,14 @@ _SPARED_LAST = ("failed", "calls")
 _SHORTEST_NAME = 8
 
 
-class Terminal:
-    """A `Watcher` that shows the board on a console while it is entered."""
+class Progress:
+    """Shows work on a console while it is entered: a picture on a terminal, lines now and then elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._board: Board | None = None
         self._live: Live | None = None
         self._ended = threading.Event()
-        self._lines: threading.Thread | None = None
-        self._printed: dict[str, str] = {}
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -68,9 +66,8 @@ class Terminal:
         self._ended.set()
         if self._live is not None:
             self._live.stop()
-        if self._lines is not None:
-            self._lines.join()
-            self._print_lines()
+        if self._thread is not None:
+            self._thread.join()
 
     def note(self, message: str) -> None:
         say(self._console, message, "dim")
@@ -78,19 +75,45 @@ class Terminal:
     def warn(self, message: str) -> None:
         warn(self._console, message)
 
+    def draw(self, picture: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
+        """Keep drawing on a terminal; False elsewhere."""
+        if not self._console.file.isatty() or self._console.is_dumb_terminal:
+            return False
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=frames_per_s,
+            get_renderable=picture,
+            redirect_stdout=False,  # results are none of the progress
+            transient=transient,
+        )
+        self._live.start()
+        return True
+
+    def keep(self, telling: Callable[[], None]) -> None:
+        """Have a thread tell what there is to tell; it ends once ``_ended`` is set."""
+        self._thread = threading.Thread(target=telling, name="progress", daemon=True)
+        self._thread.start()
+
+
+class Terminal(Progress):
+    """A `Watcher` that shows the board on a console while it is entered."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._board: Board | None = None
+        self._printed: dict[str, str] = {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._thread is not None:
+            self._print_lines()
+
     def begin(self, board: Board) -> None:
         self._board = board
-        if self._console.file.isatty() and not self._console.is_dumb_terminal:
-            self._live = Live(
-                console=self._console,
-                refresh_per_second=FRAMES_PER_S,
-                get_renderable=self._bars,
-                redirect_stdout=False,  # results are none of the progress
-            )
-            self._live.start()
-        else:
-            self._lines = threading.Thread(target=self._keep_printing, name="progress", daemon=True)
-            self._lines.start()
+        if not self.draw(self._bars, FRAMES_PER_S):
+            self.keep(self._keep_printing)
 
     def _counts(self) -> list[PhaseCount]:
         return [count for count in self._board.phases.values() if count.planned] if self._board else []

@@ -13,7 +13,6 @@ from coeval.core.plain import plain, plain_lines
 from coeval.reports.content import (
     Passage,
     Report,
-    ReportColumn,
     ReportSection,
     ReportTable,
     cell_text,
@@ -65,7 +64,10 @@ def _print_table(table: ReportTable, console: Console) -> None:
         if any(row[place] is not None for row in table.rows)
     ]
     longest = max((place for place, column in shown if column.kind == "text"), default=0)
-    columns = [_column(column, free=place == longest == shown[-1][0]) for place, column in shown]
+    columns = [
+        Column(column.title, column.kind == "text", place == longest == shown[-1][0])
+        for place, column in shown
+    ]
     rows = [
         NameRow(
             cell_text(row[0], first.kind), [cell_text(row[place], column.kind) for place, column in shown]
@@ -75,10 +77,6 @@ def _print_table(table: ReportTable, console: Console) -> None:
     print_table(console, table.title, first.title, columns, rows)
     if table.note:
         say(console, table.note, "dim")
-
-
-def _column(column: ReportColumn, *, free: bool) -> Column:
-    return Column(column.title, words=column.kind == "text", free=free)
 
 
 def _print_passage(passage: Passage, console: Console) -> None:

@@ -36,6 +36,11 @@ def json_text(value: Any, *, indent: int = 0) -> str:
     return _OTHER.sub(_escaped, text)
 
 
+def write_json(value: Any) -> None:
+    """Print one JSON document on standard output."""
+    sys.stdout.write(json_text(value, indent=2) + "\n")
+
+
 def _escaped(found: re.Match[str]) -> str:
     character = found[0]
     if is_shown(character):
@@ -132,7 +137,7 @@ def print_json(results: Results, parts: Parts | None) -> None:
     found = results.as_dict()
     if parts is not None:
         found |= {"by": msgspec.to_builtins(parts.scores), "labels_by": msgspec.to_builtins(parts.labels)}
-    sys.stdout.write(json_text(found, indent=2) + "\n")
+    write_json(found)
 
 
 def print_csv(results: Results, parts: Parts | None) -> None:

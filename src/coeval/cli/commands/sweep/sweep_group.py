@@ -106,15 +106,14 @@ def submit(
     Exit codes: 0 submitted (with --wait: scored), 1 wrong request, 3 it failed or has gaps, 130 interrupted.
     """
     from coeval.cli import streams
-    from coeval.cli.streams import say, warn
     from coeval.sweeps.submission import no_sweep_runs, submit_checkpoint
 
     messages = streams.messages()
-    code = submit_checkpoint(out, step, path, wait, lambda line: say(messages, line))
+    code = submit_checkpoint(out, step, path, wait, lambda line: streams.say(messages, line))
     if not wait:
-        say(streams.results(), f"step {step} submitted to {out}")
+        streams.say(streams.results(), f"step {step} submitted to {out}")
         if idle := no_sweep_runs(out):
-            warn(messages, idle)
+            streams.warn(messages, idle)
     raise typer.Exit(code)
 
 
@@ -212,7 +211,6 @@ def judges(
       coeval sweep judges --judges flash=outputs/a --judges plus=outputs/b --out judges.json
     """
     from coeval.cli import streams
-    from coeval.cli.streams import say
     from coeval.sweeps import sweep_settings
 
     folders = _folders(judges, "--judges")
@@ -229,7 +227,7 @@ def judges(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(out, compared)
-        say(streams.messages(), f"written: {out}")
+        streams.say(streams.messages(), f"written: {out}")
 
 
 @app.command("plot")
@@ -276,7 +274,6 @@ def plot(
     Exit codes: 0 drawn, 1 wrong request.
     """
     from coeval.cli import streams
-    from coeval.cli.streams import say, warn
     from coeval.sweeps import sweep_settings
 
     folders = _folders(runs, "--runs")
@@ -290,17 +287,17 @@ def plot(
     found = training_curves(folders, requested, needed, patterns)
     for run in found:
         for note in run.notes:
-            warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
+            streams.warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
         for alarm in run.alarms:
-            warn(messages, alarm if len(found) == 1 else f"{run.label}: {alarm}")
+            streams.warn(messages, alarm if len(found) == 1 else f"{run.label}: {alarm}")
     results = streams.results()
     for run in found:
         for task, curve in run.curves.items():
             for said in curve.conclusions:
                 of = task if len(found) == 1 else f"{run.label}, {task}"
-                say(results, f"{of}: {said}")
+                streams.say(results, f"{of}: {said}")
     written = list(write_curves(found, plot_dir, show_errorbar))
-    say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
+    streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
 
 
 # --- Flags that give a name to a value

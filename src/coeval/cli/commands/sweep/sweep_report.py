@@ -4,7 +4,6 @@ line now and then elsewhere, and what came of it."""
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +20,7 @@ from coeval.cli.commands.sweep.sweep_tables import put_together_and_drawn
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.name_table import Column, NameRow, print_table
-from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import dollars, listed, numbered
@@ -58,45 +56,25 @@ _MOST_JUDGING = 6
 _COLUMNS = {"slot": 6, "checkpoint": 12, "task": 12, "done": 15, "tokens/s": 8, "left": 8}
 
 
-class SweepView:
+class SweepView(Progress):
     """Shows a board on a console while it is entered, and what is told on the way to it."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._board = SweepBoard(())
-        self._live: Live | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="sweep", daemon=True)
         self._reported = 0
         self._said = ""
 
     def __enter__(self) -> Self:
-        if self._console.file.isatty() and not self._console.is_dumb_terminal:
-            self._live = Live(
-                console=self._console,
-                refresh_per_second=FRAMES_PER_S,
-                get_renderable=self._table,
-                redirect_stdout=False,
-                transient=True,  # what came of it is told after it
-            )
-            self._live.start()
-        self._thread.start()
+        self.draw(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
+        self.keep(self._look)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
-        if self._live is not None:
-            self._live.stop()
+        super().__exit__(kind, error, trace)
         self._tell_problems()
-
-    def note(self, message: str) -> None:
-        say(self._console, message, "dim")
-
-    def warn(self, message: str) -> None:
-        warn(self._console, message)
 
     def begin(self, board: SweepBoard) -> None:
         self._board = board

@@ -145,7 +145,8 @@ def print_judges(compared: JudgeComparison, console: Console) -> None:
 
 
 def _print_task(one: TaskJudges, console: Console) -> None:
-    models = [f" ({model})" if model and model != label else "" for label, model in _labels(one)]
+    judges = zip((one.a, one.b), one.judges, strict=True)
+    models = [f" ({model})" if model and model != label else "" for label, model in judges]
     title = f"{one.task} {one.metric}, a: {one.a}{models[0]}, b: {one.b}{models[1]}"
     names = [_heading(one.a, "a"), _heading(one.b, "b")]
     columns = [Column(name) for name in (*names, "b − a", "p", "κ", "wκ", "ICC", "items")]
@@ -164,10 +165,6 @@ def _print_task(one: TaskJudges, console: Console) -> None:
         print_table(console, "", "disputed most", [Column(name) for name in ("step", *names)], disputed)
 
 
-def _labels(one: TaskJudges) -> list[tuple[str, str | None]]:
-    return list(zip((one.a, one.b), one.judges, strict=True))
-
-
 def _cells(step: StepDifference, unit: str) -> list[str]:
     from coeval.analysis.training.best_checkpoint import signed_points
 
@@ -177,14 +174,10 @@ def _cells(step: StepDifference, unit: str) -> list[str]:
         shown_value(step.mean_a, unit),
         shown_value(step.mean_b, unit),
         by,
-        _p(step.p_adjusted),
+        NONE if step.p_adjusted is None else probability(step.p_adjusted),
         *map(_coefficient, (agreement.kappa, agreement.weighted_kappa, agreement.icc)),
         f"{step.n_items:,}",
     ]
-
-
-def _p(p: float | None) -> str:
-    return NONE if p is None else probability(p)
 
 
 def _coefficient(value: float | None) -> str:

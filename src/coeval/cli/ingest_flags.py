@@ -1,0 +1,129 @@
+"""The flags of `coeval ingest`, as a record: the interview of `coeval init` answers them too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from coeval.core.errors import UsageError
+from coeval.core.settings import Setting
+
+_Text: TypeAlias = str | None
+_Texts: TypeAlias = Sequence[str]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)] | None
+
+
+class IngestGroup(StrEnum):
+    INTO = "Where the items go"
+    COLUMNS = "Columns"
+    ROWS = "Which rows"
+    SOURCE = "The source"
+
+
+_INTO, _COLUMNS, _ROWS, _SOURCE = IngestGroup
+
+
+class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """What the flags say; of a column there may be one (`one`)."""
+
+    config: Annotated[Path | None, Setting("Experiment file whose run gets the items.", _INTO)] = None
+    run: Annotated[Path | None, Setting("Run folder that gets them.", _INTO)] = None
+    new: Annotated[
+        Path | None,
+        Setting("Write an experiment file that takes its items from SOURCE.", _INTO, metavar="FILE"),
+    ] = None
+    task: Annotated[_Text, Setting("Which task, where there are several.", _INTO)] = None
+    teacher: Annotated[_Text, Setting("Which benchmark teacher, where there are several.", _INTO)] = None
+    append: Annotated[bool, Setting("Add to the existing items.", _INTO)] = False
+    replace: Annotated[bool, Setting("Replace existing items, which move to replaced/.", _INTO)] = False
+    yes: Annotated[bool, Setting("Do not ask.", _INTO, flags=("--yes", "-y"))] = False
+    dry_run: Annotated[bool, Setting("Read and check all, write nothing.", _INTO)] = False
+    prompt: Annotated[
+        _Texts,
+        Setting(
+            "The prompt for students. Also a template of columns: --prompt '{title}\\n\\n{body}'. Parts: "
+            "options.A, choices[0].",
+            _COLUMNS,
+            metavar="COLUMN",
+            repeated=True,
+        ),
+    ] = ()
+    reference: Annotated[
+        _Texts, Setting("Reference answer, shown to judges.", _COLUMNS, metavar="COLUMN", repeated=True)
+    ] = ()
+    label: Annotated[
+        _Texts,
+        Setting("The right answer, compared without a judge.", _COLUMNS, metavar="COLUMN", repeated=True),
+    ] = ()
+    attribute: Annotated[
+        _Texts,
+        Setting(
+            "An attribute of the items; may be repeated. Example: --attribute level=difficulty",
+            _COLUMNS,
+            metavar="NAME=COLUMN",
+            repeated=True,
+        ),
+    ] = ()
+    response: Annotated[
+        _Texts,
+        Setting(
+            "Column of a student's existing answers, for --new; repeatable. Example: --response "
+            "prod-v7=answer",
+            _COLUMNS,
+            metavar="STUDENT=COLUMN",
+            repeated=True,
+        ),
+    ] = ()
+    id: Annotated[
+        _Texts, Setting("Ids; else rows are numbered.", _COLUMNS, metavar="COLUMN", repeated=True)
+    ] = ()
+    choices: Annotated[
+        _Texts,
+        Setting(
+            "Choices, put below the prompt as A, B, C …; --reference names the right one, and an attribute "
+            "or label of the same column is its letter.",
+            _COLUMNS,
+            metavar="COLUMN",
+            repeated=True,
+        ),
+    ] = ()
+    where: Annotated[
+        _Texts,
+        Setting(
+            'Keep rows matching this condition; repeatable. Example: --where "level = hard" --where '
+            "'score >= 3'",
+            _ROWS,
+            metavar="CONDITION",
+            repeated=True,
+        ),
+    ] = ()
+    limit: Annotated[_Count, Setting("The first N items.", _ROWS, metavar="N")] = None
+    sample: Annotated[_Count, Setting("N items at random.", _ROWS, metavar="N")] = None
+    seed: Annotated[int, Setting("Seed of --sample.", _ROWS)] = 0
+    skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _ROWS)] = False
+    local: Annotated[
+        Path | None,
+        Setting(
+            "A copy of the benchmark's data; nothing is fetched.", _SOURCE, metavar="PATH", flags=("--from",)
+        ),
+    ] = None
+    subset: Annotated[
+        _Text, Setting("Subset of a data set: of the hub, or a folder below yours.", _SOURCE)
+    ] = None
+    split: Annotated[_Text, Setting("Split of a data set. Example: --split test", _SOURCE)] = None
+    encoding: Annotated[_Text, Setting("Of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
+    delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None
+    license: Annotated[_Text, Setting("Kept with the items' source.", _SOURCE)] = None
+
+    def one(self, name: str) -> str | None:
+        """The one value of a flag; raises UsageError where there are two, of which one would be lost."""
+        given: Sequence[str] = getattr(self, name)
+        if len(given) > 1:
+            raise UsageError(
+                f"--{name} is given {len(given)} times ({', '.join(given)}), and takes one column"
+            )
+        return given[0] if given else None
