@@ -317,6 +317,13 @@ def test_what_is_wrong_is_named_by_its_flag_and_nothing_is_written(
     assert sorted(path.name for path in here.iterdir()) == ["other.csv", "tickets.csv"]
 
 
+def test_its_other_name_works_and_is_not_listed(here: Path, coeval: Command) -> None:
+    assert coeval("wizard", "--description", "Do it.", "--out", "my.yaml").code == 0
+    assert (here / "my.yaml").exists()
+    shown = coeval("--help").out
+    assert ("  init " in shown, "wizard" in shown) == (True, False)
+
+
 BY_TABLE = (
     (b"What do you have? [1]", b"2"),
     (b"The table of items?", b"tickets.csv"),

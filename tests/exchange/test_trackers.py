@@ -241,7 +241,7 @@ assert [row["loss"] for row in SQLiteStorage.get_logs("train", "own")] == [2, 1]
 def test_what_cannot_be_logged_is_refused(
     run: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="there are the trackers mlflow, wandb, trackio"):
+    with pytest.raises(UsageError, match="unknown tracker; there are mlflow, wandb, trackio"):
         destinations("neptune")
     monkeypatch.setattr("coeval.exchange.trackers.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r'pip install "coeval\[wandb\]"'):
@@ -265,6 +265,6 @@ log_at_end(Path({str(run)!r}), destinations("mlflow"), lambda said: print("warni
 """
     ended = python(code, environment)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("warning: mlflow:coeval did not take the figures: ")
+    assert ended.stdout.startswith("warning: mlflow:coeval rejected the figures: ")
     assert "coeval log " in ended.stdout
     assert SECRET not in ended.stdout + ended.stderr

@@ -307,7 +307,7 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(endpoint, "OUTAGE_AFTER_S", 0.1)
     result = await run(tmp_path, odd("sick"), starts=2)
     assert (result.end, result.starts) == ("server_failed", 2)
-    assert "the server gives nothing but failures" in result.problem
+    assert "every request to the server failed" in result.problem
     assert [(task.answers, task.failed) for task in result.tasks] == [(0, {"server": 3})]
 
 

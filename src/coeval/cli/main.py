@@ -47,6 +47,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command(cls=GroupedCommand)(init)
+app.command("wizard", cls=GroupedCommand, hidden=True)(init)  # its name in the specification
 app.command()(plan)
 app.command()(describe)
 app.command()(generate)

@@ -65,7 +65,7 @@ def destinations(given: Iterable[str] | str) -> list[Destination]:
         tracker, _, project = text.partition(":")
         if tracker not in TRACKERS:
             raise UsageError(
-                f"{text}: there are the trackers {', '.join(TRACKERS)}, such as wandb:my-project"
+                f"{text}: unknown tracker; there are {', '.join(TRACKERS)}, for example wandb:my-project"
             )
         if find_spec(tracker) is None:
             raise UsageError(f'logging to {tracker} needs its package: pip install "coeval[{tracker}]"')
@@ -128,7 +128,7 @@ def _log(found: Any, to: Destination) -> int:
             raise
         except Exception as error:
             said = " ".join(Redactor().message(f"{type(error).__name__}: {error}").split())[:300]
-            raise UsageError(f"{to} did not take the figures: {said}") from error
+            raise UsageError(f"{to} rejected the figures: {said}") from error
         finally:
             sys.exit, sys.excepthook, sys.stdin = kept
     return sum(map(len, owed.values()))

@@ -172,7 +172,7 @@ class ServedWeights:
         if await self._after_load(before) != said:
             raise SwapDoubted(f"with {before.name} loaded again, the server does not answer as before")
         if await self._after_load(after) != found:
-            raise SwapDoubted(f"each time that {after.name} is loaded, the server answers otherwise")
+            raise SwapDoubted(f"two loads of {after.name} gave different answers")
         self._server, self.said = after, found
         return found
 

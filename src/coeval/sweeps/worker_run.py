@@ -291,7 +291,7 @@ class WorkerAsking:
             await asyncio.wait(waiting)
 
     def _no_good(self, prepared: Prepared, up: Up | None) -> Came:
-        what = f"the server gives nothing but failures: {_reason(prepared)}"
+        what = f"every request to the server failed: {_reason(prepared)}"
         if up is not None:
             raise self._down(up, what)
         return Came("server_failed", what)

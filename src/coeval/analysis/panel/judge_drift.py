@@ -49,8 +49,8 @@ class JudgeDrift(msgspec.Struct, frozen=True):
 
     ``flips`` is the share of scores that changed, ``shift`` the mean of the second less that of the first,
     tasks counting alike; its ``minimum_detectable`` is the shift that this anchor shows four times in five.
-    ``missing`` scores of the anchor were not given again. ``served`` are the models that replies named, then
-    and now.
+    ``missing`` anchor scores are missing from the new check. ``served`` are the models that replies named,
+    then and now.
     """
 
     judge: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal, TypeAlias
 
 import typer
@@ -60,7 +61,7 @@ def import_files(
         streams.warn(messages, remark)
     folders = [str(folder) for folder in found.folders.values()]
     command = "compare" if len(folders) > 1 else "results"
-    streams.say(console, f"See the scores: coeval {command} {' '.join(folders[:2])}")
+    streams.say(console, f"See the scores: coeval {command} {' '.join(map(quote, folders[:2]))}")
 
 
 def _columns(given: list[str]) -> dict[str, str]:

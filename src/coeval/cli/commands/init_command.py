@@ -99,7 +99,7 @@ def init(
     In a terminal it asks questions; Return accepts the answer in brackets. With
     --description, --items, --answers or --checkpoints it asks nothing: flags and
     defaults answer. No model is called; the file is checked and priced before it
-    is written.
+    is written. `coeval wizard` is another name of this command.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`coeval judges`: whether a judge still judges as it did, and whether answers can talk it round."""
+"""`coeval judges`: whether a judge still judges as it did, and whether answers can manipulate its scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BudgetUsd = Annotated[
     float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls; send and write nothing.")]
-Anew = Annotated[bool, typer.Option("--anew", help="Begin another one, though the last did not end.")]
+Anew = Annotated[bool, typer.Option("--anew", help="Start a new check instead of continuing the last.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
@@ -245,7 +245,8 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
     if shift.minimum_detectable is not None:
         say(
             console,
-            f"Four times in five, this anchor shows a shift of {points(shift.minimum_detectable)} points.",
+            f"With this anchor, a true shift of {points(shift.minimum_detectable)} points would be detected "
+            "four times in five.",
         )
     rows = [
         NameRow(
@@ -261,7 +262,7 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
         "dim",
     )
     if found.missing:
-        warn(console, f"{numbered(found.missing, 'score')} of the anchor were not given again.")
+        warn(console, f"{numbered(found.missing, 'anchor score')} missing from the new check.")
     then, now = found.served
     if then != now:
         warn(
@@ -271,6 +272,6 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
     elif now:
         warn(
             console,
-            f"The judge is asked by a name that its host resolves to {listed(now)}; name that to pin it.",
+            f"The host serves this name as {listed(now)}. Use that name in the config to pin it.",
         )
     say(console, f"The check is the run {check.folder.path.name}, beside the anchor.", "dim")
