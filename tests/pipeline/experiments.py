@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from aiohttp import web
+from ruamel.yaml import YAML
 
 import coeval
 from coeval.api import Run, arun
@@ -88,8 +89,7 @@ class Lab:
 
     @property
     def file(self) -> Path:
-        """The experiment file, written as the parts stand now; absent sections are left out.
-        JSON is YAML, and quicker to write."""
+        """The experiment file, written as the parts stand now; absent sections are left out."""
         experiment = {"id": self.id, "storage_folder": str(self.folder / "runs"), **self.settings}
         parts = {
             "models": self.models,
@@ -98,7 +98,10 @@ class Lab:
             "experiment": experiment,
         }
         path = self.folder / f"{self.id}.yaml"
-        path.write_text(json.dumps({name: part for name, part in parts.items() if part}, indent=1))
+        yaml = YAML(typ="safe", pure=True)
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+        with path.open("w") as stream:
+            yaml.dump({name: part for name, part in parts.items() if part}, stream)
         return path
 
     def run(self, **how: Any) -> Run:

@@ -183,7 +183,7 @@ def test_a_mistake_is_told_with_its_line(changes: dict[str, Any], reported: str,
     said = refused(lab)
     assert reported in said
     line = int(said.split(":")[1].split()[0])
-    assert next(iter(changes)) in "".join(lab.file.read_text().splitlines()[line - 2 : line])
+    assert next(iter(changes)) in lab.file.read_text().splitlines()[line - 1]
     assert not lab.path.exists()
 
 
