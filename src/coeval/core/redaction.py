@@ -320,6 +320,10 @@ class Redactor:
         """Redact a foreign message: secrets, keys of known hosts, passwords and keys in URLs."""
         return without_url_secrets(KEY_SHAPED.sub(REDACTED, self.known(text)))
 
+    def line(self, error: object, longest: int = 300) -> str:
+        """Redact what a foreign error says, on one line of that length at most."""
+        return " ".join(self.message(f"{error}").split())[:longest]
+
     def known(self, text: str) -> str:
         """Redact our own message: secrets, and any 8 characters in a row of one."""
         if self._strong:

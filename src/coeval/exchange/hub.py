@@ -108,11 +108,9 @@ def _place(result: EvalResult) -> tuple[Any, ...]:
 def _refusals(way_out: str) -> Iterator[None]:
     from huggingface_hub.errors import HfHubHTTPError
 
-    lost: type[Exception] = HfHubHTTPError.__bases__[
-        0
-    ]  # the error of whichever HTTP client this version uses
+    # Its first base is the error of whichever HTTP client this version of the hub's package uses.
+    lost: type[Exception] = HfHubHTTPError.__bases__[0]
     try:
         yield
     except (lost, OSError, ValueError) as error:
-        said = " ".join(Redactor().message(f"{error}").split())[:300]
-        raise UsageError(f"the hub did not take the results: {said}; {way_out}") from error
+        raise UsageError(f"the hub did not take the results: {Redactor().line(error)}; {way_out}") from error

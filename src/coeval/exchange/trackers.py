@@ -127,7 +127,7 @@ def _log(found: Any, to: Destination) -> int:
         except CoevalError:
             raise
         except Exception as error:
-            said = " ".join(Redactor().message(f"{type(error).__name__}: {error}").split())[:300]
+            said = Redactor().line(f"{type(error).__name__}: {error}")
             raise UsageError(f"{to} rejected the figures: {said}") from error
         finally:
             sys.exit, sys.excepthook, sys.stdin = kept

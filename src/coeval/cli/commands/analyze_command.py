@@ -48,7 +48,7 @@ NAMES = {
 }
 """What can be analyzed."""
 _WHOLE = ("all", "complete-report", "items")
-"""Those of which a workbook holds every item, answer and failure."""
+"""Analyses whose workbook holds every item, answer and failure."""
 
 
 class ReportPlaces(NamedTuple):
@@ -134,9 +134,9 @@ def analyze(
 
     It says who leads, whether that is significant, where students differ, whether
     to trust the judges and what to buy next. No model is called. Every measure has
-    its 95% interval, its number of items (n)
-    and of missing scores (missing); docs/measures.md has the formulas. Without
-    --out it writes nothing, except the look at an unfinished run.
+    its 95% interval, its number of items (n) and of missing scores (missing);
+    docs/measures.md has the formulas. Without --out it writes nothing, except the
+    look at an unfinished run.
 
     \b
     Examples:
@@ -186,7 +186,7 @@ def analyze(
 
 
 def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
-    """What is to be shown, and of which folder: a word alone may be either."""
+    """Return the analysis and the folder; a word alone may be either."""
     if what is None or what in NAMES:
         return what or "all", word
     if word is None and ("/" in what or Path(what).exists()):

@@ -92,9 +92,10 @@ LONGEST_EXCHANGE_S: Final = 4 * 3600.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"
-# Ten million objects of one job's folder, a thousand a page; a list that never ends must not hold a start for
-# ever.
-MOST_PAGES: Final = 10_000
+# A hundred thousand jobs of one account; a list that never ends must not hold a start for ever.
+MOST_PAGES: Final = 1_000
+# Objects come a thousand a page: ten million of one job's folder.
+MOST_OBJECT_PAGES: Final = 10_000
 
 
 class UploadForm(NamedTuple):
@@ -225,12 +226,17 @@ class BatchHttp:
         return read_answer(shape((await self.send("GET", path)).body), kind, what)
 
     async def pages(
-        self, path: str, kind: type[PageT], after: str, shape: Callable[[bytes], bytes] = bytes
+        self,
+        path: str,
+        kind: type[PageT],
+        after: str,
+        shape: Callable[[bytes], bytes] = bytes,
+        most: int = MOST_PAGES,
     ) -> AsyncIterator[PageT]:
-        """The pages of a list, read as by `read`, until one names no next one; ``after`` is the parameter
-        that asks for it, beside those that ``path`` has."""
+        """The pages of a list, read as by `read`, until one names no next one, ``most`` of them; ``after`` is
+        the parameter that asks for it, beside those that ``path`` has."""
         token = ""
-        for _ in range(MOST_PAGES):
+        for _ in range(most):
             page = await self.read(f"{path}{token}", kind, "a page of a list", shape)
             yield page
             if not page.next:

@@ -34,7 +34,7 @@ from coeval.models.batch.batch_api import (
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, read_answer
+from coeval.models.batch.batch_http import MOST_OBJECT_PAGES, BatchHttp, read_answer
 from coeval.models.signers import AwsSigner, Signer
 from coeval.models.transport.faults import excerpt
 from coeval.models.transport.network import redirected_by
@@ -108,7 +108,7 @@ class S3Bucket:
     async def keys(self, prefix: str) -> list[str]:
         """The objects whose key begins so."""
         token, found = "", list[str]()
-        for _ in range(MOST_PAGES):
+        for _ in range(MOST_OBJECT_PAGES):
             query = f"list-type=2&prefix={quote(prefix, safe='')}{token}"
             page = (await self._http.send("GET", f"/?{query}")).body.decode(errors="replace")
             found += [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", page)]

@@ -29,7 +29,7 @@ from coeval.models.batch.batch_api import (
     readable,
     result_lines,
 )
-from coeval.models.batch.batch_http import BatchHttp, read_answer
+from coeval.models.batch.batch_http import MOST_OBJECT_PAGES, BatchHttp, read_answer
 from coeval.models.batch.gemini_batches import (
     GoogleError,
     failed_reply,
@@ -93,7 +93,7 @@ class CloudStorage:
     async def uris(self, uri: str) -> list[str]:
         """The objects whose URI begins so."""
         path = f"/storage/v1/b/{self._bucket}/o?prefix={quote(self._name(uri), safe='')}"
-        pages = self._http.pages(path, _ObjectPage, "pageToken")
+        pages = self._http.pages(path, _ObjectPage, "pageToken", most=MOST_OBJECT_PAGES)
         return [f"gs://{self._bucket}/{each.name}" async for page in pages for each in page.items]
 
     async def get(self, uri: str, into: Path) -> None:
