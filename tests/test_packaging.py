@@ -221,3 +221,11 @@ def test_the_workflow_of_the_gate_runs_commands_that_exist() -> None:
     commands = [step["run"].split()[:2] for step in steps if "run" in step]
     assert commands == [["pip", "install"], ["coeval", "run"], ["coeval", "gate"]]
     assert workflow["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.process
+def test_no_tracked_file_is_ignored() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout")
+    listing = ["git", "-C", str(ROOT), "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    assert subprocess.run(listing, check=True, capture_output=True, text=True).stdout == ""
