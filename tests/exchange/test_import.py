@@ -15,6 +15,7 @@ from cli.invoked import Command
 from coeval import compare, import_results
 from coeval.analysis.load import load
 from coeval.core.errors import UsageError
+from coeval.exchange.promptfoo_results import read_promptfoo
 from coeval.reports.items.item_rows import make_item_tables
 
 DATE = "2026-02-03T04-05-06.789"
@@ -162,7 +163,17 @@ def test_a_log_compressed_with_zstandard(tmp_path: Path) -> None:
         ("a.eval", b"PK nothing", "is damaged, or no log of Inspect"),
         ("a.json", b"{", "is no log of Inspect"),
         ("a.json", json.dumps(log_of([])).encode(), "holds no samples"),
-        ("a.json", b'{"results": {"version": 2, "results": []}}', "version 2 of promptfoo's results, not 3"),
+        ("a.json", b'{"results": {"version": 2, "results": []}}', "holds no results"),
+        (
+            "a.json",
+            b'{"results": {"version": 4, "results": []}}',
+            "version 4 of promptfoo's results; up to 3",
+        ),
+        (
+            "a.jsonl",
+            b'{"success": true, "provider": "p", "prompt": ""}\n{"a"\n{}\n',
+            "a.jsonl:2 is no result",
+        ),
         ("samples_x.jsonl", b"{}\n", "has no column for item, model, score"),
         (f"samples_x_{DATE}.jsonl", b"{}\n", "is nothing that lm-eval writes"),
         ("a.csv", b"item,score\n1,2\n", "or the model with --model"),
@@ -251,6 +262,121 @@ def test_results_of_promptfoo_are_a_folder_for_each_provider(tmp_path: Path) -> 
     assert found is not None
     summary = json.loads((openai / "Greeter/summary.json").read_text())
     assert (summary["n_scored"], summary["n_failed"]) == (7, {"failed": 1})
+
+
+ALIKE = "You are a careful assistant of our support team. Answer in "
+
+
+def foo(
+    passes: str, number: int | None = 0, provider: Any = "p", label: str | None = "q", **changes: Any
+) -> Any:
+    """Rows of one column, a test each that passes or not."""
+    places = [{} if number is None else {"testIdx": test, "promptIdx": number} for test in range(len(passes))]
+    return [
+        {
+            **place,
+            "success": passed == "1",
+            "score": float(passed),
+            "provider": provider,
+            "prompt": {"raw": f"{label} {test}", "label": label},
+            "vars": {"n": test},
+            "response": {"output": passed},
+        }
+        | changes
+        for test, (place, passed) in enumerate(zip(places, passes, strict=True))
+    ]
+
+
+def named(label: str | None, of: str = "openai:gpt-4o") -> dict[str, str | None]:
+    return {"id": of, "label": label}
+
+
+def bare(rows: list[dict[str, Any]], **changes: Any) -> list[dict[str, Any]]:
+    """Without variables but in the test case, as lines have them."""
+    return [{**row, "vars": None, "testCase": {"vars": row["vars"]}, **changes} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "expected"),
+    [
+        (3, [foo("10", 0, label=f"{ALIKE}French"), foo("11", 1, label=f"{ALIKE}German")], ["10", "11"]),
+        (3, [foo("10", 0, label="a  b"), foo("11", 1, label="a b")], ["10", "11"]),
+        (3, [foo("10", 0, named(None)), foo("01", 1, named(None))], ["10", "01"]),
+        (3, [foo("10", 0, named("x")), foo("01", 1, named("y"))], {"x": "10", "y": "01"}),
+        (3, [foo("10", 0, named("x")), foo("01", 0, named("x", "azure:x"))], ["10", "01"]),
+        (3, [foo("10", 0, "x"), foo("01", 1, "x"), foo("11", 2, "x (2)")], ["10", "01", "11"]),
+        (3, [foo("10", 0, "azure:a"), foo("01", 1, "azure:b")], {"azure:a": "10", "azure:b": "01"}),
+        (3, [foo("101", 0, vars=None, namedScores=None, gradingResult=None)], {"p": "101"}),
+        (3, [foo("10", 0, named(None), namedScores={"tone": None}), foo("01", 1, named(""))], ["10", "01"]),
+        (3, [foo("10", response="text", score=True, latencyMs=1.5, config=None)], {"p": "10"}),
+        (3, [foo("10", prompt={"raw": [{"role": "user"}], "label": None}, provider=None)], {"model": "10"}),
+        (3, [foo("10", label="one"), foo("01", 1, label="two")], {"p@one": "10", "p@two": "01"}),
+        (3, [foo("10", testCase={"vars": {}, "assert": []}), foo("01", 1, label=None)], ["10", "01"]),
+        (2, [foo("10", None, "a"), foo("01", None, "b")], {"a": "10", "b": "01"}),
+        (2, [foo("10", None, named(None), "one"), foo("01", None, named(None), "two")], ["10", "01"]),
+        (2, [foo("10", None, prompt={"raw": "", "display": "one"}), foo("11", None)], ["10", "11"]),
+        (1, [foo("10", None, {"id": "a"}, failureReason=None, cost=None)], {"a": "10"}),
+        ("plain", [foo("10", 0), foo("01", 1)], ["10", "01"]),
+        ("lines", [bare(foo("10", 0, named(None))), bare(foo("01", 1, named(None)))], ["10", "01"]),
+        ("lines", [foo("00"), foo("11", 1), foo("10")], ["10", "11"]),
+        ("torn", [foo("10", 0, "a"), foo("011", 1, "b")], {"a": "10", "b": "01"}),
+    ],
+)
+def test_each_column_of_promptfoo_is_a_model(
+    tmp_path: Path, kind: int | str, rows: list[list[dict[str, Any]]], expected: dict[str, str] | list[str]
+) -> None:
+    every = [row for column in rows for row in column]
+    file = tmp_path / ("f.jsonl" if kind in ("lines", "torn") else "f.json")
+    if file.suffix == ".jsonl":
+        text = "".join(json.dumps(row) + "\n" for row in every)
+        file.write_text(text[: -20 if kind == "torn" else None])
+    else:
+        summary = {"version": 3 if kind == "plain" else kind, "results": every}
+        file.write_text(json.dumps(summary if kind == "plain" else {"results": summary}))
+    found = import_results(file, out=tmp_path / "out").folders
+    passes = {
+        model: "".join(
+            str(round(value or 0))
+            for (_, _, _, metric), value in sorted(scores(folder).items())
+            if metric == "pass"
+        )
+        for model, folder in found.items()
+    }
+    assert (passes if isinstance(expected, dict) else sorted(passes.values())) == (
+        expected if isinstance(expected, dict) else sorted(expected)
+    )
+
+
+def test_repetitions_of_promptfoo_are_samples(tmp_path: Path) -> None:
+    """Numbered as further tests, and without numbers; the second could be another entry, which is noted."""
+    case = {"assert": [{"type": "equals"}]}
+    repeated = [row | {"testCase": case} for row in foo("1100")]
+    for row in repeated:
+        row["vars"] = {"n": row["testIdx"] % 2}
+    unnumbered = foo("10", None) + foo("11", None)
+    for name, rows, version in (("a", repeated, 3), ("b", unnumbered, 2)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"version": version, "results": rows}))
+        import_results(tmp_path / f"{name}.json", out=tmp_path / name)
+        found = scores(tmp_path / name)
+        assert len({(item, sample) for _, item, sample, _ in found}) == 4
+        assert {sample for _, _, sample, _ in found} == {0, 1}
+    with load(tmp_path / "b") as reader:
+        assert "does not tell unlabelled entries of a provider apart" in "\n".join(reader.notes())
+
+
+def test_many_rows_of_promptfoo_take_linear_time(tmp_path: Path) -> None:
+    """Among them failures and repetitions, in numbers that squared would outlast the limit."""
+    rows = foo("01" * 20_000)
+    for row in rows[::2]:
+        row["failureReason"] = 2
+    (tmp_path / "f.json").write_text(json.dumps({"version": 3, "results": rows}))
+    import_results(tmp_path / "f.json", out=tmp_path / "out")
+    summary = json.loads((tmp_path / "out/f/summary.json").read_text())
+    assert (summary["n_scored"], summary["n_failed"]) == (20_000, {"failed": 20_000})
+    rows = foo("1" * 40_000, vars={}, testIdx=0)
+    (tmp_path / "g.json").write_text(json.dumps({"version": 3, "results": rows}))
+    (result,) = read_promptfoo(tmp_path / "g.json")
+    assert result.answers[-1].sample == 39_999
 
 
 # --- Tables

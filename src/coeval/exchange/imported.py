@@ -176,15 +176,15 @@ def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAn
     write_lines(folder / SCORES, ({"id": one.item, "scores": one.scores} for one in answers))
     names = list(dict.fromkeys(name for one in answers for name in one.scores))
     by_metric = {name: [one.scores.get(name) for one in answers] for name in names}
-    scored = [one for one in answers if any(value is not None for value in one.scores.values())]
-    failed = Counter("failed" if one.error else "unscored" for one in answers if one not in scored)
+    unscored = [one for one in answers if all(value is None for value in one.scores.values())]
+    failed = Counter("failed" if one.error else "unscored" for one in unscored)
     judges = list(dict.fromkeys(result.judges.values()))
     summary = ImportedSummary(
         task=result.task,
         model=result.model,
         metrics={name: _metric(values) for name, values in by_metric.items()},
         n_expected=len(answers),
-        n_scored=len(scored),
+        n_scored=len(answers) - len(unscored),
         n_failed=dict(failed),
         remarks=(*result.remarks, *_differences(result)),
         complete=not failed,
