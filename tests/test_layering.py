@@ -125,7 +125,7 @@ SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
 MOST_LINES = 108_195
-"""Of ``src`` in all. A new ability pays with a subtraction; raising the figure needs a page in docs/decisions."""
+"""Of ``src`` in all. A new ability pays with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
