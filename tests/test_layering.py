@@ -71,7 +71,6 @@ LATE_IMPORTS = {
     },
     "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/hub.py": {"huggingface_hub": "an extra"},
-    "exchange/inspect_file.py": {"zstandard": "an extra, wanted for compressed logs"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",

@@ -12,9 +12,8 @@ import msgspec
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, lines_decoder
 from coeval.core.plain import file_bytes, fitted_names, open_file
-from coeval.core.records import Usage
 from coeval.core.text import canonical, digest
-from coeval.exchange.imported import ForeignAnswer, ForeignResult
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_usage
 
 TOOL = "promptfoo"
 
@@ -218,8 +217,8 @@ def _answer(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
     response = row.response if isinstance(row.response, dict) else {"output": row.response}
     output = response.get("output")
     failed = row.failure_reason == _ERROR or output is None
-    usage = response.get("tokenUsage") if isinstance(response.get("tokenUsage"), dict) else {}
-    took, gave = usage.get("prompt"), usage.get("completion")
+    usage = response.get("tokenUsage")
+    usage = usage if isinstance(usage, dict) else {}
     scores = {} if failed else {"pass": row.success, "score": row.score, **(row.named_scores or {})}
     return ForeignAnswer(
         item=item,
@@ -228,6 +227,6 @@ def _answer(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
         prompt=row.prompt_text,
         answer=None if failed else output if isinstance(output, str) else canonical(output),
         error=str(row.error or "no output") if failed else "",
-        usage=Usage(took, gave, row.cost) if isinstance(took, int) and isinstance(gave, int) else None,
+        usage=as_usage(usage.get("prompt"), usage.get("completion"), row.cost),
         latency_s=row.latency_ms / 1000 if row.latency_ms is not None else None,
     )
