@@ -22,9 +22,10 @@ CREATED = 1_677_610_602
 """When each model of the gateway's list was made, whatever the model."""
 
 TAIL = (
-    "\n\nLiteLLM: model group '{model}' failed with the error above and no fallback model group was found for it, "
-    "so the request was not retried on another model. Fallbacks are configured for: primary. Add a fallbacks entry "
-    "for that model group (Router fallbacks or proxy router_settings.fallbacks) to retry on another model."
+    "\n\nLiteLLM: model group '{model}' failed with the error above and no fallback model group was found for "
+    "it, so the request was not retried on another model. Fallbacks are configured for: primary. Add a "
+    "fallbacks entry for that model group (Router fallbacks or proxy router_settings.fallbacks) to retry on "
+    "another model."
 )
 
 
@@ -48,7 +49,9 @@ class Gateway(Server):
         alias = body["model"]
         group = self.fallbacks.get(alias, alias)
         if group not in self.routes_of:
-            message = f"litellm.BadRequestError: You passed in model={alias}. There are no healthy deployments for "
+            message = (
+                f"litellm.BadRequestError: You passed in model={alias}. There are no healthy deployments for "
+            )
             return Fault(400, f"{message}this model{TAIL.format(model=alias)}", code="400")
         cache = body.get("cache")
         if cache is not None and not self.takes_cache_field:

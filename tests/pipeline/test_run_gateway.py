@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ def test_answers_of_a_fallback_are_said_marked_and_no_go(
     assert (served.model, served.total, served.others) == ("primary-1", 6, {"ok": 6})
     with folder_report(lab.path) as page:
         assert page.report.labels["primary-1"] == "primary-1 (from ok)"
-        assert any("6 of 6 answers came from ok" in note for note in page.notes)
+        assert any("6 of 6 answers came from ok" in alert.text for alert in page.report.alerts)
     gated = api.gate(lab.path, policy={"max_drop": 5}, students=["other", "primary-1"])
     assert gated.exit_code == 3
     [one] = [task for task in gated.candidates[0].tasks if task.task == "quiz"]

@@ -84,7 +84,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     @property
     def warning(self) -> str:
         """The clause as a sentence on the model, with the way out."""
-        return f"{self.model}: {self.clause}, which its scores are of. {_REMEDY}"
+        return f"{self.model}: {self.clause}, not from the requested model. {_REMEDY}"
 
     @property
     def note(self) -> str:
@@ -108,8 +108,8 @@ def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> d
 
 
 _REMEDY = (
-    "Turn fallbacks off at the gateway and repeat them; if both names mean one model, set `base_model` to the "
-    "name in the replies."
+    "Turn fallbacks off at the gateway and repeat them; if both names mean one model, set `base_model` to that "
+    "in the replies."
 )
 
 
