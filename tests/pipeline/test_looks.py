@@ -174,7 +174,7 @@ def test_whatever_shows_results_is_a_look(lab: Lab, coeval: Command, tmp_path: P
     grown(lab, 5)
     api.open_run(lab.path).measures()
     assert seen() == 1
-    for total, form in ((6, "excel"), (7, "pdf")):
+    for total, form in ((6, "excel"), (7, "html")):
         grown(lab, total)
         ended = coeval("analyze", "--run", lab.path, "--format", form, "--out", tmp_path / form)
         assert (ended.code, seen()) == (0, total - 4), ended.err
