@@ -466,7 +466,9 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
     if task.other_judges is None:
         return ""
     if task.other_judges == "unknown":
-        why = " with one judge" if found.judges == 1 else ": no items have scores of two judges of both"
+        why = (
+            ": one judge scored both" if found.judges == 1 else ": no items have scores of two judges of both"
+        )
         return f"; whether other judges would agree is not known{why}"
     least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
     if found.judges == 2:
