@@ -344,6 +344,8 @@ def test_labels_put_students_on_the_human_scale(found: PeopleMeasures) -> None:
     assert generous.bias_by_level["High"].value == pytest.approx(0.0)
     assert generous.bias_by_level["Low"].value == pytest.approx(0.5)
     assert generous.confusion["Low"]["Medium"] > 0 == generous.confusion["Low"]["Low"]
+    panel = found.judges[PANEL].confusion["Low"]
+    assert 0 < panel["Low"] == panel["Medium"], "half way between the judges' levels is half of each"
     scale = found.scales[ALL_FACTORS]
     assert list(found.scales) == [ALL_FACTORS, "form", "plot"]
     for student in scale.students.values():

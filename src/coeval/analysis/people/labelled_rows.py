@@ -23,6 +23,8 @@ PEOPLE = "human labels"
 """No model has a name with a blank."""
 
 _SIGNED = Scale(-1.0, 1.0)
+# Of distances: below, two levels are equally near.
+_EQUAL = 1e-9
 
 
 class LabelledRows(NamedTuple):
@@ -53,7 +55,7 @@ class AgainstPeople(Entity, frozen=True):
         Mapping[str, Measured], ShownAs("Judge less people, by people's level", elsewhere="people-levels")
     ]
     confusion: Annotated[
-        Mapping[str, Mapping[str, int]],
+        Mapping[str, Mapping[str, float]],
         ShownAs("Labels by people's level, then by the judge's", elsewhere="people-levels"),
     ]
 
@@ -163,15 +165,17 @@ def _judged(grid: ScoreGrid) -> Floats:
 def judges_against_people(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[str, AgainstPeople]:
-    """By judge, and of the mean over all of them."""
-    known = np.isfinite(rows.people) & np.isfinite(rows.judged)
+    """By judge, and of the mean over all. All rows are taken twice: a mean that lies between two levels is half
+    of the one and half of the other."""
+    known = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
+    again = np.arange(len(known)) >= len(known) // 2
     some, people, values = _of(grid, known), rows.people[known], grid.values
     columns = {name: some.levels[:, at] for at, name in enumerate(grid.judges)}
-    human = _nearest(some, people)
+    human = _nearest(some, people, again)
     scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
         PANEL: rows.judged[known]
     }
-    columns[PANEL] = _nearest(some, rows.judged[known])
+    columns[PANEL] = _nearest(some, rows.judged[known], again)
     found = {}
     for name, column in columns.items():
         there = column >= 0
@@ -195,7 +199,7 @@ def _against(
         bias=of_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
         spa=agreed.spa,
         kappa=agreed.kappa,
-        count=agreed.count,
+        count=agreed.count // 2,
         bias_by_level={
             names.names[at]: of_interval(
                 clustered_mean(distances[human == at], grid.cluster[human == at], _SIGNED), None
@@ -204,10 +208,15 @@ def _against(
             if (human == at).any()
         },
         confusion={
-            names.names[at]: {names.names[to]: int(((human == at) & (own == to)).sum()) for to in used}
+            names.names[at]: {names.names[to]: _half(((human == at) & (own == to)).sum()) for to in used}
             for at in used
         },
     )
+
+
+def _half(count: np.int64) -> float:
+    """A whole number where it is one."""
+    return int(count) // 2 if count % 2 == 0 else int(count) / 2
 
 
 def people_agreement(
@@ -239,8 +248,9 @@ def _agreed(
     return measures_of_pair(pair)
 
 
-def _nearest(grid: ScoreGrid, values: Floats) -> NDArray[np.int8]:
-    """The place of the nearest level of each row's scale among all levels."""
+def _nearest(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None) -> NDArray[np.int8]:
+    """The place of the nearest level of each row's scale among all levels; between two, the first of its
+    scale, and the last of the rows ``last_of``."""
     found = np.full(len(values), UNSCORED, grid.levels.dtype)
     for task, design in enumerate(grid.designs):
         for factor, name in enumerate(grid.factors):
@@ -248,11 +258,14 @@ def _nearest(grid: ScoreGrid, values: Floats) -> NDArray[np.int8]:
             if rows.any():
                 scale = design.scales.get(name, HIGH_MEDIUM_LOW)
                 own = np.array(scale.values)
-                level = own[np.abs(values[rows][:, None] - own).argmin(axis=1)]
+                far = np.abs(values[rows][:, None] - own)
+                near = far <= far.min(axis=1, keepdims=True) + _EQUAL
+                first, last = near.argmax(axis=1), len(own) - 1 - near[:, ::-1].argmax(axis=1)
+                level = own[first if last_of is None else np.where(last_of[rows], last, first)]
                 found[rows] = np.abs(level[:, None] - grid.scale).argmin(axis=1)
     return found
 
 
-def _of(grid: ScoreGrid, rows: NDArray[np.bool_]) -> ScoreGrid:
+def _of(grid: ScoreGrid, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ScoreGrid:
     """These rows by judges alone."""
     return grid.of_rows(rows)._replace(checked=None)
