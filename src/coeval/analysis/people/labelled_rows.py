@@ -70,8 +70,7 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     students = {name: at for at, name in enumerate(grid.students)}
     factors = {name: at for at, name in enumerate(grid.factors)}
     for label in labels:
-        answer = label.response_id.removeprefix(f"{label.datapoint_id}__")
-        student, _, number = answer.partition(SAMPLE)
+        student, number = _answer_of(label)
         item, who, factor = items.get(label.datapoint_id), students.get(student), factors.get(label.factor)
         sample = _sample(number)
         if item is None or who is None or factor is None or not 0 <= sample < grid.times[who]:
@@ -93,38 +92,46 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
 
 
+def _answer_of(label: HumanLabel) -> tuple[str, str]:
+    """Whose answer is labelled, and the number of the sample, empty of the first."""
+    student, _, number = label.response_id.removeprefix(f"{label.datapoint_id}__").partition(SAMPLE)
+    return student, number
+
+
 class SampledRows(NamedTuple):
-    """Rows without those of items that came after the draw; ``later``: how many items these are."""
+    """Rows without those of answers that came after the draw; ``later``: how many items these are to."""
 
     rows: LabelledRows
     later: int
 
 
 def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
-    """Leave out the items of a task that were not among those drawn from: labels are no sample of them.
+    """Leave out a student's answers to items of a task that were not among those drawn from: labels are no
+    sample of them. Items that a student has no answer to are none of these.
 
     Items come in the order of their numbers, those with ids of their own as they are on record. Of several
     draws the one from the fewest items counts: what it was from, all of them were from.
     """
-    fewest: dict[str, int] = {}
+    fewest: dict[tuple[str, str], int] = {}
     for label in drawn:
         if label.drawn is not None and label.drawn.items:
-            fewest[label.task_id] = min(label.drawn.items, fewest.get(label.task_id, label.drawn.items))
+            stratum = label.task_id, _answer_of(label)[0]
+            fewest[stratum] = min(label.drawn.items, fewest.get(stratum, label.drawn.items))
     numbers = [item_number(name) for name in grid.items.ids]
-    after = np.zeros(len(grid.items.ids), bool)
-    judged = np.unique(grid.item[np.isfinite(rows.judged)])
-    for task, most in fewest.items():
-        mine = [at for at in judged.tolist() if grid.tasks[int(grid.items.task[at])] == task]
-        ordered = sorted(mine, key=lambda at: (numbers[at] if numbers[at] is not None else at, at))
-        after[ordered[most:]] = True
-    out = after[grid.item]
+    judged, out = np.isfinite(rows.judged), np.zeros(len(grid.item), bool)
+    for (task, student), most in fewest.items():
+        if task in grid.tasks and student in grid.students:
+            mine = (grid.task == grid.tasks.index(task)) & (grid.student == grid.students.index(student))
+            items = np.unique(grid.item[mine & judged]).tolist()
+            ordered = sorted(items, key=lambda at: (numbers[at] if numbers[at] is not None else at, at))
+            out |= mine & np.isin(grid.item, ordered[most:])
 
     def without(column: Floats) -> Floats:
         return np.where(out, np.nan, column)
 
     by_person = {person: without(column) for person, column in rows.by_person.items()}
     kept = LabelledRows(without(rows.people), without(rows.judged), by_person)
-    return SampledRows(kept, int(after.sum()))
+    return SampledRows(kept, len(np.unique(grid.item[out])))
 
 
 def _sample(number: str) -> int:
