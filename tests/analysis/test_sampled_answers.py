@@ -30,7 +30,7 @@ VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
 
 
 def share_of_draws(answers: Sequence[bool | None], k: int, of: Callable[[Iterable[bool]], bool]) -> float:
-    """How often any, or all, of k answers pass; None: judges are evenly divided, so half of the time it does."""
+    """How often any, or all, of k answers pass; None: judges are evenly divided, so half the time it does."""
     even = [at for at, one in enumerate(answers) if one is None]
     worlds = [
         [bool(passes[even.index(at)]) if at in even else bool(one) for at, one in enumerate(answers)]

@@ -132,11 +132,13 @@ WITH answer AS (
     FROM labels WHERE list_contains(?::VARCHAR[], model)
 ), of_item AS (
     SELECT task, model, factor, is_label, item, bool_and(sharp) AS sharp, count(*) AS n,
-           count(*) FILTER (value > 0.5) AS passed, count(*) FILTER (value = 0.5) AS halves, sum(value) AS total, sum(value * value) AS squares
+           count(*) FILTER (value > 0.5) AS passed, count(*) FILTER (value = 0.5) AS halves,
+           sum(value) AS total, sum(value * value) AS squares
     FROM answer GROUP BY task, model, factor, is_label, item
 )
 SELECT task, model, factor, is_label, bool_and(sharp), {names}, list(n ORDER BY item),
-       list(passed ORDER BY item), list(halves ORDER BY item), list(total ORDER BY item), list(squares ORDER BY item)
+       list(passed ORDER BY item), list(halves ORDER BY item),
+       list(total ORDER BY item), list(squares ORDER BY item)
 FROM of_item GROUP BY task, model, factor, is_label ORDER BY task, factor NULLS FIRST, model
 """
 

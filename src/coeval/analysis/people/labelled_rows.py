@@ -172,8 +172,7 @@ def _judged(grid: ScoreGrid) -> Floats:
 def judges_against_people(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[str, AgainstPeople]:
-    """By judge, and of the mean over all. All rows are taken twice: a mean that lies between two levels is half
-    of the one and half of the other."""
+    """By judge, and of the mean over all. Rows are taken twice: a mean between two levels is half of each."""
     known = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
     again = np.arange(len(known)) >= len(known) // 2
     some, people, values = _of(grid, known), rows.people[known], grid.values
