@@ -258,7 +258,8 @@ class MetricScore(msgspec.Struct, frozen=True):
     it, with its 95% interval and standard error over n prompts.
 
     ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
-    of these, says ``counted``), of which ``failed`` came to nothing.
+    of these, says ``counted``), of which ``failed`` came to nothing. ``not_measured`` counts the failures
+    that left no value, by reason.
     """
 
     model: str
@@ -274,6 +275,7 @@ class MetricScore(msgspec.Struct, frozen=True):
     counted: str
     expected: int
     failed: int
+    not_measured: str = ""
 
 
 class Results(msgspec.Struct, frozen=True):

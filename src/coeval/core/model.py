@@ -102,6 +102,13 @@ class Model(ABC):
         """
         return False
 
+    async def context_window(self) -> int | None:
+        """Return the most tokens of a prompt and its answer, where the host says it.
+
+        Raises Gap: the run is being interrupted.
+        """
+        return None
+
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
         """Answer one request.

@@ -214,6 +214,7 @@ class _Summary(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     missing: dict[str, int] = {}
+    not_measured: str = ""
     complete: bool = False
     judge: _Judge | None = None
 
@@ -294,6 +295,7 @@ class OutputReader(Reader):
                 counted=summary.counted,
                 expected=summary.n_expected,
                 failed=sum(summary.n_failed.values()),
+                not_measured=summary.not_measured,
             )
             for task, summary in self._summaries.items()
             for name, figure in summary.metrics.items()
@@ -366,7 +368,7 @@ class OutputReader(Reader):
                 reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
                 notes.append(f"{label}: records without a value: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]
-            if summary.metrics and not summary.comparable:
+            if summary.metrics and not summary.comparable and not summary.not_measured:
                 reasons = "; ".join(summary.reasons)
                 notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)

@@ -75,7 +75,10 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     incomparable = [
         Incomparable(task.label, task.summary.compared_with, "; ".join(task.summary.reasons))
         for task in outcome.tasks
-        if task.summary is not None and task.summary.metrics and not task.summary.comparable
+        if task.summary is not None
+        and task.summary.metrics
+        and not task.summary.comparable
+        and not task.summary.not_measured
     ]
     print_incomparable(shown.renamed(incomparable), results)
     _tell_bad_answers(outcome, results)
@@ -108,6 +111,8 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
             continue
         counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
+        if summary.not_measured:
+            state = f"not measured: {summary.not_measured}"
         rows.append(NameRow(task.label, (state, "", *counts), "bold"))
         for name, metric in summary.metrics.items():
             figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))

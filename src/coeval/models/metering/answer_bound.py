@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -49,6 +50,30 @@ def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | N
     if not limits or not all(type(each) is int for each in (*limits, *answers)) or min(limits) < 1:
         return None
     return int(max(limits)) * max(answers)
+
+
+# A limit on answers by its names in refusals; and the most that a host takes. The tokens of the prompt, which
+# such a sentence often counts too, follow none of these words.
+_NAMES_LIMIT = re.compile(
+    r"max\w*[_ ]?tokens|maximum (?:number of )?(?:output )?tokens|(?:output|completion|new) tokens"
+    r"|(?:in|for) the completion",
+    re.IGNORECASE,
+)
+_MOST_TAKEN = re.compile(
+    r"(?:max_model_len|context|length|window|size|limit|maximum|at most|equal to|less than|lower than"
+    r"|more than|exceeds?|<|≤|>|up to|range\D{1,40}\b1\b\D{1,20}?(?=\d))"
+    r"(?: value| is| of| to|\W){0,4}(\d{1,3}(?:,\d{3})+|\d+)",
+    re.IGNORECASE,
+)
+
+
+def refuses_limit(message: str, limit: int | None) -> bool:
+    """Check whether a refusal is of the limit on answers itself, so that every request with it
+    fails: it names a lower one. A prompt that leaves too little room for its answer is one item's affair."""
+    if limit is None or not _NAMES_LIMIT.search(message):
+        return False
+    most = [int(number.replace(",", "")) for number in _MOST_TAKEN.findall(message)]
+    return any(1 < number < limit for number in most)
 
 
 def answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
