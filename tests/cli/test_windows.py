@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli.eval_process import write_prompts
 from cli.invoked import Command, Ended
-from fakes.openai_chat import Answer, Fault, Server, fake
+from fakes.openai_chat import Answer, Behaviour, Fault, Server, fake
 from fakes.threaded import in_a_thread
 from fakes.vllm import VllmServer, vllm
 
@@ -119,7 +119,7 @@ def test_a_refusal_that_repeats_is_printed_once_and_no_score_is(
     evaluated: Evaluated, coeval: Command
 ) -> None:
     """Seven of twelve: the other five do not stand for them."""
-    script = [*[REFUSED] * 7, *[Answer("fine")] * 5]
+    script: list[Behaviour] = [*[REFUSED] * 7, *[Answer("fine")] * 5]
     with in_a_thread(fake(*script, extra_fields=["top_k"], listed=[{"id": "tiny"}])) as server:
         ended = evaluated(server, "--num-threads", 1)
     assert ended.code == 3, ended
@@ -183,3 +183,62 @@ experiment: {{id: exp, storage_folder: runs}}
     assert "Use parameters.max_tokens 320" in said
     assert "fits" not in said
     assert small.requested == []
+
+
+def test_answers_that_fill_the_window_are_not_cut_off_at_max_tokens(
+    evaluated: Evaluated, coeval: Command, here: Path
+) -> None:
+    """vLLM shortens the limit without a word where prompt and limit exceed its window."""
+    lines = [json.loads(line) for line in here.read_text().splitlines()]
+    for line in lines[:3]:
+        line["prompt"] = "word " * 400
+    here.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with in_a_thread(vllm(640)) as server:
+        ended = evaluated(server, "--max-tokens", 300)
+    assert ended.code == 0, ended
+    said = " ".join(ended.out.split())
+    assert "Cut off by the server's window: 3 of 12 answers to ifeval." in said
+    assert "Raise the server's --max-model-len before trusting these scores." in said
+    assert "max_tokens" not in said
+    assert "cut off by the server's window: 3 of 12 answers" in said
+    assert summary()["truncated"] == {"n": 3, "answers": 12, "share": 0.25, "by_window": 3}
+    shown = coeval("results", "--run", "outputs")
+    assert "cut off by the server's window" in " ".join(shown.out.split())
+
+
+@pytest.mark.parametrize(
+    ("output", "window"),
+    [(300, False), (299, False), (290, False), (240, True), (12, True)],
+)
+def test_who_counts_a_token_less_was_cut_off_at_its_limit(
+    evaluated: Evaluated, output: int, window: bool
+) -> None:
+    cut = Answer("a b", finish_reason="length", usage=(20, output))
+    with in_a_thread(fake(reply=lambda _: cut, extra_fields=["top_k"], listed=[{"id": "tiny"}])) as server:
+        ended = evaluated(server, "--max-tokens", 300)
+    where = "by the server's window" if window else "at max_tokens"
+    assert f"Cut off {where}: 12 of 12 answers to ifeval." in " ".join(ended.out.split())
+
+
+def test_judgments_that_fill_the_window_fail_by_that_name(coeval: Command, tmp_path: Path) -> None:
+    """A larger max_tokens, which a cut-off judgment calls for, would not help them."""
+    Path("items.csv").write_text("prompt,answer\n" + "".join(f"What is {n}?,It is {n}.\n" for n in range(3)))
+    cut = Answer("The answer is", finish_reason="length", usage=(200, 30))
+    with in_a_thread(fake(reply=lambda _: cut, listed=[{"id": "tiny"}])) as server:
+        Path("exp.yaml").write_text(
+            f"""
+models:
+  - {{name: judge, roles: [judge], interface: vllm,
+     parameters: {{model: tiny, base_url: '{server.url}', max_tokens: 400}}}}
+students: [{{name: given, responses: {{path: items.csv, prompt: prompt, response: answer}}}}]
+tasks:
+  - {{name: qa, description: Answer., items: {{path: items.csv, prompt: prompt}}, rubric: {{right: Is it?}}}}
+experiment: {{id: exp, storage_folder: runs}}
+"""
+        )
+        ended = coeval("run", "--config", "exp.yaml")
+    assert ended.code == 3, ended
+    errors = [json.loads(line) for line in Path("runs/exp/run_errors.jsonl").read_text().splitlines()]
+    assert {line["kind"] for line in errors} == {"window"}, ended
+    assert "filled its server's window (--max-model-len)" in errors[0]["message"]
+    assert "raise it before" not in " ".join(ended.err.split())

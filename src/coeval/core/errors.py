@@ -34,7 +34,8 @@
             ├── EmptyReply *        nothing in it
             ├── Filtered *          items that say what their documents do not, or what others ask
             └── Unparsable *        not in the form asked for
-                └── CutOff *            because it ended at max_tokens
+                ├── CutOff *            because it ended at max_tokens
+                └── CutByWindow *       because it filled its server's window
 
 (* retryable.) Foreign exceptions are mapped to this tree in one place each:
 ``models.transport.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files,
@@ -267,6 +268,12 @@ class CutOff(Unparsable):
     """The answer ended at max_tokens; a higher limit helps, a retry seldom."""
 
     kind = "cut_off"
+
+
+class CutByWindow(Unparsable):
+    """The answer filled its server's window; a larger one helps, or a shorter prompt."""
+
+    kind = "window"
 
 
 OF_MODEL = frozenset(

@@ -19,7 +19,7 @@ from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
 from coeval.models.gateway import through_gateway
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import counted, most_answer_tokens, refuses_limit
+from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -145,6 +145,7 @@ class HostedModel(Model):
             if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
                 self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
             raise
+        completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     def _send(

@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
-from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, Reader, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
@@ -50,12 +50,13 @@ STAGES = (
             "input_hash": "VARCHAR",
             "response": "VARCHAR",
             "truncated": "BOOLEAN",
+            "finish_reason": "VARCHAR",
             "served_by": "VARCHAR",
             "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
-        f"""{_KEY}, {SERVED_SQL}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+        f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             length(response) AS characters, hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
@@ -120,7 +121,8 @@ UPDATE place SET model = found.model
     ) found
     WHERE found.folder = place.folder AND place.model IS NULL;
 CREATE VIEW answers AS
-    SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated, empty
+    SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated,
+           windowed, empty
     FROM answer JOIN place p USING (file);
 CREATE VIEW lengths AS
     SELECT id AS item, task, sample, characters, words

@@ -11,7 +11,7 @@ from itertools import chain
 
 import msgspec
 
-from coeval.analysis.run_results import CutOffAnswers, EmptyAnswers
+from coeval.analysis.doubtful_answers import CutOffAnswers, EmptyAnswers
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -31,6 +31,7 @@ from coeval.benchmarks.run.benchmark_works import (
 )
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import OF_MODEL, CoevalError, named
+from coeval.core.model import WINDOW
 from coeval.core.records import is_good
 from coeval.engine.model_work import Asking, RoleModel
 
@@ -170,7 +171,8 @@ class TaskRun:
     def cut_off(self) -> CutOffAnswers:
         """Number of good answers cut off by max_tokens."""
         good = self._good_answers()
-        return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good))
+        by_window = sum(record.truncated and record.finish_reason == WINDOW for record in good)
+        return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good), by_window)
 
     def empty_answers(self) -> EmptyAnswers:
         """Number of good answers that are empty."""

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.run_results import CutOffAnswers
+from coeval.analysis.doubtful_answers import CutOffAnswers
 from coeval.analysis.served_models import ServedModel, served_models
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
@@ -133,11 +133,12 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 class Truncated(msgspec.Struct, frozen=True):
-    """Number of answers cut off by max_tokens, of all good ones."""
+    """Number of answers cut off, of all good ones; ``by_window`` by their server's window, not max_tokens."""
 
     n: int
     answers: int
     share: float | None
+    by_window: int
 
 
 class Empty(msgspec.Struct, frozen=True):
@@ -234,7 +235,7 @@ def summarise(
         judge=_judge(task_run),
         seed=evaluation.seed,
         run=task_run.run,
-        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers)),
+        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers), cut.by_window),
         empty=Empty(empty.empty, empty.answers, _share(empty.empty, empty.answers), empty.truncated),
         tables=scored.tables if scored is not None else {},
         assets=dict(assets),

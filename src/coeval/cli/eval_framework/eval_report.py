@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from coeval.analysis.incomparable import Incomparable
-from coeval.analysis.run_results import (
+from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
     empty_answers_sentence,
     warning_of_cut_off,
 )
+from coeval.analysis.incomparable import Incomparable
 from coeval.api import find_keys
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
@@ -157,7 +157,10 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
 def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
     """How many answers were cut off, how many are empty, and what to think of it."""
     found = [(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
-    cut = [CutOffAnswers(label, summary.truncated.n, summary.truncated.answers) for label, summary in found]
+    cut = [
+        CutOffAnswers(label, of.truncated.n, of.truncated.answers, of.truncated.by_window)
+        for label, of in found
+    ]
     empty = [
         EmptyAnswers(label, of.empty.n, of.empty.truncated, of.empty.answers, given=of.given is not None)
         for label, of in found

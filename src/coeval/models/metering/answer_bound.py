@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.model import ModelSpec
+from coeval.core.model import WINDOW, ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters
 
 # How hosts call the limit on an answer, reasoning included.
@@ -30,6 +30,8 @@ _ANSWERS = frozenset({"n", "best_of", "candidateCount", "candidate_count", "num_
 _GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig", "options"})
 
 
+# Hosts count a few tokens of an answer otherwise than they limit it: those of its end, or of its template.
+_BELOW_LIMIT = 0.95
 # Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both.
 NO_LIMIT = (-1, -2)
 
@@ -101,6 +103,15 @@ def counted(completion: Completion) -> Completion:
     if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):
         return completion
     return msgspec.structs.replace(completion, usage=msgspec.structs.replace(usage, uncounted=True))
+
+
+def at_window(completion: Completion, limit: int | None) -> Completion:
+    """The completion, marked where its server cut it off below ``limit``: prompt and answer fill its window,
+    and it says nothing but "length"."""
+    cut = completion.finish_reason == "length" and completion.truncated and not completion.usage.uncounted
+    if limit is None or not cut or not 0 < completion.usage.output_tokens < _BELOW_LIMIT * limit:
+        return completion
+    return msgspec.structs.replace(completion, finish_reason=WINDOW)
 
 
 def prompt_bytes(request: Request) -> int:

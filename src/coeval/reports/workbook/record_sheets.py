@@ -38,7 +38,7 @@ _ITEM, _TASK, _JUDGE = (
     ReportColumn("judge", "Judge"),
 )
 _DISAGREEMENT = ReportColumn("disagreement", "Disagreement", "points", "How far judges are apart")
-_TRUNCATED = ReportColumn("truncated", "Cut off", meaning="It ended at max_tokens")
+_TRUNCATED = ReportColumn("truncated", "Cut off", meaning="It ended at max_tokens, or at its server's window")
 _LENGTH = ReportColumn("length", "Characters", "count")
 
 
