@@ -101,6 +101,7 @@ class _Counts(NamedTuple):
     failed: int = 0
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
 
@@ -273,16 +274,17 @@ GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
-       sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
     SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
-           (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
            (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
     FROM answers
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM judgments WHERE failed
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM scores WHERE value IS NULL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """

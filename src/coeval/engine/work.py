@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from coeval.core.errors import (
     AskError,
     CoevalError,
+    CutByWindow,
     CutOff,
     Draining,
     EmptyReply,
@@ -21,7 +22,7 @@ from coeval.core.errors import (
     Unparsable,
     named,
 )
-from coeval.core.model import Model
+from coeval.core.model import WINDOW, Model
 from coeval.core.records import Completion, Kept, Request, Usage, is_good
 
 ValueT = TypeVar("ValueT")
@@ -114,6 +115,9 @@ async def ask(
                 # was asked for, with its log-probabilities.
                 if not completion.truncated or request.top_logprobs is not None:
                     raise
+                if completion.finish_reason == WINDOW:
+                    said = f"the answer filled its server's window (--max-model-len), so that {error}"
+                    raise CutByWindow(said, raw=error.raw) from error
                 limit = model.answer_limit
                 raise CutOff(f"the answer was cut off at {limit}, so that {error}", raw=error.raw) from error
         except AskError as error:
