@@ -220,7 +220,7 @@ class Completion(msgspec.Struct, frozen=True):
     ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
     ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
-    the model that the reply names.
+    the model that the reply names; ``notes`` say what of the reply could not be read.
     """
 
     text: str
@@ -234,6 +234,7 @@ class Completion(msgspec.Struct, frozen=True):
     refusal: str | None = None
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -244,9 +245,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored record: its id, and how it was made.
-
-    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
+    """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
     ``served_by`` is the model that the reply names, where that is not the one that was asked for.
     """
 
@@ -261,6 +260,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncated: bool = False
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None

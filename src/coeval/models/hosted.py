@@ -81,6 +81,7 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
+        self._noted: set[str] = set()
         self._limit_renamed = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
@@ -227,6 +228,12 @@ class HostedModel(Model):
     def _read_body(self, body: bytes, redactor: Redactor) -> Completion:
         """Decode an answer; the model that it names is kept where it is not the one asked for."""
         completion = self._dialect.decode(body, redactor)
+        for note in completion.notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                _log.warning(
+                    "%s sends unusual replies (%s); `notes` in its records say which", self.name, note
+                )
         if completion.served_by != self._spec.model:
             return completion
         return msgspec.structs.replace(completion, served_by="")
