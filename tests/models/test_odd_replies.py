@@ -185,9 +185,10 @@ async def test_an_unusual_reply_is_warned_of_once_for_each_model(caplog: pytest.
     raw = Raw(json.dumps(reply).encode())
     async with interface.serve(raw, raw) as host, opened(interface.spec(host.url), interface.env) as model:
         assert [(await model.complete(HELLO)).text for _ in range(2)] == [SAID, SAID]
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "m sends unusual replies (left out, as it could not be read: choices.message.refusal); `notes` in its "
-        "records say which"
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        "m sends unusual replies (left out, as it could not be read: choices.message.refusal); `notes` in "
+        "its records say which"
     ]
 
 
