@@ -35,7 +35,6 @@ OTHERS = {
     "--enable-lora": "vllm serve",
     "--enable-sleep-mode": "vllm serve",
     "--gpu-memory-utilization": "vllm serve",
-    "--headless": "chromium",
     "--lora-target-modules": "sglang.launch_server",
     "--max-lora-rank": "vllm serve",
     "--model-path": "sglang.launch_server",
@@ -47,6 +46,7 @@ OTHERS = {
     "--proc": "bwrap",
     "--progress-bar": "pip download",
     "--query-gpu": "nvidia-smi",
+    "--repeat": "promptfoo eval",
     "--repo-type": "hf upload",
     "--ro-bind": "bwrap",
     "--served-model-name": "vllm serve",
@@ -54,7 +54,6 @@ OTHERS = {
     "--tensor-parallel-size": "vllm serve",
     "--tmpfs": "bwrap",
     "--unshare-all": "bwrap",
-    "--user-data-dir": "chromium",
 }
 """Options of other programs, and whose they are."""
 

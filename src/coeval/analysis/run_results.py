@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
+from coeval.analysis.served_models import ServedModel
 from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
 from coeval.core.figures import MISSING, metric_text, points, points_text
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
@@ -291,7 +292,8 @@ class Results(msgspec.Struct, frozen=True):
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     ``leads``: who leads, over items and over items and judges, in sentences.
     ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
-    ``checks_alone``: whether all scores are those of checks.
+    ``checks_alone``: whether all scores are those of checks. ``served``: the models behind the names of
+    students and judges, where those are others or several.
     """
 
     students: tuple[StudentScore, ...]
@@ -308,6 +310,7 @@ class Results(msgspec.Struct, frozen=True):
     people: tuple[HumanScore, ...] = ()
     checks_alone: bool = False
     leads: tuple[str, ...] = ()
+    served: tuple[ServedModel, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:

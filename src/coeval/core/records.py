@@ -39,6 +39,7 @@ CHECK = "check"
 LABELS_KEY = "coeval_labels"
 """Entry of a body's ``metadata`` for a request's labels, as JSON, since it may hold texts only."""
 
+ServedAs: TypeAlias = Literal["", "alias", "fallback"]
 ModelRole: TypeAlias = Literal["system", "user", "assistant"]
 
 
@@ -220,7 +221,7 @@ class Completion(msgspec.Struct, frozen=True):
     ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
     ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
-    the model that the reply names.
+    the model that the reply names, ``served_as`` as in `Kept`.
     """
 
     text: str
@@ -234,6 +235,7 @@ class Completion(msgspec.Struct, frozen=True):
     refusal: str | None = None
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    served_as: ServedAs = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -247,7 +249,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made.
 
     ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
-    ``served_by`` is the model that the reply names, where that is not the one that was asked for.
+    ``served_by`` is the model that the reply names, where that is not the one that was asked for;
+    ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
     """
 
     id: str
@@ -261,6 +264,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncated: bool = False
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    served_as: ServedAs = ""
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None

@@ -17,6 +17,7 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
+from coeval.models.gateway import through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.pacing.admission import Admission, SharedPrefixes
@@ -207,10 +208,10 @@ class HostedModel(Model):
         self._calls[rank] = call
         return call
 
-    def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
-        """The answer in a body, booked as it comes: one that fails has been paid for as well."""
+    def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
+        """The answer in a reply, booked as it comes: one that fails has been paid for as well."""
         try:
-            completion = self._read_body(body, redactor)
+            completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:
                 completion = counted(completion)
         except ModelError as error:
@@ -220,16 +221,14 @@ class HostedModel(Model):
         usage = settle(completion.usage)
         if usage is not completion.usage:
             completion = msgspec.structs.replace(completion, usage=usage)
-        if len(body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
+        if len(reply.body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
         return bounded(completion, self._most)
 
-    def _read_body(self, body: bytes, redactor: Redactor) -> Completion:
-        """Decode an answer; the model that it names is kept where it is not the one asked for."""
-        completion = self._dialect.decode(body, redactor)
-        if completion.served_by != self._spec.model:
-            return completion
-        return msgspec.structs.replace(completion, served_by="")
+    def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
+        """Decode an answer, with what a gateway's headers say of it."""
+        completion = self._dialect.decode(reply.body, redactor)
+        return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

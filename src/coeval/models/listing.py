@@ -74,12 +74,12 @@ async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[
 
 
 def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
-    def decode(body: bytes, redactor: Redactor) -> ModelPage:
+    def decode(reply: HttpReply, redactor: Redactor) -> ModelPage:
         try:
-            page = listing.decode(body)
+            page = listing.decode(reply.body)
         except Undecodable as error:
             # Some servers answer whatever is asked: asking again takes half a second and brings the same.
-            said = excerpt(body, redactor) or "nothing"
+            said = excerpt(reply.body, redactor) or "nothing"
             message = f"it answers with what is no list of models ({error}): {said}"
             raise Unreadable(message, retry_advised=False) from error
         models = tuple(model._replace(id=redactor.answer(model.id)) for model in page.models)

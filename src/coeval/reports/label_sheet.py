@@ -169,7 +169,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
         raise UsageError(f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that")
     try:
         rows = _csv_rows(data)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise UsageError(
             f"{path} is no sheet that can be read: {plain(str(error))[:200]}; save it as CSV UTF-8"
         ) from error
@@ -183,7 +183,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
 
 
 def _csv_rows(data: bytes) -> list[list[str]]:
-    text = data.decode("utf-8-sig")
+    text = data.decode("utf-8-sig")  # UnicodeError is a ValueError
     first = text.partition("\n")[0]
     mark = max(",;\t", key=first.count)  # Excel saves with semicolons in many countries
     return list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))

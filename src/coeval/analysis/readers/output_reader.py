@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
-from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
@@ -50,14 +50,16 @@ STAGES = (
             "input_hash": "VARCHAR",
             "response": "VARCHAR",
             "truncated": "BOOLEAN",
+            "served_by": "VARCHAR",
+            "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
-        f"""{_KEY}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+        f"""{_KEY}, {SERVED_SQL}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
             length(response) AS characters, hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
-        {"model": "term"},
+        {"model": "term", "served_by": "term"},
     ),
     Stage(
         "judgments",
@@ -69,13 +71,15 @@ STAGES = (
             "recipe": "VARCHAR",
             "input_hash": "VARCHAR",
             "value": "VARCHAR",
+            "served_by": "VARCHAR",
+            "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND item IS NOT NULL",
-        f"""{_KEY}, item, judge, recipe, {_SAID} AS said, {_LEVELS} AS levels,
+        f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_SAID} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(VALUE_SQL)} AS failed""",
-        {"judge": "term", "recipe": "term"},
+        {"judge": "term", "recipe": "term", "served_by": "term"},
     ),
     Stage(
         "scores",
@@ -126,6 +130,13 @@ CREATE VIEW judgments AS
            j.judge::VARCHAR AS judge, failed
     FROM judgment j JOIN place p USING (file)
     WHERE p.judged_by IS NULL OR j.recipe::VARCHAR = p.judged_by;
+CREATE VIEW served AS
+    SELECT 'student' AS role, p.task, p.model, a.served_by, a.served_as
+    FROM answer a JOIN place p USING (file) WHERE NOT a.failed
+    UNION ALL
+    SELECT 'judge', p.task, j.judge, j.served_by, j.served_as
+    FROM judgment j JOIN place p USING (file)
+    WHERE NOT j.failed AND j.judge IS NOT NULL AND (p.judged_by IS NULL OR j.recipe::VARCHAR = p.judged_by);
 CREATE VIEW scores AS
     WITH one AS (
         SELECT p.*, s.id, s.weights, unnest(map_entries(s.scores)) AS score

@@ -11,6 +11,7 @@ import msgspec
 
 from coeval import __version__
 from coeval.analysis.run_results import CutOffAnswers
+from coeval.analysis.served_models import ServedModel, served_models
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
 from coeval.benchmarks.run.benchmark_works import GivenCounts
@@ -81,9 +82,28 @@ def _of_records(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
         ("judgments", task_run.recorded_judgments()),
     ):
         yield from _refused(what, records)
+    yield from (served.clause for served in _served(task_run) if served.others)
     if missing := task_run.missing():
         shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         yield f"records without a value: {shown}"
+
+
+def mixtures(task_run: TaskRun) -> Iterator[str]:
+    """Say which of the two models is several models behind one name."""
+    return (served.note for served in _served(task_run) if served.several)
+
+
+def _served(task_run: TaskRun) -> list[ServedModel]:
+    """Return the tested model and the judge, where other models, or several, answered in their place."""
+    rows: Counter[tuple[str, str, str, str, str]] = Counter()
+    for answer in task_run.recorded_answers():
+        if is_good(answer):
+            rows["student", task_run.task, answer.model, answer.served_by, answer.served_as] += 1
+    for judgment in task_run.recorded_judgments():
+        if is_good(judgment):
+            rows["judge", task_run.task, judgment.judge, judgment.served_by, judgment.served_as] += 1
+    requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
+    return list(served_models(((*row, count) for row, count in rows.items()), requested))
 
 
 def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
@@ -200,7 +220,7 @@ def summarise(
         comparable=not why,
         compared_with=task_run.benchmark.compared_with,
         reasons=why,
-        remarks=scored.remarks if scored is not None else (),
+        remarks=(*(scored.remarks if scored is not None else ()), *mixtures(task_run)),
         complete=not missing and scored is not None,
         missing=missing,
         given=task_run.given,

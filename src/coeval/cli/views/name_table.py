@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.incomparable import Incomparable
+from coeval.analysis.incomparable import OTHER_MODELS, Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
 from coeval.core.figures import MISSING, gap_text, metric_text
@@ -88,7 +88,8 @@ def print_incomparable(found: Sequence[Incomparable], console: Console) -> None:
             rows = [[one.remedy or MISSING, *row] for one, row in zip(of_kind, rows, strict=True)]
         names = [NameRow(one.task, row) for one, row in zip(of_kind, rows, strict=True)]
         console.print()
-        print_table(console, f"Not comparable with {with_what}", "task", columns, names)
+        heading = "model" if with_what == OTHER_MODELS else "task"
+        print_table(console, f"Not comparable with {with_what}", heading, columns, names)
 
 
 class _Layout(NamedTuple):

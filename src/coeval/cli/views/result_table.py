@@ -30,6 +30,7 @@ from coeval.analysis.run_results import (
     unequally_covered_sentence,
     warning_of_cut_off,
 )
+from coeval.analysis.served_models import marked_labels
 from coeval.cli.streams import folded_name, say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text
@@ -94,6 +95,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
 
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
+    yield from (plain(served.warning) for served in results.served if served.others)
     yield from map(plain, missing_sentences(results.students))
     for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         known = (
@@ -195,7 +197,8 @@ def names_of(results: Results, labels: Mapping[str, str] | None = None) -> Shown
     """Short names of all models that take part; ``labels`` as in `short_names`."""
     names = [one.student for one in results.students] + [one.student for one in results.labels]
     names += [one.student for one in results.pairs] + [one.model for one in results.metrics]
-    return ShownNames.of((*names, *(one.model for one in results.costs)), labels)
+    names += [one.model for one in results.costs]
+    return ShownNames.of(names, marked_labels(results.served, labels or {}))
 
 
 def render(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
