@@ -114,7 +114,7 @@ def test_preferences_become_official_figures(shelf: Shelf) -> None:
     assert scored.metrics["win_rate"].value == pytest.approx(80)
     assert scored.metrics["win_rate"].standard_error == pytest.approx(0, abs=1e-9)
     assert scored.metrics["discrete_win_rate"].value == 100
-    assert next(iter(scored.metrics)) == "length_controlled_winrate"
+    assert next(iter(scored.metrics)) == "win_rate"
     controlled = scored.metrics["length_controlled_winrate"]
     assert controlled.value is not None
     assert (controlled.standard_error, controlled.ci95, controlled.n) == (None, None, 6)
@@ -145,7 +145,9 @@ def test_equal_outputs_are_a_draw_without_asking(shelf: Shelf) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("count", "ours_said"), [(128, "ours"), (6, "ours"), (2, "theirs")])
+@pytest.mark.parametrize(
+    ("count", "ours_said"), [(128, "ours"), (100, "ours"), (99, "ours"), (6, "ours"), (2, "theirs")]
+)
 def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: int, ours_said: str) -> None:
     """All won; two draws, made without asking. Length control has an interval from 100 on."""
     shelf = shelf_of(tmp_path, [baseline(number) for number in range(count)])
@@ -154,6 +156,8 @@ def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: 
     assert scored.metrics["win_rate"].value == pytest.approx(100 if ours_said == "ours" else 50)
     controlled = scored.metrics["length_controlled_winrate"]
     assert (controlled.value is not None, controlled.ci95 is not None) == (count > 2, count >= 100)
+    headline = "length_controlled_winrate" if count >= 100 else "win_rate"
+    assert next(iter(scored.metrics)) == headline, "with fewer than 100 prompts its fit is no estimate"
     metrics = [m for m in scored.metrics.values() if m is not controlled or count >= 100]
     assert len(metrics) == (3 if count >= 100 else 2)
     assert hold_on_the_scale(metrics, 0, 100)

@@ -215,7 +215,7 @@ class Completion(msgspec.Struct, frozen=True):
     """A model's answer.
 
     ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
-    ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
+    ``length``, ``window``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
     ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
     the model that the reply names, ``served_as`` as in `Kept`; ``notes`` say what of it could not be read.

@@ -17,6 +17,7 @@ import msgspec
 
 from coeval.analysis.pairwise.alpaca import (
     FEW_PREFERENCES,
+    LENGTH_CONTROLLED,
     GamedAnnotations,
     LengthControl,
     alpaca_preference,
@@ -142,7 +143,8 @@ _MARK, _END = "<|im_start|>", "<|im_end|>"
 
 
 class AlpacaEval(Benchmark):
-    """``length_controlled_winrate``, ``win_rate`` and ``discrete_win_rate``, in percent."""
+    """``length_controlled_winrate``, ``win_rate`` and ``discrete_win_rate``, in percent. With fewer than 100
+    preferences ``win_rate`` is the first, and so the headline."""
 
     name = "alpaca-eval"
     needs_judge = True
@@ -386,11 +388,13 @@ def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str,
         if control.has_interval:
             bounds = (found.low_95, found.high_95)
             controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
-    return {
-        "length_controlled_winrate": controlled,
+    plain = {
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
         "discrete_win_rate": mean_metric([_discrete(preference) for preference in known], "percent"),
     }
+    fitted = {LENGTH_CONTROLLED: controlled}
+    # The first one with a value is the headline. A rate without an interval is no estimate.
+    return fitted | plain if controlled.ci95 is not None else plain | fitted
 
 
 def _discrete(preference: float) -> float:
