@@ -132,7 +132,7 @@ def test_the_plan_says_whether_judges_give_reasons(
     said: str,
 ) -> None:
     six = {f"factor-{number}": "It is met." for number in range(6)}
-    stated = {} if rationale is None else {"rationale": rationale}
+    stated: dict[str, Any] = {} if rationale is None else {"rationale": rationale}
     lab = Lab(here, [model("ann"), model("joe", "judge", max_tokens=limit)], [task(rubric=six, **stated)])
     ended = coeval("plan", "--config", lab.file, "--estimate-samples", "0")
     shown = " ".join(f"{ended.out} {ended.err}".split())

@@ -290,8 +290,8 @@ def test_reasoning_that_is_counted_beside_the_completion_is_output(
 
 
 def test_what_a_cache_read_is_no_output_where_the_prompt_leaves_it_out() -> None:
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 415}
-    usage |= {"prompt_tokens_details": {"cached_tokens": 400}}
+    counts = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 415}
+    usage = counts | {"prompt_tokens_details": {"cached_tokens": 400}}
     assert decoded("openai", changed("openai", "usage", usage)).usage.output_tokens == 5
 
 
