@@ -16,6 +16,7 @@ from opened import opened as open_model
 
 from coeval.core.errors import (
     AccessDenied,
+    AccountSpent,
     BadRequest,
     ContentFiltered,
     ModelError,
@@ -353,7 +354,7 @@ async def test_what_was_withheld_has_been_paid_for(tmp_path: Path) -> None:
         (Error(400, "Your credit balance is too low to access the Anthropic API."), AccessDenied),
         (Error(400, "You have reached your specified API usage limits."), AccessDenied),
         (Error(402, "Payment is overdue."), AccessDenied),
-        (Error(429, "Enough.", code="enforced_spend_limit_reached"), RateLimited),
+        (Error(429, "Enough.", code="enforced_spend_limit_reached"), AccountSpent),
         (Error(400, "prompt is too long: 200001 tokens > 200000 maximum"), BadRequest),
         (Error(413, "Request exceeds the maximum allowed number of bytes"), BadRequest),
         (Error(403, "Your API key does not have permission."), AccessDenied),

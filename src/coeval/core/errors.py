@@ -26,6 +26,7 @@
         │   │   └── Unreadable *            what came is no answer, or none that we can read
         │   ├── BadRequest              400, 413, 422
         │   ├── AccessDenied            401, 403
+        │   │   └── AccountSpent            402, or words that say so: no money is left
         │   ├── NotFound                404
         │   └── ContentFiltered         the provider refused the content
         └── ReplyError *            an answer came, without what was asked
@@ -227,6 +228,12 @@ class BadRequest(ModelError):
 
 class AccessDenied(ModelError):
     kind = "access_denied"
+
+
+class AccountSpent(AccessDenied):
+    """Money, credit or a budget of the account is used up: nothing more is answered until somebody pays."""
+
+    kind = "account_spent"
 
 
 class NotFound(ModelError):

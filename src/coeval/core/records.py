@@ -56,10 +56,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 class CallId(NamedTuple):
     """Identity of one request: the record (or part) it makes, its sample from 0, and its attempt from 0 over
-    all starts of a run.
-
-    Unique within a run, but for the transport's retries.
-    """
+    all starts of a run. Unique within a run, but for the transport's retries."""
 
     key: str
     sample: int = 0
@@ -248,6 +245,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
     ``served_by`` is the model that the reply names, where that is not the one that was asked for.
+    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
     """
 
     id: str
@@ -264,6 +262,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
+    unanswered: int = 0
+
+    @property
+    def tried(self) -> int:
+        """The attempts that a host answered, usably or not."""
+        return self.attempts - self.unanswered
 
     @property
     def value(self) -> object:
@@ -555,7 +559,7 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts)
+            attempts = max(earlier.attempts, record.tried + earlier.unanswered)
             record = msgspec.structs.replace(earlier, attempts=attempts)
         standing[record.id] = record
     return standing
@@ -567,12 +571,9 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
-    return f"CASE {word} {spelled} ELSE CASE {_lower(f'trim({word}, {blanks})')} {otherwise} END END"
-
-
-def _lower(word: str) -> str:
-    """In ASCII alone: DuckDB makes other letters into these."""
-    return f"translate({word}, '{ascii_uppercase}', '{ascii_lowercase}')"
+    # Lower case in ASCII alone: DuckDB makes other letters into these.
+    lower = f"translate(trim({word}, {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
+    return f"CASE {word} {spelled} ELSE CASE {lower} {otherwise} END END"
 
 
 _ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"
