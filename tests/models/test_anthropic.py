@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -387,7 +388,8 @@ async def test_an_error_behind_a_200_is_what_its_type_says(kind: str, expected: 
 @pytest.mark.parametrize("limit", ["requests", "tokens", "input-tokens", "output-tokens"])
 async def test_a_limit_that_is_used_up_holds_the_model_back(limit: str) -> None:
     prefix = f"anthropic-ratelimit-{limit}"
-    spent = Spoken(headers={f"{prefix}-remaining": "0", f"{prefix}-reset": "2999-01-01T00:00:00Z"})
+    soon = (datetime.now(UTC) + timedelta(minutes=9)).isoformat()
+    spent = Spoken(headers={f"{prefix}-remaining": "0", f"{prefix}-reset": soon})
     async with anthropic_fake(spent, keys=[KEY]) as server, opened(server) as claude:
         await claude.complete(ask())
         held = asyncio.create_task(claude.complete(ask()))

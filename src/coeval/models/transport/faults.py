@@ -208,7 +208,9 @@ def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> Mod
     words = said(body, redactor)
     message = f"{where} answered {phrase}" + (f": {words}" if words else "")
     match status:
-        case 408 | 409:
+        case 408 | 504:  # a gateway that waited no longer: what is behind it may be at work yet
+            return RequestTimeout(message, status=status)
+        case 409:
             return ServerFault(message, status=status)
         case 429:
             return RateLimited(message, status=status)
