@@ -119,7 +119,7 @@ def test_records_and_calls_are_both_told_by_name(board: Board, clock: Clock) -> 
 
 
 CALL: Call[bytes] = Call(
-    decode=lambda body, redactor: body,
+    decode=lambda reply, redactor: reply.body,
     explain=lambda reply, redactor: None,
     timeout_s=5.0,
     rank=0,

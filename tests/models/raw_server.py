@@ -19,6 +19,7 @@ from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import Limiter
 from coeval.models.signers import Signer
 from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
 
@@ -154,8 +155,8 @@ class Time:
             await self.gate.wait()
 
 
-def decode(body: bytes, redactor: Redactor) -> str:
-    return foreign.decode(body, dict[str, str])["text"]
+def decode(reply: HttpReply, redactor: Redactor) -> str:
+    return foreign.decode(reply.body, dict[str, str])["text"]
 
 
 def call(**changes: Any) -> Call[str]:

@@ -9,7 +9,7 @@ from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S, Endpoint
 
 CALL: Call[bytes] = Call(
-    decode=lambda body, redactor: body,
+    decode=lambda reply, redactor: reply.body,
     explain=lambda reply, redactor: None,
     timeout_s=5.0,
     rank=0,

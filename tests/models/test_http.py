@@ -127,8 +127,8 @@ async def test_other_faults_between_do_not_add_to_what_cannot_be_read() -> None:
         assert (await asking.error(decode=decode_strictly)).attempts == len(fake.requested) == 5
 
 
-def decode_strictly(body: bytes, redactor: Redactor) -> str:
-    content = foreign.decode(body, dict[str, Any])
+def decode_strictly(reply: HttpReply, redactor: Redactor) -> str:
+    content = foreign.decode(reply.body, dict[str, Any])
     if "text" not in content:
         raise Misshapen("no text")
     return str(content["text"])
@@ -252,8 +252,8 @@ async def test_the_dialects_reading_of_an_error_decides() -> None:
 
 
 async def test_an_error_found_in_a_good_body_is_taken_as_it_is() -> None:
-    def decode_envelope(body: bytes, redactor: Redactor) -> str:
-        content = json.loads(body)
+    def decode_envelope(reply: HttpReply, redactor: Redactor) -> str:
+        content = json.loads(reply.body)
         if "error" in content:
             raise RateLimited(content["error"], status=429)
         return str(content["text"])

@@ -25,7 +25,12 @@ import numpy as np
 from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measured import NOT_MEASURED
-from coeval.analysis.measures.pair_measures import measured_pairs, pair_strengths, read_comparisons
+from coeval.analysis.measures.pair_measures import (
+    group_sentences,
+    measured_pairs,
+    pair_strengths,
+    read_comparisons,
+)
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid, with_removed
 from coeval.analysis.measures.student_measures import (
@@ -49,7 +54,8 @@ from coeval.analysis.run_results import (
 from coeval.analysis.sampled_answers import sampled_scores
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
+from coeval.store.rundir import PAIRS
 
 
 def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
@@ -59,7 +65,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
     found = _scored(reader)
-    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs)
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served)
 
 
 @singledispatch
@@ -74,16 +80,18 @@ def _(reader: RunReader) -> Results:
     scores = student_scores(reader, grid)
     students = student_headlines(grid)
     ranks = ranking(grid, students)
+    pairs = measured_pairs(read_comparisons(reader))
+    leads = leader_sentences(students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=_by_shared_scores(scores, ranks),
-        leads=tuple(leader_sentences(students, ranks, grid.looks)) if len(ranks.order) > 1 else (),
+        leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
         labels=label_accuracies(reader, with_removed(reader, grid).students),
         sampled=sampled_scores(reader),
         simulated=reader.simulated,
         notes=(*label_task_notes(reader), *unscored_notes(reader), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
-        pairs=pair_strengths(measured_pairs(read_comparisons(reader))),
+        pairs=pair_strengths(pairs),
         people=human_scores(reader),
         checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
     )
@@ -93,6 +101,7 @@ class _Counts(NamedTuple):
     failed: int = 0
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
 
@@ -227,7 +236,12 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
 
 
 def unscored_notes(reader: RunReader) -> Iterator[str]:
-    """Name the factors that all answers of a student lack, so that it has no score in a task."""
+    """Say that all failed; name the factors that all answers of a student lack, so that it has no score in a
+    task."""
+    [(known, *failed)] = reader.rows(_FAILURES)
+    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+    if lost and not known and not reader.run.files(PAIRS):
+        yield f"There is no score: {' and '.join(lost)} failed."
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
         lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))
@@ -242,6 +256,11 @@ def unscored_notes(reader: RunReader) -> Iterator[str]:
 
 _ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
 
+_FAILURES = """
+SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) FROM labels),
+       (SELECT count(*) FROM answers WHERE failed), (SELECT count(*) FROM judgments WHERE failed)
+"""
+
 _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
        task IN (SELECT task FROM labels)
@@ -255,16 +274,17 @@ GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
-       sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
     SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
-           (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
            (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
     FROM answers
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM judgments WHERE failed
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM scores WHERE value IS NULL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """

@@ -161,6 +161,8 @@ class Run:
                 meta = RunDir(self.path).read_meta()
                 status, updated = meta.status, meta.updated_at
             reported = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+        if self.summary is not None and not self.summary.shows_scores:
+            return reported + html_lines(["Its scores are partial: .results() shows them."])
         if self._bytes() > _MOMENT:
             return reported + html_lines(["Its scores take some time: .results() shows them."])
         try:
@@ -271,7 +273,8 @@ def gate(
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
     with sides_of((base, *candidates), students) as (groups, notes):
-        return gate_sides(groups, GatePolicy(**values), notes)
+        rules = GatePolicy(**values)
+        return gate_sides(groups, rules, (*rules.small_drops(), *notes))
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from coeval.core.records import Completion, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
-from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
+from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
 from coeval.models.dialects.refusals import UNPROCESSED
+from coeval.models.gateway import through_gateway
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import counted, most_answer_tokens
+from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -92,6 +93,7 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
+        self._noted: set[str] = set()
         self._limit_renamed = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
@@ -102,9 +104,16 @@ class HostedModel(Model):
             await reach(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
+        return await self._listed() is not None
+
+    async def context_window(self) -> int | None:
+        listed = await self._listed()
+        return None if listed is None else listed.context_window
+
+    async def _listed(self) -> ListedModel | None:
         if self._host_models is None or self._admission.refusal() is not None:
-            return False
-        return await self._host_models.name(self._spec.model)
+            return None
+        return await self._host_models.find(self._spec.model)
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.shared and self._dialect.keeps_prefix(request, self._spec):
@@ -135,6 +144,7 @@ class HostedModel(Model):
             return await self._ask(request)
         except BadRequest as error:
             return await self._ask_without(request, sent, error, structured=structured)
+        completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     async def _ask_without(
@@ -146,6 +156,9 @@ class HostedModel(Model):
 
         Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
         """
+        if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
+            self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+            raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
         if self._may_go(field, sent):
@@ -236,10 +249,10 @@ class HostedModel(Model):
         self._calls[rank] = call
         return call
 
-    def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
-        """The answer in a body, booked as it comes: one that fails has been paid for as well."""
+    def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
+        """The answer in a reply, booked as it comes: one that fails has been paid for as well."""
         try:
-            completion = self._read_body(body, redactor)
+            completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:
                 completion = counted(completion)
         except ModelError as error:
@@ -249,16 +262,20 @@ class HostedModel(Model):
         usage = settle(completion.usage)
         if usage is not completion.usage:
             completion = msgspec.structs.replace(completion, usage=usage)
-        if len(body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
+        if len(reply.body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
         return bounded(completion, self._most)
 
-    def _read_body(self, body: bytes, redactor: Redactor) -> Completion:
-        """Decode an answer; the model that it names is kept where it is not the one asked for."""
-        completion = self._dialect.decode(body, redactor)
-        if completion.served_by != self._spec.model:
-            return completion
-        return msgspec.structs.replace(completion, served_by="")
+    def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
+        """Decode an answer, with what a gateway's headers say of it; warn once of what is odd in it."""
+        completion = self._dialect.decode(reply.body, redactor)
+        for note in completion.notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                _log.warning(
+                    "%s sends unusual replies (%s); `notes` in its records say which", self.name, note
+                )
+        return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

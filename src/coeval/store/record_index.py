@@ -164,7 +164,7 @@ class RecordPart(msgspec.Struct, frozen=True):
 
     @property
     def tried(self) -> int:
-        """See `Kept`."""
+        """The attempts that a host answered, usably or not."""
         return self.attempts - self.unanswered
 
     @property
@@ -209,7 +209,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
             return False
         if record.status != "failed":
             raise Misshapen(f"{record.id} holds no value")
-        self.in_vain[key] = record.tried
+        self.in_vain[key] = record.attempts - record.unanswered
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:

@@ -174,7 +174,7 @@ class BatchedModel(HostedModel):
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
-                completion = counted(self._read_body(body, redactor))
+                completion = counted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.priced_in_batch(completion.usage)
                 completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)

@@ -26,7 +26,7 @@ class Call(Generic[T]):
     Attributes
     ----------
     decode:
-        the value of a 2xx body, without the credentials that the redactor knows. Undecodable means that
+        the value of a 2xx reply, without the credentials that the redactor knows. Undecodable means that
         it is no answer, which is asked for once more; a ModelError is taken as it is.
     explain:
         the dialect's reading of an answer that is an error; None leaves it to the status alone. What it
@@ -55,7 +55,7 @@ class Call(Generic[T]):
         whom the host means when it says that a limit of the model is used up; None: all who ask there.
     """
 
-    decode: Callable[[bytes, Redactor], T]
+    decode: Callable[[HttpReply, Redactor], T]
     explain: Callable[[HttpReply, Redactor], ModelError | None]
     timeout_s: float
     rank: int

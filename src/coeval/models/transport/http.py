@@ -208,7 +208,7 @@ class Http:
             renewed = reply.status == 401 and endpoint.refused(route)
             return fault._replace(again=True) if renewed else fault
         try:
-            value = call.decode(reply.body, endpoint.redactor)
+            value = call.decode(reply, endpoint.redactor)
         except ModelError as error:
             endpoint.answered()
             error.args = (f"{ask.place}: {error}",)
