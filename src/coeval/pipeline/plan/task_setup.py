@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from coeval.core.records import Role, model_of
 from coeval.core.text import digest, placeholders
-from coeval.engine.model_work import Recipe, RoleModel, as_recorded, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, as_recorded, base_seed, recipe
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.pipeline.config.reasons import Reasons
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
@@ -18,7 +18,7 @@ from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
 
 
 def role_model(
-    model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int
+    model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int | None
 ) -> RoleModel:
     """Who plays ``role`` at a task, asked by the template of this id."""
     described = bool(task.output_description.strip())
@@ -38,7 +38,7 @@ def role_model(
         sampling=sampling,
         recipe=recipe(spec, role, sampling, system, shown),
         system=system,
-        seed=own_seed(spec, sampling, run_seed),
+        seed=base_seed(spec, sampling, run_seed if model.takes_seeds(role) else None),
         template=template,
         fields=fields,
         variant_of=model_of(model.name),
