@@ -455,9 +455,7 @@ def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 10
     assert "<script" not in shown
     assert "\x1b" not in repr(
-        msgspec.structs.replace(
-            results, students=(msgspec.structs.replace(results.students[0], student="\x1b[2J"),)
-        )
+        msgspec.structs.replace(results, students=(replace(results.students[0], student="\x1b[2J"),))
     )
 
 
