@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes.anthropic_messages import anthropic_fake
 from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
@@ -188,7 +189,7 @@ async def met(
     return task, server.bodies
 
 
-def reported(*tokens: str, text: str, **message: Any) -> Answer:
+def reported(*tokens: str, text: str | None, ends: str = "length", **message: Any) -> Answer:
     """A reply with the log-probabilities of these tokens, or with none."""
     content = [
         {"token": token, "bytes": None, "logprob": -0.1, "top_logprobs": [{"token": token, "logprob": -0.1}]}
@@ -198,7 +199,7 @@ def reported(*tokens: str, text: str, **message: Any) -> Answer:
         "index": 0,
         "message": {"role": "assistant", "content": text, **message},
         "logprobs": {"content": content} if tokens else None,
-        "finish_reason": "length",
+        "finish_reason": ends,
     }
     return Answer(body={"choices": [choice]})
 
@@ -295,6 +296,28 @@ async def test_a_judge_that_reasons_is_given_room(shelf: Shelf, answer: Answer) 
     scored = panel.judge(thinks)
     assert scored.metrics["win_rate"].value == pytest.approx(90)
     assert any("reasons before it answers" in reason for reason in scored.reasons)
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+async def test_a_judge_whose_answers_a_parser_takes_for_reasoning_keeps_the_official_way(
+    shelf: Shelf, name: str
+) -> None:
+    token, whole = {name: "M"}, {name: "M, by far"}
+    task, bodies = await met(
+        shelf, reported("M", text=None, **token), reported("M", ",", text=None, ends="stop", **whole)
+    )
+    assert task.manner == "logprobs"
+    assert task.judge_sampling().max_tokens == 1
+    assert [body["max_tokens"] for body in bodies] == [1, LONG_REPLY]
+    panel = Panel(task, ours)
+
+    def parsed(ask_id: str, request: Request) -> Completion:
+        said: Completion = favours_ours(panel, 0.75)(ask_id, request)
+        return msgspec.structs.replace(said, text="", reasoning=said.text, truncated=True)
+
+    scored = panel.judge(parsed)
+    assert scored.n_failed == {}
+    assert scored.metrics["win_rate"].value == pytest.approx(75)
 
 
 async def test_another_failure_of_the_judge_is_not_taken_for_an_answer(shelf: Shelf) -> None:

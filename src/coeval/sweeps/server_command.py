@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
-from coeval.core.shown_url import KEY_SHAPED, KNOWN_KEY, is_credential_name, url_secrets
+from coeval.core.shown_url import KEY_SHAPED, is_credential_name, url_secrets, without_credentials
 from coeval.core.text import listed
 from coeval.sweeps.worker_files import Server
 
@@ -165,10 +165,7 @@ class ServerCommand:
     def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
         """What of an ``environment`` the server is given: all but credentials, and those of them that are
         ``passed`` by name, or that the command names."""
-        said = {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN}
-        return {
-            name: value for name, value in environment.items() if name in said or not _holds_key(name, value)
-        }
+        return without_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def filled(self, server: Server, port: int) -> tuple[str, ...]:
         """The words of the command for a server that is to listen on ``port``.
@@ -239,10 +236,3 @@ def _credential_in(text: str) -> str | None:
         if "://" in word and any(url_secrets(word)):
             return "a password in an address"
     return "it looks like a key" if KEY_SHAPED.search(text) else None
-
-
-def _holds_key(name: str, value: str) -> bool:
-    """Whether a variable of the environment is a credential. Servers need proxies, with their passwords."""
-    if is_credential_name(name) or KNOWN_KEY.search(value):
-        return True
-    return "://" in value and not name.lower().endswith("_proxy") and any(url_secrets(value))

@@ -44,6 +44,7 @@ from coeval.judging.pairwise import (
     parse_identifier,
     shown,
 )
+from coeval.models.dialects.openai_answer import FROM_REASONING
 from coeval.models.transport.network import SourceFailed
 from coeval.store.jsonl import write_lines
 
@@ -158,6 +159,7 @@ class AlpacaEval(Benchmark):
         self._template = settings.assets["alpaca-eval/judge"].read_text(encoding="utf-8")
         self._messages = chatml(self._template)
         self.manner: Manner = "logprobs"
+        self._reasons_first = True
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
@@ -210,10 +212,19 @@ class AlpacaEval(Benchmark):
             self.manner = "words"
         elif completion.reasoning is not None or is_lost_in_reasoning(completion):
             self.manner = "logprobs after reasoning"
+            if completion.reasoning is not None:
+                await self._try_whole_reply(judge, requested)
+
+    async def _try_whole_reply(self, judge: Model, requested: Request) -> None:
+        """Return to the official way if the judge does not reason, and a server's reasoning parser only takes
+        what it says for reasoning: a whole reply shows that, one token does not."""
+        whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
+        if FROM_REASONING in whole.notes:
+            self.manner, self._reasons_first = "logprobs", False
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """One call to probe the judge, and both orders where it has no log-probabilities."""
-        return (judgments + 1, 2 * judgments + 1) if judgments else (0, 0)
+        """One or two calls to probe the judge, and both orders where it has no log-probabilities."""
+        return (judgments + 1, 2 * judgments + 2) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one comparison, or two in words; none where the outputs are equal, which is a draw."""
@@ -226,7 +237,7 @@ class AlpacaEval(Benchmark):
         pair = shown("model-first" if switched else "baseline-first", response, baseline)
 
         def parse(completion: Completion) -> dict[str, Any]:
-            top = answer_logprobs(completion)
+            top = answer_logprobs(completion, reasons_first=self._reasons_first)
             return {"preference": alpaca_preference(top, switched), "switched": switched, "top_logprobs": top}
 
         return [
