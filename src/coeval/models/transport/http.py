@@ -11,6 +11,7 @@ import asyncio
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,6 +24,7 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
+from coeval.core.text import numbered
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import requested_hold_s, requested_retry, requested_wait_s
 from coeval.models.pacing.throttle import throttle_of
@@ -93,6 +95,7 @@ class Http:
         self.hosts = hosts or SharedHosts(throttle=throttle_of(os.environ))
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
+        self.odd_replies: Counter[tuple[str, str]] = Counter()
         self._over: Draining | None = None
 
     def post(
@@ -119,6 +122,14 @@ class Http:
     def repeating(self) -> list[str]:
         """A sentence on each endpoint that has repeated a credential."""
         return sorted(endpoint.about_repeating for endpoint in self._endpoints if endpoint.repeated)
+
+    def oddities(self) -> list[str]:
+        """Return a sentence on each kind of replies of a model that could not be read as they came; see
+        `Completion`."""
+        return [
+            f"{model}: {note} ({numbered(count, 'answer')}; see `notes` in records)"
+            for (model, note), count in sorted(self.odd_replies.items())
+        ]
 
     def drain(self) -> None:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""

@@ -267,9 +267,10 @@ class TaskConfig(Section):
         "or level → number (docs/tasks.md). Default: High, Medium, Low.",
     )
     weights: Weights = Field(default={}, description="Factor → weight in an item's score. Default: 1 each.")
-    rationale: bool = Field(
-        default=True,
-        description="Whether judges give a one-sentence reason before each level; `false` saves tokens.",
+    rationale: bool | None = Field(
+        default=None,
+        description="Whether judges give a one-sentence reason before each level; `false` saves tokens. "
+        "Default: where `max_tokens` of every judge leaves room, about 60 tokens a factor.",
     )
     label_attributes: list[str] = Field(
         default=[], description="Target attributes whose value is the right answer: scored without a judge."
