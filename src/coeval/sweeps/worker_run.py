@@ -36,6 +36,7 @@ from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
 from coeval.models.keys import Keys
+from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
@@ -357,7 +358,10 @@ def _requested_at(prepared: Prepared, up: Up) -> Prepared:
     if evaluation.tested is None:
         return prepared
     named = evaluation.tested.model
-    tested = msgspec.structs.replace(evaluation.tested, base_url=up.url, model=up.name or named)
+    # A server of our own is not waited for: another start mends it sooner.
+    tested = msgspec.structs.replace(
+        evaluation.tested, base_url=up.url, model=up.name or named, wait_s=OUTAGE_AFTER_S
+    )
     changed = msgspec.structs.replace(evaluation, tested=tested, probing=Probing("disable"))
     return Prepared(changed, prepared.task_runs, prepared.assets)
 

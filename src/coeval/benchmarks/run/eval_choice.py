@@ -244,6 +244,7 @@ def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> M
         base_url=at.base_url,
         access_key=key,
         timeout_s=settings.timeout,
+        wait_s=settings.wait_for_server,
         options={"device": settings.device} if at.interface == LOCAL else {},
     )
 

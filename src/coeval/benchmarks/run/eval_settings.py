@@ -55,6 +55,14 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_key: Annotated[str | None, Setting("API key of the server; else as --keys says.", SERVER)] = None
     num_threads: Annotated[Count, Setting("Requests in flight to a server, from the start.", SERVER)] = 64
     timeout: Annotated[Seconds, Setting("Seconds for one request.", SERVER)] = 600.0
+    wait_for_server: Annotated[
+        Seconds | None,
+        Setting(
+            "Seconds for a server that takes no connections to come back: 300 on this machine, else 35.",
+            SERVER,
+            metavar="SECONDS",
+        ),
+    ] = None
     keys: Annotated[
         str | Path | None, Setting("Key file, read first. Example: --keys ~/work.keys.yaml", SERVER)
     ] = None

@@ -191,9 +191,9 @@ class Http:
         try:
             reply = await wire.send(route, body, call.timeout_s)
         except foreign() as error:
-            if never_sent(error):
+            if away := never_sent(error):
                 call.unsent()
-            return self._broken(endpoint, _fault_of(error, ask), sent_at)
+            return self._broken(endpoint, _fault_of(error, ask), sent_at, away=away)
         finally:
             endpoint.ended(on_the_way)
         now = self._clock()
@@ -225,7 +225,7 @@ class Http:
         error.args = (f"{ask.place}: {ask.endpoint.reported(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
-    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
+    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool) -> Fault:
         """No answer came."""
         error.args = (endpoint.reported(str(error)),)
         now = self._clock()
@@ -235,10 +235,10 @@ class Http:
             if not endpoint.is_down:
                 endpoint.limiter.timed_out(sent_at, alone=alone)
         elif isinstance(error, ConnectionFailed):
-            crowded = endpoint.lost(sent_at, now)
+            crowded = endpoint.lost(sent_at, now, away=away)
             if crowded:
                 endpoint.limiter.refused(sent_at)
-        return Fault(error, error.retryable and error.retry_advised, crowded)
+        return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
 
     def _refused(self, ask: _Ask[T], reply: HttpReply, sent_at: float) -> Fault:
         """An answer came, and it is an error."""
