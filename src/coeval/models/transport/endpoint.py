@@ -34,8 +34,8 @@ from coeval.models.transport.pool import Dialler, Origin, RequestRoute
 OUTAGE_AFTER_S = 30.0
 """Only 5xx and time-outs for so long: what is left gets one attempt each."""
 WAIT_S, LOOPBACK_WAIT_S = 35.0, 300.0
-"""How long a server that takes no connection is waited for, unless the user says it: an engine on this machine
-is restarted by whoever runs it, which takes minutes."""
+"""How long a server that takes no connection is waited for, unless the user says it: an engine on this
+machine is restarted by whoever runs it, which takes minutes."""
 
 # Connections that fail within a second of a success are the host's refusal of some, not its absence.
 _LATELY_S = 1.0
@@ -259,7 +259,7 @@ class Endpoint:
             self.wake()
 
     def lost(self, sent_at: float, now: float, *, away: bool = False) -> bool:
-        """A connection was refused (``away``), or broke. True: for there are too many, as others fare well."""
+        """A connection was refused (``away``), or broke. True: there are too many, as others fare well."""
         self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
         if self._has_succeeded(sent_at, now) or self._holds_another(sent_at):
             return self._lost_share > _CROWDED_SHARE
