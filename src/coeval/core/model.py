@@ -120,6 +120,9 @@ class Model(ABC):
         sent: quota reached, model given up, run being interrupted.
         """
 
+    def forget(self, request: Request) -> None:  # noqa: B027  most models keep nothing
+        """Take back the answer to ``request`` from where answers are kept: it cannot be used."""
+
 
 def is_own_address(url: str) -> bool:
     """Check whether a URL's host is this machine or a private network: by its address, or a name without a

@@ -57,10 +57,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 class CallId(NamedTuple):
     """Identity of one request: the record (or part) it makes, its sample from 0, and its attempt from 0 over
-    all starts of a run.
-
-    Unique within a run, but for the transport's retries.
-    """
+    all starts of a run. Unique within a run, but for the transport's retries."""
 
     key: str
     sample: int = 0
@@ -221,7 +218,7 @@ class Completion(msgspec.Struct, frozen=True):
     ``length``, ``window``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
     ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
-    the model that the reply names, ``served_as`` as in `Kept`.
+    the model that the reply names, ``served_as`` as in `Kept`; ``notes`` say what of it could not be read.
     """
 
     text: str
@@ -235,6 +232,7 @@ class Completion(msgspec.Struct, frozen=True):
     refusal: str | None = None
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
     served_as: ServedAs = ""
 
 
@@ -246,9 +244,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored record: its id, and how it was made.
-
-    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
+    """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
     ``served_by`` is the model that the reply names, where that is not the one that was asked for;
     ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
     """
@@ -264,6 +260,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncated: bool = False
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
     served_as: ServedAs = ""
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"

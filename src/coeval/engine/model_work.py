@@ -254,6 +254,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
                 "truncated": last.truncated,
                 "dropped": last.dropped,
                 "served_by": last.served_by,
+                "notes": last.notes,
                 "served_as": last.served_as,
             }
         return fields

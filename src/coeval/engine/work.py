@@ -17,6 +17,8 @@ from coeval.core.errors import (
     Gap,
     ModelError,
     Pending,
+    Refused,
+    ReplyError,
     Unparsable,
     named,
 )
@@ -119,6 +121,8 @@ async def ask(
                 limit = model.answer_limit
                 raise CutOff(f"the answer was cut off at {limit}, so that {error}", raw=error.raw) from error
         except AskError as error:
+            if isinstance(error, ReplyError) and not isinstance(error, Refused):
+                model.forget(request)
             advised = not isinstance(error, ModelError) or error.retry_advised
             if isinstance(error, ModelError) and error.usage is not None:
                 tally.spend(error.usage)

@@ -82,6 +82,7 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
+        self._noted: set[str] = set()
         self._limit_renamed = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
@@ -238,8 +239,14 @@ class HostedModel(Model):
         return bounded(completion, self._most)
 
     def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
-        """Decode an answer, with what a gateway's headers say of it."""
+        """Decode an answer, with what a gateway's headers say of it; warn once of what is odd in it."""
         completion = self._dialect.decode(reply.body, redactor)
+        for note in completion.notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                _log.warning(
+                    "%s sends unusual replies (%s); `notes` in its records say which", self.name, note
+                )
         return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:

@@ -82,7 +82,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     context = replace(context, batching=_batching_of(config, options.batches))
     supply = supply_of(config, options)
     supply.need_items()
-    async with open_start(config, prices, context, Opening(log=True)) as session:
+    opening = Opening([model.spec() for model in options.opened(config)], log=True)
+    async with open_start(config, prices, context, opening) as session:
         for choice in choices:
             log.info("%s", choice)
         if not options.overwrite:
