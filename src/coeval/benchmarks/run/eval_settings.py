@@ -139,6 +139,13 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         bool, Setting("Load the model in this process: by vLLM if installed, else transformers.", SERVER)
     ] = False
     device: Annotated[str, Setting("With --local: auto (GPU), cuda:0, cpu.", SERVER)] = "auto"
+    max_model_len: Annotated[
+        Count | None, Setting("With --local: the most tokens of a prompt and its answer.", SERVER)
+    ] = None
+    dtype: Annotated[str | None, Setting("With --local: precision, such as bfloat16.", SERVER)] = None
+    gpu_memory_utilization: Annotated[
+        Share | None, Setting("With --local and vLLM: share of the GPU's memory to use.", SERVER)
+    ] = None
 
     judge_model: Annotated[str | None, Setting("The judge.", JUDGE, shown="the model itself")] = None
     judge_base_url: Annotated[
