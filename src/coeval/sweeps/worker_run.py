@@ -507,11 +507,11 @@ class _WorkerRun:
             log.warning("%s", problem)
             if self._interrupt.is_set():
                 return Came("interrupted")
-            error = "" if came_up else self._log.lasting_error()
-            problem.again = problem.again and (not error or error != before)
+            words = "" if came_up else self._log.lasting_error()
+            problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
                 raise problem
-            before = error
+            before = words
             self.count.state = "restarting"
             self.count.restarted = self.shown(self._log.error_line() or str(problem).partition("\n")[0])
             if await self._interrupted_within(wait_s):
