@@ -378,6 +378,16 @@ class Parameters(UsualParameters, total=False):
     load_in_4bit: Annotated[
         bool, Field(description="Local models: whether to keep the weights in 4 bits (bitsandbytes).")
     ]
+    max_model_len: Annotated[
+        int, Field(ge=1, description="Local models: the most tokens of a prompt and its answer.")
+    ]
+    dtype: Annotated[
+        Literal["auto", "float32", "float16", "bfloat16"],
+        Field(description="Local models: precision of the weights. Default: auto, that of their file."),
+    ]
+    gpu_memory_utilization: Annotated[
+        float, Field(gt=0, le=1, description="Local models by vLLM: the share of the GPU's memory to use.")
+    ]
 
     callable: Annotated[
         str,
