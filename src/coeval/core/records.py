@@ -247,6 +247,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
     ``served_by`` is the model that the reply names, where that is not the one that was asked for;
     ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
+    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
     """
 
     id: str
@@ -265,6 +266,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
+    unanswered: int = 0
 
     @property
     def value(self) -> object:
@@ -556,7 +558,7 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts)
+            attempts = max(earlier.attempts, record.attempts - record.unanswered + earlier.unanswered)
             record = msgspec.structs.replace(earlier, attempts=attempts)
         standing[record.id] = record
     return standing
@@ -568,12 +570,9 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
-    return f"CASE {word} {spelled} ELSE CASE {_lower(f'trim({word}, {blanks})')} {otherwise} END END"
-
-
-def _lower(word: str) -> str:
-    """In ASCII alone: DuckDB makes other letters into these."""
-    return f"translate({word}, '{ascii_uppercase}', '{ascii_lowercase}')"
+    # Lower case in ASCII alone: DuckDB makes other letters into these.
+    lower = f"translate(trim({word}, {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
+    return f"CASE {word} {spelled} ELSE CASE {lower} {otherwise} END END"
 
 
 _ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"
