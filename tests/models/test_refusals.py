@@ -89,11 +89,17 @@ async def test_a_schema_refused_in_any_words_is_left_out_from_then_on(status: in
 
 
 async def test_a_refusal_for_another_reason_is_told_and_costs_one_request_more() -> None:
-    too_long = Fault(400, "This model's maximum context length is 4096 tokens, and your prompt has 4097.")
-    async with picky("messages", too_long) as (server, model):
-        with pytest.raises(BadRequest, match="context length is 4096"):
+    uneven = Fault(400, "Conversation roles must alternate user/assistant")
+    async with picky("messages", uneven) as (server, model):
+        with pytest.raises(BadRequest, match="roles must alternate"):
             await model.complete(Request(messages=HELLO, schema=LEVELS))
         assert len(server.requested) == 2
+        server.fault = Fault(
+            400, "This model's maximum context length is 4096 tokens, and your prompt has 4097."
+        )
+        with pytest.raises(BadRequest, match="context length is 4096"):
+            await model.complete(Request(messages=HELLO, schema=LEVELS))
+        assert len(server.requested) == 3, "a schema makes no prompt too long"
         server.fault = Answer()
         await model.complete(Request(messages=HELLO, schema=LEVELS))
     assert "response_format" in server.bodies[-1], "nothing was learnt of it"

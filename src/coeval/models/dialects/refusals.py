@@ -35,6 +35,9 @@ class _Row(NamedTuple):
     passes: bool = False
 
 
+TOO_LONG = re.compile(
+    r"context[_ ](?:length|window)|maximum context|too (?:long|large)|input_tokens|too many tok"
+)
 _FILTER = re.compile(r"content_filter|content_?policy_?violation|moderation_blocked|flagged_input")
 _FILTERED = re.compile(
     r"content (?:management|filtering|safety) poli|filtering policy|content filter|content exists risk"
