@@ -27,7 +27,8 @@ def was_interrupted() -> bool:
     return bool(_interruptions)
 
 
-def _interrupt(number: int, _: FrameType | None) -> None:
+def interrupt_command(number: int, _: FrameType | None) -> None:
+    """Answer SIGINT as Python does, and remember it."""
     _interruptions.append(number)
     raise KeyboardInterrupt
 
@@ -35,7 +36,7 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 def _enter(module: str) -> None:
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _interrupt)
+            signal.signal(signal.SIGINT, interrupt_command)
         # Loading a command makes 200,000 objects that stay: at the usual thresholds looking through them
         # again and again is a tenth of a small run's CPU, and finds nothing.
         gc.set_threshold(500_000, 20, 100)
