@@ -141,6 +141,7 @@ WRITERS = {
 }
 LOOP_STARTERS = {"api/stoppable.py": "the synchronous face of the Python interface"}
 BROAD_EXCEPTS = {
+    "core/errors.py": "the text of another package's error is code of its own",
     "core/entry_points.py": "loading another package runs its code, and the error must name it",
     "engine/work.py": "one work item's bug must not end the run",
     "models/local/callables.py": "a user's function may raise anything, and its item must say so",

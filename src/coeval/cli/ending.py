@@ -74,7 +74,8 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
 
 def _tell_failure(error: BaseException) -> int:
     """Print what ended the command; return its exit code."""
-    if was_interrupted() or isinstance(error.__cause__, KeyboardInterrupt):
+    of_ctrl_c = isinstance(error.__cause__, KeyboardInterrupt) and not isinstance(error, CoevalError)
+    if was_interrupted() or of_ctrl_c:
         return _tell_interruption(KeyboardInterrupt())  # of which a library made another exception
     match error:
         case CoevalError():
