@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -54,7 +55,8 @@ from coeval.analysis.run_results import (
 from coeval.analysis.sampled_answers import sampled_scores
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
+from coeval.store.rundir import PAIRS
 
 
 def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
@@ -80,7 +82,7 @@ def _(reader: RunReader) -> Results:
     students = student_headlines(grid)
     ranks = ranking(grid, students)
     pairs = measured_pairs(read_comparisons(reader))
-    leads = leader_sentences(students, ranks, grid.looks) if len(ranks.order) > 1 else ()
+    leads = leader_sentences(students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=_by_shared_scores(scores, ranks),
         leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
@@ -100,6 +102,7 @@ class _Counts(NamedTuple):
     failed: int = 0
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
 
@@ -126,11 +129,11 @@ def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ..
         in_all = [count for task, count in by_task.items() if has_task(planned, task)]
         one = _score(student, None, overall[student], _Counts(*map(sum, zip(*in_all, strict=True))))
         names = removed_names(planned, student)
-        found.append(msgspec.structs.replace(one, removed=names, partial=not does[place]))
+        found.append(replace(one, removed=names, partial=not does[place]))
         for task, count in by_task.items():
             one = _score(student, task, of_tasks[student], count)
-            found.append(msgspec.structs.replace(one, removed=removed_names(planned, student, task)))
-    times = [msgspec.structs.replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
+            found.append(replace(one, removed=removed_names(planned, student, task)))
+    times = [replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
     return tuple(sorted(times, key=lambda score: (score.task is not None, _rank(score))))
 
 
@@ -182,7 +185,7 @@ def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple
         if found is None:
             return score
         one = found.headline if score.task is None else found.headline_by_task.get(score.task)
-        return msgspec.structs.replace(score, adjusted=one.value) if one is not None else score
+        return replace(score, adjusted=one.value) if one is not None else score
 
     found = [adjusted(score) for score in scores]
     return tuple(sorted(found, key=lambda score: (score.task is not None, _rank(score))))
@@ -234,7 +237,12 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
 
 
 def unscored_notes(reader: RunReader) -> Iterator[str]:
-    """Name the factors that all answers of a student lack, so that it has no score in a task."""
+    """Say that all failed; name the factors that all answers of a student lack, so that it has no score in a
+    task."""
+    [(known, *failed)] = reader.rows(_FAILURES)
+    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+    if lost and not known and not reader.run.files(PAIRS):
+        yield f"There is no score: {' and '.join(lost)} failed."
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
         lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))
@@ -249,6 +257,11 @@ def unscored_notes(reader: RunReader) -> Iterator[str]:
 
 _ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
 
+_FAILURES = """
+SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) FROM labels),
+       (SELECT count(*) FROM answers WHERE failed), (SELECT count(*) FROM judgments WHERE failed)
+"""
+
 _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
        task IN (SELECT task FROM labels)
@@ -262,16 +275,17 @@ GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
-       sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
     SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
-           (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
            (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
     FROM answers
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM judgments WHERE failed
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM scores WHERE value IS NULL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """

@@ -166,6 +166,9 @@ class StoredModel(Model):
     async def is_listed(self) -> bool:
         return await self._model.is_listed()
 
+    async def context_window(self) -> int | None:
+        return await self._model.context_window()
+
     async def complete(self, request: Request) -> Completion:
         name = self._name(request)
         if name is None:

@@ -33,7 +33,7 @@ from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.inherit import source_folder
-from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
+from coeval.pipeline.start.open_start import Opening, open_start, owing, requested_under, resolved_models
 from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
@@ -199,7 +199,7 @@ async def propose_only(
     specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in owing]
     board = Board(PHASES[:2], {})
     async with open_start(config, prices, context, Opening(specs, board)) as session:
-        await probe_models(session, probing, owing)
+        await probe_models(session, probing, owing, requested_under(config))
         running = RunSession(config, options, folder, session)
         works = list(proposals.works(running.asking))
         _expect(board, works)
