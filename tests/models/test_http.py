@@ -87,7 +87,8 @@ async def test_a_body_over_a_mebibyte_arrives_whole() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [reset, cut_off, cut_in_the_headers] + [reply(status) for status in (409, 429, 500, 502, 503, 529)],
+    [reset, cut_off, cut_in_the_headers]
+    + [reply(status) for status in (409, 425, 429, 499, 500, 502, 503, 529)],
 )
 async def test_what_may_pass_is_tried_again(fault: bytes | Script) -> None:
     async with server(fault, fault, OK) as fake, client(fake) as asking:

@@ -222,6 +222,19 @@ TotalOrAll: TypeAlias = Annotated[
 ]
 
 
+def columns_by_name(value: Any) -> Any:
+    """Make a mapping of a list of columns: each is an attribute of its own name."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return {name: name for name in value} if is_list else value
+
+
+AttributeColumns: TypeAlias = Annotated[
+    dict[str, str],
+    BeforeValidator(columns_by_name),
+    WithJsonSchema({"type": ["object", "array"], "additionalProperties": {"type": "string"}}),
+]
+
+
 def _as_conditions(value: Any) -> Any:
     """One condition may stand without a list."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
