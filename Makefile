@@ -42,7 +42,7 @@ test-system: $(MADE)/dev  ## Run what `make test` leaves out: browser, torch, Ra
 	$(PYTEST) -m system
 
 test-vllm: $(MADE)/dev $(VLLM)/made  ## Hold the fakes against a real vLLM on the CPU: optional, 3.5 GB, a quarter of an hour
-	COEVAL_VLLM=$(VLLM) $(BIN)/python -m pytest -n 0 -rs -s tests/engines
+	COEVAL_VLLM=$(VLLM) $(BIN)/python -m pytest -n 0 -rs -s tests/engines/test_vllm.py
 
 # The console script asks for the metadata of `vllm`; what comes for CUDA keeps transformers from loading.
 $(VLLM)/made:
