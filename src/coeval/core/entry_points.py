@@ -90,8 +90,11 @@ def guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
     with _ctrl_c_noted() as came:
         try:
             return load()
-        except (CoevalError, MemoryError):
-            raise  # reported already, or the machine's trouble
+        except CoevalError:
+            raise  # reported already
+        except MemoryError as error:
+            out = "there is no memory left; give this process more (ulimit -v)"
+            raise UsageError(f"{what} cannot be loaded: {out}, or {way_out}") from error
         except BaseException as error:
             if came or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
                 raise
