@@ -109,12 +109,14 @@ def _last_steps(found: SweepComparison) -> ReportTable:
         rows.append((plain(one.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
         "last-table",
-        "Last step against the one before",
+        "Last steps",
         (
             ReportColumn("run", "Run"),
             ReportColumn("task", "Task"),
             ReportColumn("steps", "Steps"),
-            ReportColumn("difference", "Difference", "gap", "Paired by item"),
+            ReportColumn(
+                "difference", "Difference", "gap", "The last step less the one before, paired by item"
+            ),
             ReportColumn("p", "p", "probability", "Adjusted for all tasks and runs"),
             ReportColumn("trend", "Trend"),
         ),
@@ -301,8 +303,9 @@ def _lead(found: SweepComparison, runs: Sequence[TrainingRun]) -> Iterator[Sente
         for alarm in run.alarms:
             yield Sentence(plain(f"{run.label}: {alarm}" if len(runs) > 1 else alarm), "notes")
     of_runs = {runs_sentence(rows) for _, rows in found.by_task()}
+    below = "last-table" if found.changes else "ship-table"
     for said in others:
-        yield Sentence(plain(said), "runs" if said in of_runs else "last-table")
+        yield Sentence(plain(said), "runs" if said in of_runs else below)
 
 
 def _anchor(task: str) -> str:
