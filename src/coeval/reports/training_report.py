@@ -104,7 +104,8 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.changes:
         by = points_per(one.unit) / 100
-        difference = Measured(*(by * each for each in (one.difference, *one.ci95)), one.n_items, None)
+        low, high = one.ci95
+        difference = Measured(by * one.difference, by * low, by * high, one.n_items, None)
         steps = f"{one.step} − {one.before}"
         rows.append((plain(one.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
