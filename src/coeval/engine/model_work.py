@@ -282,7 +282,8 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
         def make(_: int) -> Request:
             attempt = self.tried + tally.attempts
-            return role_model.request(question(attempt), purpose, key, attempt, tally.unanswered)
+            request = role_model.request(question(attempt), purpose, key, attempt, tally.unanswered)
+            return request if tally.last is None else msgspec.structs.replace(request, goes_on=True)
 
         return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)
 
