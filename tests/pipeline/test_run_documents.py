@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
+from fakes.flaky_host import Requested, hosted
 from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer
-from faults.flaky_host import Requested, hosted
 from pipeline.batched_lab import KEY, account, batched, sent
 from pipeline.experiments import Lab, listen, model, task
 
