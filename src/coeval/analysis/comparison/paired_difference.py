@@ -99,7 +99,7 @@ class Difference(msgspec.Struct, frozen=True):
     two-sided, shared out evenly among all comparisons of its family, as Holm's adjustment does for the first
     of them; a smaller one may be found too, less often.
     ``p`` and ``minimum_detectable`` are None where a single item is all there is. ``error`` is the standard
-    error over items, with its ``degrees`` of freedom.
+    error over items, with its ``degrees`` of freedom. ``identical``: both score the same on every item.
     """
 
     mean_a: float
@@ -113,6 +113,7 @@ class Difference(msgspec.Struct, frozen=True):
     n: int
     minimum_detectable: float | None
     test: Test
+    identical: bool = False
 
 
 class _Stratum(NamedTuple):
@@ -185,6 +186,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         n=sum(len(pairs.a) for pairs in strata),
         minimum_detectable=min(detectable, 1.0) if n > 1 else None,
         test=test,
+        identical=all(bool((pairs.a == pairs.b).all()) for pairs in strata),
     )
 
 
