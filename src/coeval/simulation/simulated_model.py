@@ -165,7 +165,7 @@ class SimulatedModel(Model):
         return completion
 
     def answer(self, request: Request) -> Completion:
-        """Answer at once; see `complete`."""
+        """Answer at once; see `complete`. A failure depends on the attempt too, as retries keep their seed."""
         taken = token_count(sum(len(m.content) for m in request.messages))
         if taken > CONTEXT_TOKENS:
             raise BadRequest(
@@ -173,7 +173,8 @@ class SimulatedModel(Model):
                 status=400,
             )
         draws = Draws(self.model, request)
-        if draws.uniform("failure") < self.traits.failure_rate:
+        again = f" {request.call.attempt}" if request.call is not None and request.call.attempt else ""
+        if draws.uniform(f"failure{again}") < self.traits.failure_rate:
             raise ServerFault("simulated failure", status=500)
         text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
         schema = request.schema if self._takes_schemas else None
