@@ -12,13 +12,12 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
-import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
-from coeval.core.records import CallId, Completion, Request
+from coeval.core.records import Completion, Request
 from coeval.simulation.server.chat import ChatBody, chat_body, chat_events, read_chat, seeded
 from coeval.simulation.server.events import Refusal, json_response, stream
 from coeval.simulation.simulated_model import SimulatedModel
@@ -158,8 +157,7 @@ class _Handlers:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request)
         model = self._served(body.model)
-        asked = msgspec.structs.replace(body.request(), call=CallId("", attempt=self._taken))
-        answers = await _first_tokens(model, seeded(asked, body.n or 1))
+        answers = await _first_tokens(model, seeded(body.request(), body.n or 1))
         if body.stream:
             return await stream(request, chat_events(body, answers), model.traits.tokens_per_s, done=_DONE)
         await _last_token(model, answers)
