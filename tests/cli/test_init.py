@@ -18,7 +18,7 @@ import pytest
 from cli.eval_process import surroundings
 from cli.invoked import Command
 
-from coeval.api import load_config
+from coeval.api import load_config, open_run
 from coeval.sweeps.sweep_settings import SweepSettings
 
 CACHE = Path(os.environ.get("COEVAL_CACHE", Path.home() / ".cache" / "coeval"))
@@ -169,6 +169,27 @@ def test_a_description_alone_becomes_an_experiment_that_counts(here: Path, coeva
     assert "coeval run --config my.yaml" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("rows", "flags", "ids"),
+    [
+        ("T-1,a\nT-2,b\n", ("--id", "code"), ["T-1", "T-2"]),
+        ("T-1,a\nT-2,b\n", (), ["00001", "00002"]),
+        ("T-1,a\nT-1,b\nT-2,c\n", ("--id", "code", "--skip-bad"), ["T-1", "T-2"]),
+    ],
+)
+def test_the_column_of_ids_is_named_by_a_flag(
+    rows: str, flags: tuple[str, ...], ids: list[str], here: Path, coeval: Command
+) -> None:
+    (here / "t.csv").write_text(f"code,q\n{rows}")
+    made = coeval("init", "--items", "t.csv", "--prompt", "q", *flags, "--out", "made.yaml")
+    assert made.code == 0, made.err
+    assert coeval("run", "--config", "made.yaml").code == 0
+    items = open_run(here / "runs/made").records("data_generation")
+    assert [item.id.rpartition("__")[2] for item in items] == ids
+    wrong = coeval("init", "--items", "t.csv", "--prompt", "q", "--id", "cod", "--out", "wrong.yaml")
+    assert (wrong.code, "--id: there is no column cod; did you mean code?" in wrong.err) == (1, True)
+
+
 def test_flags_stand_for_every_answer(here: Path, coeval: Command) -> None:
     ended = coeval(
         "init", "--description", "Sort messages.", "--name", "sorted", "--task", "triage",
@@ -305,6 +326,11 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command, monkeypatch: py
         (("--description", "x", "--model", "gpt-4o"), "--model: INTERFACE/MODEL"),
         (("--description", "x", "--out", "tickets.csv"), "tickets.csv is there already"),
         (("--checkpoints", "none"), "none"),
+        (
+            ("--checkpoints", "none", "--tasks", "ifeval,coeval:runs/mine"),
+            "coeval:runs/mine: a judge is needed, with the server that has it; add --judge MODEL@URL",
+        ),
+        (("--checkpoints", "none", "--tasks", "writingbench", "--judge", "flash"), "add --judge MODEL@URL"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_flag_and_nothing_is_written(

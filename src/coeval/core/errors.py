@@ -23,7 +23,7 @@
         │   ├── ConnectionFailed *      refused, reset, cut off
         │   ├── RequestTimeout *        no answer within timeout_s, or within a gateway's (408, 504)
         │   ├── RateLimited *           429
-        │   ├── ServerFault *           409, 5xx
+        │   ├── ServerFault *           409, 425, 499, 5xx
         │   │   └── Unreadable *            what came is no answer, or none that we can read
         │   ├── BadRequest              400, 413, 422
         │   ├── AccessDenied            401, 403
@@ -51,8 +51,12 @@ from coeval.core.records import Usage
 
 
 def named(error: BaseException) -> str:
-    """Format a foreign error: its class and its message."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """Format a foreign error: its class and its message, if it has one that can be read."""
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001  the text of another package's error is code of its own
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class CoevalError(Exception):

@@ -144,7 +144,8 @@ class Request(msgspec.Struct, frozen=True):
     first. ``labels`` are the attributes that the answer is compared on, with their declared values:
     simulated models alone are told. ``shared`` is how many characters the last message begins with, after
     all the messages before it, as other requests do that are asked about the same time: what a host's cache
-    may keep; 0 where nobody knows of any.
+    may keep; 0 where nobody knows of any. ``goes_on``: a reply to its record is paid already, and would be
+    lost without this one, which is sent though the run is being interrupted.
     """
 
     messages: tuple[Message, ...]
@@ -158,6 +159,7 @@ class Request(msgspec.Struct, frozen=True):
     droppable: tuple[str, ...] = ()
     labels: dict[str, list[str]] = {}
     shared: int = 0
+    goes_on: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):

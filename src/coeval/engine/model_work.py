@@ -38,7 +38,7 @@ from coeval.store.record_index import Attempts
 RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
 """Priority at a shared endpoint: judging before answering before generating."""
 
-_NO_PART = frozenset({"latency_s", "device", "env"})
+_NO_PART = frozenset({"latency_s", "device", "env", "max_model_len", "gpu_memory_utilization"})
 _SOURCE, _SCRIPTS = "source of parameters.callable", "source of parameters.argv"
 
 
@@ -285,7 +285,8 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         def make(_: int) -> Request:
             attempt = self.tried.made + tally.attempts
             unanswered = self.tried.unanswered + tally.unanswered
-            return role_model.request(question(attempt), purpose, key, attempt, unanswered)
+            request = role_model.request(question(attempt), purpose, key, attempt, unanswered)
+            return request if tally.last is None else msgspec.structs.replace(request, goes_on=True)
 
         return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)
 

@@ -99,7 +99,7 @@ class OwnCode(Model):
     async def _called(self, request: Request, call: Callable[[Request], Awaitable[Completion]]) -> Completion:
         """Have a call made that is permitted and paid for, and book it. A call that raises Draining was not
         made."""
-        if self._drained:
+        if self._drained and not request.goes_on:
             raise draining()
         admission = self._admission
         if not admission.priced and admission.has_budget and self._dearest_usd != 0:
@@ -112,7 +112,7 @@ class OwnCode(Model):
         """Set aside what the dearest call so far has cost; nobody knows it before the first one."""
         while self._dearest_usd is None and self._ahead is not None:
             await asyncio.wait((self._ahead,))
-        if self._drained:
+        if self._drained and not request.goes_on:
             raise draining()
         known, admission = self._dearest_usd, self._admission
         if known is not None:

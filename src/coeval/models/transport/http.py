@@ -148,21 +148,25 @@ class Http:
             endpoint.limiter.turn_away(self, reason)
             endpoint.wake(self)
 
+    def _refuse(self, call: Call[T]) -> None:
+        """Raise Draining where nothing new is sent."""
+        if self._over is not None and not call.goes_on:
+            raise Draining(str(self._over))
+
     async def _ask(self, ask: _Ask[T]) -> Answered[T]:
         endpoint, call = ask.endpoint, ask.call
         self._endpoints.add(endpoint)
         tries: Tries | None = None
         sent, again = 0, False
         while True:
-            if self._over is not None:
-                raise Draining(str(self._over))
+            self._refuse(call)
+            party = None if call.goes_on else self
             await endpoint.limiter.acquire(
-                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=self
+                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=party
             )
             again = True
             try:
-                if self._over is not None:  # it may have ended as the slot was granted
-                    raise Draining(str(self._over))
+                self._refuse(call)  # it may have ended as the slot was granted
                 if (money := call.permit()) is None:
                     sent += 1
                     outcome = await self._attempt(ask, sent)
@@ -186,8 +190,7 @@ class Http:
                 if call.ended is not None:
                     call.ended(error)
                 raise error
-            if self._over is not None:
-                raise Draining(str(self._over))
+            self._refuse(call)
             endpoint.troubled(str(error), self._clock())
             await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)), self)
 
@@ -205,9 +208,9 @@ class Http:
         try:
             reply = await wire.send(route, body, call.timeout_s)
         except foreign() as error:
-            if never_sent(error):
+            if away := never_sent(error):
                 call.unsent()
-            return self._broken(endpoint, _fault_of(error, ask), sent_at)
+            return self._broken(endpoint, _fault_of(error, ask), sent_at, away=away)
         finally:
             endpoint.ended(on_the_way)
         now = self._clock()
@@ -241,17 +244,17 @@ class Http:
         error.args = (f"{ask.place}: {ask.endpoint.reported(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
-    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
+    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool) -> Fault:
         """No answer came."""
         error.args = (endpoint.reported(str(error)),)
         crowded = False
         if isinstance(error, RequestTimeout):
             self._timed_out(endpoint, sent_at)
         elif isinstance(error, ConnectionFailed):
-            crowded = endpoint.lost(sent_at, self._clock())
+            crowded = endpoint.lost(sent_at, self._clock(), away=away)
             if crowded:
                 endpoint.limiter.refused(sent_at)
-        return Fault(error, error.retryable and error.retry_advised, crowded)
+        return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
 
     def _timed_out(self, endpoint: Endpoint, sent_at: float) -> None:
         alone = endpoint.timed_out(sent_at, self._clock())
