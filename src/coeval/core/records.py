@@ -560,8 +560,8 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts - record.unanswered + earlier.unanswered)
-            record = msgspec.structs.replace(earlier, attempts=attempts)
+            attempts, unanswered = max((each.attempts, each.unanswered) for each in (earlier, record))
+            record = msgspec.structs.replace(earlier, attempts=attempts, unanswered=unanswered)
         standing[record.id] = record
     return standing
 
