@@ -231,7 +231,7 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
     limiter = Limiter(CEILING, start=trouble.start, clock=now)
     endpoint = Endpoint("http://host.invalid/v1", None, limiter)
     call = Call(
-        decode=lambda body, redactor: body,
+        decode=lambda reply, redactor: reply.body,
         explain=lambda reply, redactor: None,
         timeout_s=trouble.timeout_s,
         rank=0,

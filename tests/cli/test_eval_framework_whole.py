@@ -17,7 +17,7 @@ from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.analysis.intervals import wilson
 from coeval.analysis.load import load
-from coeval.api import open_run
+from coeval.api import gate, open_run
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 from coeval.core.figures import points_text
@@ -231,6 +231,25 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     assert (summary["judge"], summary["comparable"], summary["n_scored"]) == (None, True, 8)
     few_said = " ".join(few.out.split())
     assert "coeval-exp without --max-examples only the first 4 of 8 prompts" in few_said
+
+
+@pytest.mark.process
+async def test_answers_of_another_model_are_not_the_tested_models(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, [model("ann")], [quiz(total=8)])
+    await lab.arun()
+    how = ["--tasks", f"coeval:{lab.path}", "--model", "large"]
+    async with fake(reply=lambda _: Answer("red"), extra_fields={"top_k"}) as host:
+        how += ["--base-url", host.url]
+        assert (await finish(await start(tmp_path, *how, "--output-dir", "base"))).code == 0
+        host.reply = lambda _: Answer("red", body={"model": "tiny"})
+        ended = await finish(await start(tmp_path, *how, "--output-dir", "new"))
+    assert ended.code == 0
+    row = next(" ".join(line.split()) for line in ended.out.splitlines() if "came from" in line)
+    assert row.startswith("coeval-exp the gateway's fallbacks turned off")
+    assert "8 of 8 answers came from tiny" in row
+    gated = gate(tmp_path / "base", tmp_path / "new", policy={"max_drop": 5})
+    assert gated.verdict == "INCONCLUSIVE"
+    assert [task.fits for task in gated.candidates[0].tasks if task.task == "coeval-exp"] == [False]
 
 
 @pytest.mark.process

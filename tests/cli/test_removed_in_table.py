@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from unicodedata import normalize
 
 import msgspec
 import openpyxl
-import pypdf
 import pytest
 from cli.invoked import Command
 from pipeline.experiments import PHASES, Lab, model, quiz, task
-from reports.browser import CHROMIUM
 from reports.workbook_tables import summary_lines
 
 import coeval as package
@@ -334,13 +331,6 @@ def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Com
     ]
     reported = missing.partition(";")[0]  # the files stand on lines of their own
     assert reported.casefold() in words(shown.err).casefold()
-    if CHROMIUM is not None:
-        shown = coeval("analyze", "judge-report", *run, "--format", "pdf", "--out", "paper")
-        assert shown.code == 3
-        pages = pypdf.PdfReader(here / "paper" / "judge-report.pdf").pages
-        printed = normalize("NFKC", words(*(page.extract_text() for page in pages)))  # ligatures
-        assert "another configuration, and counted all the same" in printed
-        assert missing in printed
 
 
 def summary(path: Path) -> list[str]:
@@ -352,8 +342,8 @@ def test_labels_compared_by_earlier_rules_are_not_missing(here: Path, coeval: Co
     assert coeval("run", "--config", lab.file).code == 0
     for compared in (lab.path / "phase5_evaluations").iterdir():
         text = compared.read_text()
-        assert "labels-2." in text
-        compared.write_text(text.replace("labels-2.", "labels-1."))
+        assert "labels-3." in text
+        compared.write_text(text.replace("labels-3.", "labels-1."))
     status = coeval("status", "--run", lab.path)
     assert status.code == 0
     assert "Files that lack records" not in status.out

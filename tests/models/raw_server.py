@@ -19,6 +19,7 @@ from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import Limiter
 from coeval.models.signers import Signer
 from coeval.models.transport.call import Answered, Call
+from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
 
@@ -133,10 +134,11 @@ async def endless_headers(writer: asyncio.StreamWriter) -> None:
 
 
 class Time:
-    """A clock that only sleeping moves, and a record of the sleeps; none ends while ``gate`` is shut."""
+    """A clock that only sleeping moves, and a record of the sleeps, each longer by ``drag``; none ends while
+    ``gate`` is shut."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = self.drag = 0.0
         self.slept: list[float] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -147,14 +149,14 @@ class Time:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         if self.gate.is_set():
-            self.now += seconds
+            self.now += seconds + self.drag
             await asyncio.sleep(0)
         else:
             await self.gate.wait()
 
 
-def decode(body: bytes, redactor: Redactor) -> str:
-    return foreign.decode(body, dict[str, str])["text"]
+def decode(reply: HttpReply, redactor: Redactor) -> str:
+    return foreign.decode(reply.body, dict[str, str])["text"]
 
 
 def call(**changes: Any) -> Call[str]:

@@ -29,7 +29,7 @@ def peak_mib():
 async def main(url):
     http = Http(sleep=lambda s: asyncio.sleep(0))
     endpoint = Endpoint(url, None, Limiter())
-    call = Call(lambda body, _: json.loads(body), lambda *_: None, 300.0, 0, lambda: None)
+    call = Call(lambda reply, _: json.loads(reply.body), lambda *_: None, 300.0, 0, lambda: None)
     said, peaks = "", [peak_mib()]
     for _ in range(4):
         try:

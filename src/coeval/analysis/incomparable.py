@@ -12,13 +12,19 @@ _REMEDIES = (
     (r"name a judge with (--judge-model)", r"\1"),
     (r"([^\s/;]+)\S* is not the file that is published", r"coeval datasets fetch \1"),
     (r"NLTK data is not there", "coeval datasets fetch nltk"),
+    (r"\bcame from\b", "the gateway's fallbacks turned off, or `base_model` set to that name"),
     (r"cut off at max_tokens", "a larger --max-tokens"),
+    (r"cut off by the server's window", "a larger --max-model-len"),
     (r"records without a value", "the same command again"),
 )
 
 
+OTHER_MODELS = "other models"
+
+
 class Incomparable(NamedTuple):
-    """Figures of a task that are not comparable with published ones, or others ``with_what``, and why."""
+    """Figures of a task that are not comparable with published ones, or others ``with_what``, and why; with
+    `OTHER_MODELS`, ``task`` is a model."""
 
     task: str
     with_what: str

@@ -60,7 +60,8 @@ class Planned(msgspec.Struct, frozen=True):
     """The names of a configuration, tasks by name. ``families``: by model, what tells its family: the name of
     one, or else the model's own at its host; ``simulated``: the models that are; ``labels``: by model, what
     pictures call it; ``samples``: by student of the file, how many answers it gives to an item;
-    ``own_tasks``: by student, its tasks, where it is to do some only."""
+    ``own_tasks``: by student, its tasks, where it is to do some only; ``requested``: the names of a
+    model, its host's among them."""
 
     students: Names
     tasks: dict[str, PlannedTask]
@@ -69,6 +70,7 @@ class Planned(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     samples: dict[str, int] = {}
     own_tasks: dict[str, frozenset[str]] = {}
+    requested: dict[str, tuple[str, ...]] = {}
 
     def does(self, student: str, task: str) -> bool:
         """Whether a student is to do a task: what it is not to do, it does not lack."""

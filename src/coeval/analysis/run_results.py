@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from coeval.analysis.doubtful_answers import (
+    CutOffAnswers,
+    EmptyAnswers,
+    cut_off_sentence,
+    empty_answers_sentence,
+    warning_of_cut_off,
+)
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
+from coeval.analysis.served_models import ServedModel
 from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
+from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, metric_text, points, points_text
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 # --- Cost of a folder's models, from ``usage.json``
 
 
-class ModelCost(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ModelCost:
     """A model over the life of a folder: requests sent, tokens, and US dollars.
 
     ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
@@ -104,103 +118,18 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
     )
 
 
-# --- Answers cut off by max_tokens
-
-# The share of cut answers above which a score is no longer that of the model.
-TOO_MANY = 0.01
-ANSWER_LIMIT = "max_tokens (of your own code: max_answer_bytes)"
-_ABOVE = "more than 1%"
-
-
-class CutOffAnswers(NamedTuple):
-    """How many of the answers of a student, or to a task, are cut off; ``answers`` counts the good ones."""
-
-    name: str
-    cut: int
-    answers: int
-
-    @property
-    def too_many(self) -> bool:
-        return self.cut > TOO_MANY * self.answers
-
-    @property
-    def reason(self) -> str:
-        """Why scores cannot be compared with published ones, where they are too many."""
-        return f"cut off at max_tokens: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
-
-
-def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str | None:
-    """How many answers ``of`` each student, or ``to`` each task, are cut off; None where none is."""
-    cut = sorted((count for count in counts if count.cut), key=lambda count: -count.cut)
-    if not cut:
-        return None
-    parts = [f"{count.cut:,} of {count.answers:,} answers {preposition} {count.name}" for count in cut]
-    return f"Cut off at max_tokens: {listed(parts)}."
-
-
-def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
-    """What follows for the scores where more than 1 % are cut off; None where it is less."""
-    names = [count.name for count in counts if count.too_many]
-    if not names:
-        return None
-    return (
-        f"{_ABOVE.capitalize()} of the answers cut off: {listed(names)}. "
-        f"Raise {ANSWER_LIMIT} before trusting these scores."
-    )
-
-
-# --- Empty answers
-
-_CUT_OFF = "reasoning that used all of max_tokens (raise it)"
-_ENDED = "a filter of the host, or a chat template that does not fit the model"
-_GIVEN = "they are empty in the file of responses"
-
-
-class EmptyAnswers(NamedTuple):
-    """How many of the answers of a student, or to a task, are empty; ``answers`` counts the good ones.
-
-    ``truncated`` of the empty ones were cut off; ``given``: they come from a file, not from a model.
-    """
-
-    name: str
-    empty: int
-    truncated: int
-    answers: int
-    given: bool = False
-
-
-def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> str | None:
-    """How many answers ``of`` each student, or ``to`` each task, are empty, and the likely causes; None
-    where none is."""
-    found = sorted((count for count in counts if count.empty), key=lambda count: -count.empty)
-    if not found:
-        return None
-    parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in found]
-    return f"Empty, and counted like all others: {listed(parts)}. {_causes(found)}."
-
-
-def _causes(found: Sequence[EmptyAnswers]) -> str:
-    requested = [count for count in found if not count.given]
-    cut = sum(count.truncated for count in requested)
-    ended = sum(count.empty for count in requested) - cut
-    causes = [cause for cause, number in ((_CUT_OFF, cut), (_ENDED, ended)) if number]
-    if len(causes) == 2:
-        causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_ENDED}"]
-    if len(requested) < len(found):
-        causes.append(_GIVEN)
-    return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
-
-
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
-class StudentScore(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StudentScore:
     """A student's mean score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
 
     ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
     failed responses, failed evaluations, and factors a judge was asked for and did not score.
     ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
-    ``empty`` those without any text, of which ``empty_truncated`` were cut off.
+    ``truncated_by_window`` by the server's window, ``empty`` those without any text, of which
+    ``empty_truncated`` were cut off.
 
     ``low`` and ``high`` are its 95% interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
@@ -220,6 +149,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     failed: int
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
     removed: Removed = ()
@@ -230,7 +160,13 @@ class StudentScore(msgspec.Struct, frozen=True):
     partial: bool = False
 
 
-class LabelAccuracy(msgspec.Struct, frozen=True):
+def cut_of(score: StudentScore) -> CutOffAnswers:
+    """Count a student's answers that were cut off."""
+    return CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAccuracy:
     """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
 
     ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
@@ -253,12 +189,14 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     most: float | None = None
 
 
-class MetricScore(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MetricScore:
     """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
     it, with its 95% interval and standard error over n prompts.
 
     ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
-    of these, says ``counted``), of which ``failed`` came to nothing.
+    of these, says ``counted``), of which ``failed`` came to nothing. ``not_measured`` counts the failures
+    that left no value, by reason.
     """
 
     model: str
@@ -274,6 +212,7 @@ class MetricScore(msgspec.Struct, frozen=True):
     counted: str
     expected: int
     failed: int
+    not_measured: str = ""
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -291,7 +230,8 @@ class Results(msgspec.Struct, frozen=True):
     ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
     ``leads``: who leads, over items and over items and judges, in sentences.
     ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
-    ``checks_alone``: whether all scores are those of checks.
+    ``checks_alone``: whether all scores are those of checks. ``served``: the models behind the names of
+    students and judges, where those are others or several.
     """
 
     students: tuple[StudentScore, ...]
@@ -308,6 +248,7 @@ class Results(msgspec.Struct, frozen=True):
     people: tuple[HumanScore, ...] = ()
     checks_alone: bool = False
     leads: tuple[str, ...] = ()
+    served: tuple[ServedModel, ...] = ()
 
     @property
     def only_labelled(self) -> frozenset[str]:
@@ -324,14 +265,24 @@ class Results(msgspec.Struct, frozen=True):
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
-    def table(self) -> Columns:
-        """The scores as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each of
-        ``students``, a column for each field of `StudentScore`; ``task`` is None for overall scores."""
-        return columns(StudentScore, self.students)
+    def table(self, name: str = "students") -> Columns:
+        """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
+        columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
+        its fields.
 
-    def label_table(self) -> Columns:
-        """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
-        return columns(LabelAccuracy, self.labels)
+        Raises UsageError: there is no such table.
+        """
+        if name not in _TABLES:
+            raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
+        return columns(_TABLES[name], getattr(self, name))
+
+    def frame(self, name: str = "students") -> DataFrame:
+        """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise UsageError("a frame needs pandas: pip install pandas; table() needs nothing") from None
+        return DataFrame(self.table(name))
 
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
@@ -358,6 +309,16 @@ class Results(msgspec.Struct, frozen=True):
     def _repr_html_(self) -> str:
         return _html(self)
 
+
+_TABLES = {
+    "students": StudentScore,
+    "labels": LabelAccuracy,
+    "metrics": MetricScore,
+    "sampled": SampledScore,
+    "pairs": PairStrength,
+    "people": HumanScore,
+    "costs": ModelCost,
+}
 
 LABELS = "labels"
 """What marks such a column."""
@@ -419,7 +380,7 @@ def _metric(metric: MetricScore) -> list[object]:
 def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
     """What of the answers speaks against the scores as they are: in some tasks only, cut off, empty."""
     overall = [score for score in scores if score.task is None]
-    cut = [CutOffAnswers(score.student, score.truncated, score.answers) for score in overall]
+    cut = [cut_of(score) for score in overall]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
     found = (
         *missing_sentences(scores),

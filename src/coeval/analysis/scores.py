@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
     found = _scored(reader)
-    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs)
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served)
 
 
 @singledispatch
@@ -101,6 +102,7 @@ class _Counts(NamedTuple):
     failed: int = 0
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
 
@@ -127,11 +129,11 @@ def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ..
         in_all = [count for task, count in by_task.items() if has_task(planned, task)]
         one = _score(student, None, overall[student], _Counts(*map(sum, zip(*in_all, strict=True))))
         names = removed_names(planned, student)
-        found.append(msgspec.structs.replace(one, removed=names, partial=not does[place]))
+        found.append(replace(one, removed=names, partial=not does[place]))
         for task, count in by_task.items():
             one = _score(student, task, of_tasks[student], count)
-            found.append(msgspec.structs.replace(one, removed=removed_names(planned, student, task)))
-    times = [msgspec.structs.replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
+            found.append(replace(one, removed=removed_names(planned, student, task)))
+    times = [replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
     return tuple(sorted(times, key=lambda score: (score.task is not None, _rank(score))))
 
 
@@ -183,7 +185,7 @@ def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple
         if found is None:
             return score
         one = found.headline if score.task is None else found.headline_by_task.get(score.task)
-        return msgspec.structs.replace(score, adjusted=one.value) if one is not None else score
+        return replace(score, adjusted=one.value) if one is not None else score
 
     found = [adjusted(score) for score in scores]
     return tuple(sorted(found, key=lambda score: (score.task is not None, _rank(score))))
@@ -273,16 +275,17 @@ GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
-       sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
     SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
-           (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
            (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
     FROM answers
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM judgments WHERE failed
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM scores WHERE value IS NULL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """

@@ -19,6 +19,8 @@ from coeval.core.shown_url import HIDDEN, shown_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
 MAX_ANSWER_BYTES = 1 << 20
+WINDOW = "window"
+"""The finish reason of an answer that ended below its limit, by the window (or a limit) of its server."""
 
 Price: TypeAlias = Callable[[Usage], float | None]
 """Price an answer by its usage: US dollars, or None where unknown."""
@@ -39,7 +41,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     before the limit adapts to the host. ``options`` are our own parameters that no provider sees and that
     only the interface knows (``skill`` of a simulated model). Answers are cut to ``max_answer_bytes`` of
     UTF-8. With ``prompt_caching`` a host that has to be told what to keep in its cache is told, where
-    requests begin alike.
+    requests begin alike. ``wait_s`` is how long an endpoint that takes no connection is waited for.
     """
 
     name: str
@@ -50,6 +52,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     access_key: str | None = None
     account: str | None = None
     timeout_s: float = 600.0
+    wait_s: float | None = None
     max_concurrency: int | None = None
     start_concurrency: int | None = None
     requests_per_minute: float | None = None
@@ -102,6 +105,13 @@ class Model(ABC):
         """
         return False
 
+    async def context_window(self) -> int | None:
+        """Return the most tokens of a prompt and its answer, where the host says it.
+
+        Raises Gap: the run is being interrupted.
+        """
+        return None
+
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
         """Answer one request.
@@ -109,6 +119,9 @@ class Model(ABC):
         Raises ModelError: the request failed; transport errors have been retried already; Gap: no request was
         sent: quota reached, model given up, run being interrupted.
         """
+
+    def forget(self, request: Request) -> None:  # noqa: B027  most models keep nothing
+        """Take back the answer to ``request`` from where answers are kept: it cannot be used."""
 
 
 def is_own_address(url: str) -> bool:

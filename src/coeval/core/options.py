@@ -71,6 +71,12 @@ TIMEOUT = Option("parameters.timeout_s", "parameters.timeout_s", "--timeout")
 DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
 BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batch", "--judge-batch")
+BATCH_OFF = Option(
+    "batch_enabled: false",
+    "batch_enabled: false",
+    "leave out --batch and --judge-batch",
+    "leave out --judge-batch",
+)
 PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment", sweep="")
 NO_SAMPLES = Option("--estimate-samples 0", "estimate_samples: 0 in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment", sweep="")
@@ -83,6 +89,12 @@ BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd"
 def setting(name: str) -> str:
     """Spell a setting for the caller: ``--judge-only`` on a command line, ``judge_only`` in Python."""
     return name if _face.get() is Face.PYTHON else f"--{name.replace('_', '-')}"
+
+
+def max_tokens(*, judge: bool) -> Option:
+    """Name the setting that limits answers, or judgments."""
+    key = "parameters.max_tokens"
+    return Option(key, key, "--judge-max-tokens" if judge else "--max-tokens")
 
 
 def max_calls(model: str) -> Option:

@@ -39,6 +39,7 @@ CHECK = "check"
 LABELS_KEY = "coeval_labels"
 """Entry of a body's ``metadata`` for a request's labels, as JSON, since it may hold texts only."""
 
+ServedAs: TypeAlias = Literal["", "alias", "fallback"]
 ModelRole: TypeAlias = Literal["system", "user", "assistant"]
 
 
@@ -56,10 +57,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 class CallId(NamedTuple):
     """Identity of one request: the record (or part) it makes, its sample from 0, and its attempt from 0 over
-    all starts of a run.
-
-    Unique within a run, but for the transport's retries.
-    """
+    all starts of a run. Unique within a run, but for the transport's retries."""
 
     key: str
     sample: int = 0
@@ -217,10 +215,10 @@ class Completion(msgspec.Struct, frozen=True):
     """A model's answer.
 
     ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
-    ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
+    ``length``, ``window``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
     ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
-    the model that the reply names.
+    the model that the reply names, ``served_as`` as in `Kept`; ``notes`` say what of it could not be read.
     """
 
     text: str
@@ -234,6 +232,8 @@ class Completion(msgspec.Struct, frozen=True):
     refusal: str | None = None
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
+    served_as: ServedAs = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -244,10 +244,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored record: its id, and how it was made.
-
-    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
-    ``served_by`` is the model that the reply names, where that is not the one that was asked for.
+    """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
+    ``served_by`` is the model that the reply names, where that is not the one that was asked for;
+    ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
+    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
     """
 
     id: str
@@ -261,9 +261,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncated: bool = False
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
+    served_as: ServedAs = ""
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
+    unanswered: int = 0
 
     @property
     def value(self) -> object:
@@ -555,7 +558,7 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts)
+            attempts = max(earlier.attempts, record.attempts - record.unanswered + earlier.unanswered)
             record = msgspec.structs.replace(earlier, attempts=attempts)
         standing[record.id] = record
     return standing
@@ -567,12 +570,9 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
-    return f"CASE {word} {spelled} ELSE CASE {_lower(f'trim({word}, {blanks})')} {otherwise} END END"
-
-
-def _lower(word: str) -> str:
-    """In ASCII alone: DuckDB makes other letters into these."""
-    return f"translate({word}, '{ascii_uppercase}', '{ascii_lowercase}')"
+    # Lower case in ASCII alone: DuckDB makes other letters into these.
+    lower = f"translate(trim({word}, {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
+    return f"CASE {word} {spelled} ELSE CASE {lower} {otherwise} END END"
 
 
 _ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"

@@ -10,16 +10,21 @@ from typing import NamedTuple, Protocol, TypeVar
 from coeval.core.errors import (
     AskError,
     CoevalError,
+    ContentFiltered,
+    CutByWindow,
     CutOff,
     Draining,
     EmptyReply,
     Gap,
     ModelError,
     Pending,
+    Refused,
+    ReplyError,
     Unparsable,
+    Unreadable,
     named,
 )
-from coeval.core.model import Model
+from coeval.core.model import WINDOW, Model
 from coeval.core.records import Completion, Kept, Request, Usage, is_good
 
 ValueT = TypeVar("ValueT")
@@ -59,14 +64,14 @@ class Work(Protocol):
 class Tally:
     """Usage of all requests for a record, failed ones included, and the last answer.
 
-    ``attempts`` counts requests for the same thing, ``calls`` all requests: they differ where a record is
-    made in parts.
+    ``attempts`` counts requests for the same thing, ``unanswered`` those of them that brought no reply;
+    ``calls`` all requests: they differ where a record is made in parts.
     """
 
-    __slots__ = ("attempts", "calls", "last", "usage")
+    __slots__ = ("attempts", "calls", "last", "unanswered", "usage")
 
     def __init__(self) -> None:
-        self.attempts = self.calls = 0
+        self.attempts = self.calls = self.unanswered = 0
         self.usage: Usage | None = None
         self.last: Completion | None = None
 
@@ -75,7 +80,9 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add the usage of another part of the same record."""
+        tried = max(self.attempts - self.unanswered, other.attempts - other.unanswered)
         self.attempts = max(self.attempts, other.attempts)
+        self.unanswered = self.attempts - tried
         self.calls += other.calls
         self.last = other.last or self.last
         if other.usage is not None:
@@ -112,12 +119,19 @@ async def ask(
                 # was asked for, with its log-probabilities.
                 if not completion.truncated or request.top_logprobs is not None:
                     raise
+                if completion.finish_reason == WINDOW:
+                    said = f"the answer filled its server's window (--max-model-len), so that {error}"
+                    raise CutByWindow(said, raw=error.raw) from error
                 limit = model.answer_limit
                 raise CutOff(f"the answer was cut off at {limit}, so that {error}", raw=error.raw) from error
         except AskError as error:
+            if isinstance(error, ReplyError) and not isinstance(error, Refused):
+                model.forget(request)
             advised = not isinstance(error, ModelError) or error.retry_advised
-            if isinstance(error, ModelError) and error.usage is not None:
-                tally.spend(error.usage)
+            if isinstance(error, ModelError):
+                tally.unanswered += not isinstance(error, ContentFiltered | Unreadable)
+                if error.usage is not None:
+                    tally.spend(error.usage)
             if attempt == retries or not error.retryable or not advised:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")

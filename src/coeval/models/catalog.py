@@ -51,7 +51,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ``completion_tokens_for`` matches the start of the model ids whose limit on output is called
     `max_completion_tokens`. ``lacks`` names what the host has nothing for: fields of `SamplingParameters`,
     and `logprobs`; ``most_stops`` is how many texts to stop at it takes. ``any_shaped``: its ``base_url`` may
-    lead to any server of its dialect, which may have what this host lacks. ``batch`` names its batch API
+    lead to any server of its dialect, which may have what this host lacks. ``free_names``: its users name the
+    models, as deployments. ``batch`` names its batch API
     (`models.batch.batch_api`; another package's as ``package.module:name``), empty where it has none.
     """
 
@@ -82,6 +83,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     most_stops: int | None = None
     reasons_by: ReasonsBy = "reasoning_effort"
     any_shaped: bool = False
+    free_names: bool = False
     batch: str = ""
 
     @property
@@ -168,6 +170,7 @@ _ROWS = (
             "api_version": ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
         },
         completion_tokens_for=OPENAI_REASONING,
+        free_names=True,
         lists_models=False,  # it lists what could be deployed
         batch="azure_openai",
         lacks=_NO_TOP_K,
@@ -184,6 +187,7 @@ _ROWS = (
         headers={"extra-parameters": "pass-through"},
         key_env=("AZURE_AI_API_KEY",),
         settings={"endpoint": ("AZURE_AI_ENDPOINT",), "api_version": ("AZURE_AI_API_VERSION",)},
+        free_names=True,
         lists_models=False,
     ),
     Host(
@@ -200,10 +204,7 @@ _ROWS = (
             "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
             "session_token": ("AWS_SESSION_TOKEN",),
             "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-            "batch_s3_bucket": (),
-            "batch_role_arn": (),
         },
-        batch="bedrock",
     ),
     Host(
         name="vertex",
@@ -219,9 +220,7 @@ _ROWS = (
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),
             "service_account_key": ("GOOGLE_APPLICATION_CREDENTIALS",),
-            "batch_gcs_bucket": (),
         },
-        batch="vertex",
     ),
     Host(
         name="openrouter",

@@ -10,15 +10,17 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import ModelError
+from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import Model
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
-from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
+from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
+from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED
+from coeval.models.gateway import through_gateway
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import counted, most_answer_tokens
+from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -53,6 +55,18 @@ def _cut(completion: Completion, most: int) -> Completion:
 
 
 _log = logging.getLogger(__name__)
+
+
+def _droppable(request: Request) -> frozenset[str]:
+    """The parameters that a request is sent with and nobody asked for."""
+    seed = () if request.seed is None else ("seed",)
+    return frozenset(request.droppable).intersection((*request.sampling.named(), *seed))
+
+
+def _may_be_schema(error: BadRequest) -> bool:
+    """Whether a refusal names a schema, or nothing: a prompt that is too long is too long without one."""
+    named = isinstance(error, SchemaRejected)
+    return named or (error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower()))
 
 
 class HostedModel(Model):
@@ -91,9 +105,16 @@ class HostedModel(Model):
             await reach(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
+        return await self._listed() is not None
+
+    async def context_window(self) -> int | None:
+        listed = await self._listed()
+        return None if listed is None else listed.context_window
+
+    async def _listed(self) -> ListedModel | None:
         if self._host_models is None or self._admission.refusal() is not None:
-            return False
-        return await self._host_models.name(self._spec.model)
+            return None
+        return await self._host_models.find(self._spec.model)
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.shared and self._dialect.keeps_prefix(request, self._spec):
@@ -113,12 +134,6 @@ class HostedModel(Model):
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._send(sent, body, call)
-        except SchemaRejected as error:
-            # No host lists which of its models follow a schema; its refusal is how one learns it.
-            if schema is None or not structured:
-                raise
-            self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
-            return await self._ask(request)
         except LimitRenamed as error:
             # The name of a deployment does not tell its model: Azure's refusal is how one learns it.
             if self._host is host:
@@ -128,12 +143,41 @@ class HostedModel(Model):
                 self._host = host.with_other_limit(self._spec.known_as)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self._ask(request)
-        except FieldRejected as error:
-            if not self._may_go(error.field, sent):
-                raise
-            self._learn(self._unknown, error.field, error.field, error)
-            return await self._ask(request)
+        except BadRequest as error:
+            return await self._ask_without(request, sent, error, structured=structured)
+        completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
+
+    async def _ask_without(
+        self, request: Request, sent: Request, error: BadRequest, *, structured: bool
+    ) -> Completion:
+        """Ask without what the host refused, if the user did not ask for it. What its words name is learnt at
+        once; a schema that they do not name is left out once, and for good where that helps: no host lists
+        which of its models follow one.
+
+        Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
+        """
+        if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
+            self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+            raise error
+        schema = request.schema if structured else None
+        field = error.field if isinstance(error, FieldRejected) else ""
+        if self._may_go(field, sent):
+            self._learn(self._unknown, field, field, error)
+            return await self._ask(request)
+        if schema is None or field in sent.sampling.named() or not _may_be_schema(error):
+            raise error
+        if isinstance(error, SchemaRejected):
+            self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
+            return await self._ask(request)
+        if not self._tries_at_once(request):
+            raise error
+        try:
+            completion = await self._ask(msgspec.structs.replace(request, schema=None))
+        except BadRequest:
+            raise error from None
+        self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
+        return completion
 
     def _send(
         self, request: Request, body: bytes, call: Call[Completion]
@@ -166,10 +210,11 @@ class HostedModel(Model):
 
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the host refused and nobody asked for; the parameters among it."""
-        dropped = self._unknown.intersection(request.droppable, request.sampling.named())
+        dropped = self._unknown & _droppable(request)
         sent = request
         if dropped:
-            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped))
+            seed = None if "seed" in dropped else request.seed
+            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped), seed=seed)
         if request.labels and self._dialect.labels_field in self._unknown:
             sent = msgspec.structs.replace(sent, labels={})
         return sent, tuple(sorted(dropped))
@@ -184,7 +229,11 @@ class HostedModel(Model):
         """Whether a field that was sent may be left out: it holds nothing that the user asked for."""
         if field == self._dialect.labels_field:
             return bool(sent.labels)
-        return field in sent.sampling.named() and field in sent.droppable
+        return field in _droppable(sent)
+
+    def _tries_at_once(self, _: Request) -> bool:
+        """Whether a request that is sent on a suspicion is answered soon: not in a batch job of hours."""
+        return True
 
     def _new_call(self, request: Request) -> Call[Completion]:
         """Make the one for all requests of a rank; probes have one of their own, which waits less long."""
@@ -207,10 +256,10 @@ class HostedModel(Model):
         self._calls[rank] = call
         return call
 
-    def _decode(self, settle: Callable[[Usage], Usage], body: bytes, redactor: Redactor) -> Completion:
-        """The answer in a body, booked as it comes: one that fails has been paid for as well."""
+    def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
+        """The answer in a reply, booked as it comes: one that fails has been paid for as well."""
         try:
-            completion = self._read_body(body, redactor)
+            completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:
                 completion = counted(completion)
         except ModelError as error:
@@ -220,16 +269,15 @@ class HostedModel(Model):
         usage = settle(completion.usage)
         if usage is not completion.usage:
             completion = msgspec.structs.replace(completion, usage=usage)
-        if len(body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
+        if len(reply.body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
         return bounded(completion, self._most)
 
-    def _read_body(self, body: bytes, redactor: Redactor) -> Completion:
-        """Decode an answer; the model that it names is kept where it is not the one asked for."""
-        completion = self._dialect.decode(body, redactor)
-        if completion.served_by != self._spec.model:
-            return completion
-        return msgspec.structs.replace(completion, served_by="")
+    def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
+        """Decode an answer, with what a gateway's headers say of it, and count what is odd in it."""
+        completion = self._dialect.decode(reply.body, redactor)
+        self._http.odd_replies.update((self.name, note) for note in completion.notes)
+        return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

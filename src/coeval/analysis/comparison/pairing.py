@@ -404,9 +404,17 @@ def pair(a: Side, b: Side) -> Pairing:
             *judges.notes,
             *other_rubrics(a, b),
             *other_weights(a, b),
+            *_other_models(a, b),
             *_incomplete(metrics, paired[0], factors),
         ),
     )
+
+
+def _other_models(a: Side, b: Side) -> Iterator[Mismatch]:
+    """The tasks in which another model than the compared one answered."""
+    for side in (a, b):
+        for task, served in side.served.items():
+            yield Mismatch(task, f"{task}: {side.label}: {served.clause}")
 
 
 def _incomplete(

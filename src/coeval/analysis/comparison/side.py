@@ -18,6 +18,7 @@ from coeval.analysis.anytime import Looks
 from coeval.analysis.intervals import SHARE, Floats, Scale, scale_of
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
+from coeval.analysis.served_models import ServedModel
 from coeval.core.records import CHECK
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -69,10 +70,12 @@ class MetricName(NamedTuple):
 
 
 class AnswerCounts(NamedTuple):
-    """Of the answers that did not fail: how many there are, were cut off, are empty, and both."""
+    """Of the answers that did not fail: how many there are, were cut off, these at the server's window, are
+    empty, are empty and cut off."""
 
     good: int
     cut: int
+    by_window: int
     empty: int
     empty_cut: int
 
@@ -86,7 +89,8 @@ class Side:
     judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
     models took part. ``weighed``, ``looks``: as in `Reader`. ``compared``: tasks judged pairwise.
     ``scales``: by task and factor, in words.
-    ``checks`` reads what `Reader.check_hashes` has.
+    ``checks`` reads what `Reader.check_hashes` has. ``served``: by task, whose the answers are, where another
+    model gave some.
     """
 
     label: str
@@ -109,6 +113,7 @@ class Side:
     scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
     checks: Callable[[], Mapping[tuple[str, str], Set[str]]] = dict
     cost: AnswerCost | None = None
+    served: Mapping[str, ServedModel] = field(default_factory=dict)
 
     def otherwise(self, other: Side, task: str, factor: str) -> str:
         """Say how a factor of both is scored otherwise on the other side; empty: it is not."""
@@ -191,6 +196,11 @@ def read_side(reader: Reader, model: str, label: str, cost: AnswerCost | None = 
         },
         checks=lambda: reader.check_hashes,
         cost=cost,
+        served={
+            str(one.task): one
+            for one in reader.served_by_task
+            if one.role == "student" and one.others and (not who or one.model == model)
+        },
     )
 
 
@@ -228,7 +238,8 @@ SELECT DISTINCT hash(task, item) AS item, hash('score', task, metric) AS metric
 FROM scores WHERE {mine} AND value IS NULL
 """
 _ANSWERS = """
-SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
+SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (windowed),
+       count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
 FROM answers WHERE {mine} AND NOT failed
 """
 _ITEMS = """

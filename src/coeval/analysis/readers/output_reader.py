@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
-from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
@@ -50,14 +50,17 @@ STAGES = (
             "input_hash": "VARCHAR",
             "response": "VARCHAR",
             "truncated": "BOOLEAN",
+            "finish_reason": "VARCHAR",
+            "served_by": "VARCHAR",
+            "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
-        f"""{_KEY}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+        f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             length(response) AS characters, hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
-        {"model": "term"},
+        {"model": "term", "served_by": "term"},
     ),
     Stage(
         "judgments",
@@ -69,13 +72,15 @@ STAGES = (
             "recipe": "VARCHAR",
             "input_hash": "VARCHAR",
             "value": "VARCHAR",
+            "served_by": "VARCHAR",
+            "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND item IS NOT NULL",
-        f"""{_KEY}, item, judge, recipe, {_SAID} AS said, {_LEVELS} AS levels,
+        f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_SAID} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(VALUE_SQL)} AS failed""",
-        {"judge": "term", "recipe": "term"},
+        {"judge": "term", "recipe": "term", "served_by": "term"},
     ),
     Stage(
         "scores",
@@ -116,7 +121,8 @@ UPDATE place SET model = found.model
     ) found
     WHERE found.folder = place.folder AND place.model IS NULL;
 CREATE VIEW answers AS
-    SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated, empty
+    SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated,
+           windowed, empty
     FROM answer JOIN place p USING (file);
 CREATE VIEW lengths AS
     SELECT id AS item, task, sample, characters, words
@@ -126,6 +132,13 @@ CREATE VIEW judgments AS
            j.judge::VARCHAR AS judge, failed
     FROM judgment j JOIN place p USING (file)
     WHERE p.judged_by IS NULL OR j.recipe::VARCHAR = p.judged_by;
+CREATE VIEW served AS
+    SELECT 'student' AS role, p.task, p.model, a.served_by, a.served_as
+    FROM answer a JOIN place p USING (file) WHERE NOT a.failed
+    UNION ALL
+    SELECT 'judge', p.task, j.judge, j.served_by, j.served_as
+    FROM judgment j JOIN place p USING (file)
+    WHERE NOT j.failed AND j.judge IS NOT NULL AND (p.judged_by IS NULL OR j.recipe::VARCHAR = p.judged_by);
 CREATE VIEW scores AS
     WITH one AS (
         SELECT p.*, s.id, s.weights, unnest(map_entries(s.scores)) AS score
@@ -214,6 +227,7 @@ class _Summary(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     missing: dict[str, int] = {}
+    not_measured: str = ""
     complete: bool = False
     judge: _Judge | None = None
 
@@ -294,6 +308,7 @@ class OutputReader(Reader):
                 counted=summary.counted,
                 expected=summary.n_expected,
                 failed=sum(summary.n_failed.values()),
+                not_measured=summary.not_measured,
             )
             for task, summary in self._summaries.items()
             for name, figure in summary.metrics.items()
@@ -366,7 +381,7 @@ class OutputReader(Reader):
                 reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
                 notes.append(f"{label}: records without a value: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]
-            if summary.metrics and not summary.comparable:
+            if summary.metrics and not summary.comparable and not summary.not_measured:
                 reasons = "; ".join(summary.reasons)
                 notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,9 @@ from coeval.analysis.anytime import Looks
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
+from coeval.analysis.served_models import ServedModel, served_models
 from coeval.core.errors import StoreError, UsageError
+from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql
 from coeval.core.text import listed, numbered
 from coeval.store.jsonl import store_error, torn_tail
@@ -29,8 +32,16 @@ from coeval.store.jsonl import store_error, torn_tail
 # Bytes: the default of DuckDB's ``maximum_object_size``, of which it holds two.
 _LONGEST_LINE = 1 << 24
 
+TRUNCATED_SQL = (
+    "coalesce(truncated, false) AS truncated, "
+    f"coalesce(truncated AND finish_reason = '{WINDOW}', false) AS windowed"
+)
 EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
+
+
+SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS served_as"
+"""Of an answer or judgment: see `Kept`."""
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -39,6 +50,12 @@ class Damage(msgspec.Struct, frozen=True):
     file: str
     torn: int
     damaged: int
+
+
+_SERVED = """
+SELECT role, task::VARCHAR, model::VARCHAR, served_by::VARCHAR, served_as, count(*)
+FROM served GROUP BY ALL ORDER BY ALL
+"""
 
 
 class Stage(NamedTuple):
@@ -248,13 +265,29 @@ class Reader:
         )
         self.rows(f"DROP TABLE {stage.table}")
 
+    @cached_property
+    def served(self) -> tuple[ServedModel, ...]:
+        """The students and judges that other models, or several, stood in for; all their tasks together."""
+        return self._served(by_task=False)
+
+    @cached_property
+    def served_by_task(self) -> tuple[ServedModel, ...]:
+        """The same by task."""
+        return self._served(by_task=True)
+
+    def _served(self, *, by_task: bool) -> tuple[ServedModel, ...]:
+        rows = self.rows(_SERVED)
+        requested = self.planned.requested if self.planned is not None else {}
+        return tuple(served_models(rows, requested, by_task=by_task))
+
     def notes(self) -> tuple[str, ...]:
-        """What was left out of the views, one sentence each, for people."""
-        return tuple(
+        """What was left out of the views, and whose answers these are, one sentence each, for people."""
+        damaged = (
             f"{damage.file}: skipped, as no whole record: {numbered(damage.torn + damage.damaged, 'line')}"
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         )
+        return (*damaged, *(served.note for served in self.served))
 
     @contextmanager
     def _loading(self) -> Iterator[None]:

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
-from coeval.analysis.readers.reader import EMPTY_SQL, Reader, Stage, Twin
+from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, TRUNCATED_SQL, Reader, Stage, Twin
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
+from coeval.analysis.served_models import marked_labels
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decoder
 from coeval.core.records import (
@@ -99,16 +100,19 @@ STAGES = (
             "student_model_id": "VARCHAR",
             "sample": "INTEGER",
             "truncated": "BOOLEAN",
+            "finish_reason": "VARCHAR",
             "response": "VARCHAR",
+            "served_by": "VARCHAR",
+            "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id = datapoint_id || '__' || student_model_id || "
         f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
-            greatest(coalesce(sample, 0), 0) AS sample, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
-            length(response)::INTEGER AS length, hash(response) AS said,
+            greatest(coalesce(sample, 0), 0) AS sample, {TRUNCATED_SQL}, {EMPTY_SQL},
+            length(response)::INTEGER AS length, hash(response) AS said, {SERVED_SQL},
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
-        {"student": "term"},
+        {"student": "term", "served_by": "term"},
     ),
     Stage(
         "evaluation",
@@ -124,6 +128,8 @@ STAGES = (
             "recipe": "VARCHAR",
             "input_hash": "VARCHAR",
             "criteria": "VARCHAR",
+            "served_by": "VARCHAR",
+            "served_as": "VARCHAR",
             "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
@@ -132,9 +138,9 @@ STAGES = (
         f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
             {_FACTORS} AS factors, {_VALUES} AS given, label_scores, hash(recipe) AS method,
             CASE WHEN recipe <> '' AND input_hash <> '' THEN hash(recipe, input_hash, criteria) END
-                AS question,
+                AS question, {SERVED_SQL},
             NOT {good_sql(SCORES_SQL)} AS failed""",
-        {"judge": "term", "factors": "term[]"},
+        {"judge": "term", "factors": "term[]", "served_by": "term"},
     ),
 )
 
@@ -208,7 +214,7 @@ CREATE VIEW items AS
     SELECT id AS item, task::VARCHAR AS task, teacher::VARCHAR AS teacher, attributes, failed FROM planned;
 CREATE VIEW answers AS
     SELECT r.id AS answer, d.id AS item, d.task::VARCHAR AS task, d.teacher::VARCHAR AS teacher, r.sample,
-           r.student::VARCHAR AS model, r.failed, r.truncated, r.empty
+           r.student::VARCHAR AS model, r.failed, r.truncated, r.windowed, r.empty
     FROM response r JOIN planned d ON r.datapoint = d.key
     WHERE NOT d.failed;
 CREATE VIEW judged AS
@@ -221,6 +227,13 @@ CREATE VIEW judged AS
     WHERE NOT d.failed AND NOT r.failed;
 CREATE VIEW judgments AS
     SELECT * EXCLUDE (response, term, factors, given, label_scores, method) FROM judged;
+CREATE VIEW served AS
+    SELECT 'student' AS role, d.task, r.student AS model, r.served_by, r.served_as
+    FROM response r JOIN planned d ON r.datapoint = d.key WHERE NOT r.failed AND NOT d.failed
+    UNION ALL
+    SELECT 'judge', d.task, e.judge, e.served_by, e.served_as
+    FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
+    WHERE NOT e.failed AND NOT r.failed AND NOT d.failed;
 CREATE VIEW coded_judgments AS
     SELECT d.place AS item, d.task, r.student, r.sample, e.judge, e.factors, e.given, e.failed, e.question
     FROM evaluation e JOIN response r ON e.response = r.key JOIN planned d ON r.datapoint = d.key
@@ -365,6 +378,9 @@ class RunReader(Reader):
             ]
             self.left_out = self._leave_out(found)
             self._weigh(found)
+        if planned is not None and self.served:
+            labels = marked_labels(self.served, planned.labels)
+            self.planned = msgspec.structs.replace(planned, labels=labels)
 
     @property
     def simulated(self) -> bool:

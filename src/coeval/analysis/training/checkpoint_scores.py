@@ -50,6 +50,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     n_failed: dict[str, int] = {}
     counted: str = "records"
     missing: dict[str, int] = {}
+    not_measured: str = ""
     inference: _Requested | None = None
     judge: _Requested | None = None
 
@@ -187,6 +188,8 @@ def _facts(path: Path) -> RunFacts | str:
         return str(error)
     if found.task not in ("", path.name):
         return f"its summary.json is of the task {found.task}"
+    if found.not_measured:
+        return f"not measured: {found.not_measured}"
     if all(metric.value is None for metric in found.metrics.values()):
         return "not scored yet"
     return found
@@ -262,7 +265,9 @@ def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
     parts = {_plain(name): value for name, value in requested.parts.items() if name not in without}
     sent = {name: str(value) for name, value in requested.sampling.items() if name != "seed"}
     model = {} if "parameters.model" in without else {"model": requested.model}
-    return {**parts, **sent, **dict.fromkeys(requested.dropped, "refused"), **model}
+    refused = dict.fromkeys(requested.dropped, "refused")
+    refused.pop("seed", None)
+    return {**parts, **sent, **refused, **model}
 
 
 def _plain(name: str) -> str:

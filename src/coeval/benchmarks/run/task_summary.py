@@ -10,7 +10,8 @@ from typing import Any, assert_never
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.run_results import CutOffAnswers
+from coeval.analysis.doubtful_answers import CutOffAnswers
+from coeval.analysis.served_models import ServedModel, served_models
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
 from coeval.benchmarks.run.benchmark_works import GivenCounts
@@ -34,6 +35,7 @@ def reasons(
     Common reasons come first, then the benchmark's own.
     """
     found = [] if scored is not None else [task_run.problem or OF_INFERENCE]
+    found += [f"not measured: {why}" for why in (task_run.not_measured(),) if why and scored is not None]
     found += [*_of_data(task_run, assets), *_of_judge(task_run), *_of_records(task_run, cut)]
     return (*found, *(scored.reasons if scored is not None else ()))
 
@@ -81,15 +83,35 @@ def _of_records(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
         ("judgments", task_run.recorded_judgments()),
     ):
         yield from _refused(what, records)
+    yield from (served.clause for served in _served(task_run) if served.others)
     if missing := task_run.missing():
         shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         yield f"records without a value: {shown}"
 
 
+def mixtures(task_run: TaskRun) -> Iterator[str]:
+    """Say which of the two models is several models behind one name."""
+    return (served.note for served in _served(task_run) if served.several)
+
+
+def _served(task_run: TaskRun) -> list[ServedModel]:
+    """Return the tested model and the judge, where other models, or several, answered in their place."""
+    rows: Counter[tuple[str, str, str, str, str]] = Counter()
+    for answer in task_run.recorded_answers():
+        if is_good(answer):
+            rows["student", task_run.task, answer.model, answer.served_by, answer.served_as] += 1
+    for judgment in task_run.recorded_judgments():
+        if is_good(judgment):
+            rows["judge", task_run.task, judgment.judge, judgment.served_by, judgment.served_as] += 1
+    requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
+    return list(served_models(((*row, count) for row, count in rows.items()), requested))
+
+
 def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
     good = sum(map(is_good, records))
     for name, count in sorted(count_dropped(records).items()):
-        yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"
+        if name != "seed":  # no benchmark prescribes one
+            yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -112,11 +134,12 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 class Truncated(msgspec.Struct, frozen=True):
-    """Number of answers cut off by max_tokens, of all good ones."""
+    """Number of answers cut off, of all good ones; ``by_window`` by their server's window, not max_tokens."""
 
     n: int
     answers: int
     share: float | None
+    by_window: int
 
 
 class Empty(msgspec.Struct, frozen=True):
@@ -135,7 +158,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     ``counted`` is the unit of ``n_expected``, ``n_scored`` and ``n_failed``; the ``n`` of a metric counts
     prompts. ``complete``: nothing is missing; ``missing`` counts records without a value by reason. ``given``
     exists where responses come from a file. ``comparable`` is false where ``reasons`` say why the figures
-    cannot be compared with those that ``compared_with`` names; ``remarks`` are other notes.
+    cannot be compared with those that ``compared_with`` names; ``remarks`` are other notes. With
+    ``not_measured``, the failures that left no score, every figure is null.
     """
 
     task: str
@@ -151,10 +175,11 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...]
     complete: bool
     missing: dict[str, int]
+    not_measured: str
     given: GivenCounts | None
     inference: Requested | None
     judge: Requested | None
-    seed: int
+    seed: int | None
     run: int | None
     truncated: Truncated
     empty: Empty
@@ -174,6 +199,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
         """What is missing and how that counts, in words."""
         if not self.missing:
             return None
+        if self.not_measured:
+            return f"not measured: {self.not_measured}"
         counts = [f"{count:,} {reason}" for reason, count in self.to_ask.items()]
         if self.given is not None and self.given.missing:
             counts.insert(0, f"{self.given.missing:,} missing (add the responses to the file)")
@@ -200,15 +227,16 @@ def summarise(
         comparable=not why,
         compared_with=task_run.benchmark.compared_with,
         reasons=why,
-        remarks=scored.remarks if scored is not None else (),
+        remarks=(*(scored.remarks if scored is not None else ()), *mixtures(task_run)),
         complete=not missing and scored is not None,
         missing=missing,
+        not_measured=task_run.not_measured() if scored is not None else "",
         given=task_run.given,
         inference=_inference(task_run),
         judge=_judge(task_run),
         seed=evaluation.seed,
         run=task_run.run,
-        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers)),
+        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers), cut.by_window),
         empty=Empty(empty.empty, empty.answers, _share(empty.empty, empty.answers), empty.truncated),
         tables=scored.tables if scored is not None else {},
         assets=dict(assets),

@@ -70,7 +70,7 @@ def estimate_and_report(
     if as_json:
         write_json(estimate.as_json())
     else:
-        for sentence in (*start.choices, *own_code(start.config)):
+        for sentence in (*start.choices, *own_code(start.config.models)):
             say(results, sentence)
         print_estimate(estimate, results)
     for fit in _budget_fits(start.config, estimate):
@@ -96,8 +96,10 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
 
 
 def _shortfalls(start: EstimatedStart) -> Iterator[str]:
-    """What the items of each task cannot cover, though it is declared."""
+    """What the items of each task cannot cover, though it is declared; and that judges give reasons."""
     for setup in start.preview.plan.setups:
+        if setup.judges and setup.reasons.given and setup.reasons.limits:
+            yield f"{setup.task.name}: judges give reasons (`rationale`); their max_tokens is sent as it is"
         yield from (f"{setup.task.name}: {sentence}" for sentence in setup.shortfalls())
 
 

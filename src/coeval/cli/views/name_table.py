@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.incomparable import Incomparable
+from coeval.analysis.incomparable import OTHER_MODELS, Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
 from coeval.core.figures import MISSING, gap_text, metric_text
@@ -88,7 +88,8 @@ def print_incomparable(found: Sequence[Incomparable], console: Console) -> None:
             rows = [[one.remedy or MISSING, *row] for one, row in zip(of_kind, rows, strict=True)]
         names = [NameRow(one.task, row) for one, row in zip(of_kind, rows, strict=True)]
         console.print()
-        print_table(console, f"Not comparable with {with_what}", "task", columns, names)
+        heading = "model" if with_what == OTHER_MODELS else "task"
+        print_table(console, f"Not comparable with {with_what}", heading, columns, names)
 
 
 class _Layout(NamedTuple):
@@ -158,7 +159,8 @@ def print_metrics(metrics: Sequence[MetricScore], console: Console) -> None:
         of_task = list(found)
         label = plain(task if len(samples) == 1 else f"run_{sample} {task}")
         counts = (f"{of_task[0].expected:,} {of_task[0].counted}", f"{of_task[0].failed:,}")
-        rows.append(NameRow(label, ("", "", *counts), "bold"))
+        state = f"not measured: {of_task[0].not_measured}" if of_task[0].not_measured else ""
+        rows.append(NameRow(label, (state, "", *counts), "bold"))
         for metric in of_task:
             bounds = None if metric.low is None or metric.high is None else (metric.low, metric.high)
             figures = (shown_value(metric.value, metric.unit), shown_interval(bounds, metric.unit))

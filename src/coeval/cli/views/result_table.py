@@ -16,20 +16,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.analysis.run_results import (
-    LABELS,
-    SIMULATED,
-    Bounded,
+from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
     empty_answers_sentence,
+    warning_of_cut_off,
+)
+from coeval.analysis.run_results import (
+    LABELS,
+    SIMULATED,
+    Bounded,
+    cut_of,
     label_columns,
     missing_label_sentences,
     missing_sentences,
     unequally_covered_sentence,
-    warning_of_cut_off,
 )
+from coeval.analysis.served_models import marked_labels
 from coeval.cli.streams import folded_name, say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text
@@ -94,6 +98,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
 
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
+    yield from (plain(served.warning) for served in results.served if served.others)
     yield from map(plain, missing_sentences(results.students))
     for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         known = (
@@ -125,11 +130,7 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
 
 
 def _cut_off(scores: Sequence[StudentScore]) -> list[CutOffAnswers]:
-    return [
-        CutOffAnswers(plain(score.student), score.truncated, score.answers)
-        for score in scores
-        if score.task is None
-    ]
+    return [cut_of(score)._replace(name=plain(score.student)) for score in scores if score.task is None]
 
 
 def _removed(results: Results) -> list[str]:
@@ -195,7 +196,8 @@ def names_of(results: Results, labels: Mapping[str, str] | None = None) -> Shown
     """Short names of all models that take part; ``labels`` as in `short_names`."""
     names = [one.student for one in results.students] + [one.student for one in results.labels]
     names += [one.student for one in results.pairs] + [one.model for one in results.metrics]
-    return ShownNames.of((*names, *(one.model for one in results.costs)), labels)
+    names += [one.model for one in results.costs]
+    return ShownNames.of(names, marked_labels(results.served, labels or {}))
 
 
 def render(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:

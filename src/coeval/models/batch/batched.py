@@ -127,6 +127,9 @@ class BatchedModel(HostedModel):
             return None
         return msgspec.structs.replace(outcome.completion, attempts=1, dropped=dropped)
 
+    def _tries_at_once(self, request: Request) -> bool:
+        return request.purpose not in self._parked
+
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
         about = request.call
         if about is None or request.purpose not in BATCH_PHASES:
@@ -174,7 +177,7 @@ class BatchedModel(HostedModel):
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
-                completion = counted(self._read_body(body, redactor))
+                completion = counted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.priced_in_batch(completion.usage)
                 completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)

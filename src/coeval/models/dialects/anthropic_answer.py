@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import (
-    AccessDenied,
-    ContentFiltered,
-    Misshapen,
-    ModelError,
-    NotFound,
-    RateLimited,
-    Undecodable,
-)
+from coeval.core.errors import ContentFiltered, Misshapen, ModelError, NotFound, Undecodable
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished, name_of
+from coeval.models.dialects.dialect import finished, name_of
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
+from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -29,20 +22,11 @@ from coeval.models.transport.faults import excerpt, from_status, said
 
 REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
 
-FINISH: Mapping[str | None, str] = {
-    None: "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
-"""Ours for their stop reasons; the rest stays as it came."""
-
 TOOL_DESCRIPTION = "Give the answer, in the form that is asked for."
 """Of the tool that has to be called where a schema is followed in no other way."""
 
 
+# The API's own, beyond the limit: a turn that it ends before the model does.
 _CUT = ("length", "pause_turn")
 
 # The statuses that the API documents for its types of errors.
@@ -59,24 +43,14 @@ _STATUS = {
     "overloaded_error": 529,
 }
 
-_SPENT = re.compile(r"credit balance|usage limit|spend(?:ing)?[ _]limit|billing|purchase credits")
-_FILTERED = re.compile(r"content filter|filtering policy")
-_FORMAT = re.compile(r"output_config\.format|output_format|json_schema|schema|structured output|tool_choice")
-_UNTAKEN = re.compile(
-    r"deprecated|extra inputs|cannot both|unexpected|unsupported|may only be|must be unset|"
-    r"not (?:permitted|allowed|supported|available)"
-)
-# In this order: where two cannot be set together, temperature says more.
-_MAY_GO = ("top_k", "top_p", "temperature")
-
 
 class _AnthropicBlock(msgspec.Struct):
     """A piece of content, of any type; what is not known here has none of these fields."""
 
-    type: str
+    type: str = "text"
     text: str | None = None
     thinking: str | None = None
-    input: msgspec.Raw = msgspec.Raw()
+    input: Any = None
 
 
 class _AnthropicStopDetails(msgspec.Struct):
@@ -93,7 +67,7 @@ class _AnthropicAnswer(msgspec.Struct):
     model: Any = None
 
 
-_read_answer = foreign.decoder(_AnthropicAnswer)
+_read_answer = reply_reader(_AnthropicAnswer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -104,7 +78,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     Raises ModelError: the body holds an error, or the host's classifiers withheld the answer; Undecodable: it
     is no message.
     """
-    answer = _read_answer(body)
+    answer, notes = _read_answer(body)
     if answer.error:
         raise _inner_error(body, redactor)
     if answer.content is None:
@@ -112,10 +86,10 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     usage = _booked(bytes(answer.usage))
     if answer.stop_reason == "refusal":
         raise ContentFiltered(_withheld(bytes(answer.stop_details), redactor), usage=usage)
-    finish = FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
-    calls = [bytes(block.input) for block in answer.content if block.type == "tool_use"]
+    finish = finish_of(answer.stop_reason, usage)
+    calls = [arguments_text(block.input) for block in answer.content if block.type == "tool_use"]
     if calls:  # what is said beside the call of a forced tool is no part of the answer
-        text = "\n".join(call.decode(errors="replace") for call in calls)
+        text = "\n".join(calls)
     else:
         text = "".join(block.text or "" for block in answer.content if block.type == "text")
     completion = Completion(
@@ -126,7 +100,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         truncated=finish in _CUT,
         served_by=name_of(answer.model),
     )
-    return finished(completion, redactor)
+    return finished(completion, redactor, notes)
 
 
 def _reasoning(content: list[_AnthropicBlock]) -> str | None:
@@ -187,30 +161,11 @@ def status_of_error(body: bytes, unknown: int) -> int:
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """What an error body says beyond its status; None where the status says it all.
-
-    Recognised are spent accounts (which waiting does not help), content filters, a schema that is not taken,
-    and a sampling parameter that the model does not take.
-    """
+    """What an error body says beyond its status; None where the status says it all."""
     problem = _problem(body)
     reported = problem.message if isinstance(problem.message, str) else body
-    message = excerpt(reported, redactor)
-    about = message.lower()
-    code = problem.details.get("error_code") if isinstance(problem.details, dict) else None
-    if _SPENT.search(f"{about} {code}"):
-        if status == 429:
-            return RateLimited(message, status=status, retry_advised=False)
-        if status == 400:
-            return AccessDenied(message, status=status)
-    if status not in (400, 422):
-        return None
-    if _FILTERED.search(about):
-        return ContentFiltered(message, status=status)
-    if _UNTAKEN.search(about):
-        field = next((name for name in _MAY_GO if name in about), None)
-        if field is not None:
-            return FieldRejected(message, status=status, field=field)
-    return SchemaRejected(message, status=status) if _FORMAT.search(about) else None
+    details = problem.details if isinstance(problem.details, dict) else {}
+    return refusal_of(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
 
 
 def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:

@@ -18,20 +18,18 @@ from coeval.core import foreign
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
-    ContentFiltered,
     Misshapen,
     ModelError,
     NotFound,
     RateLimited,
     ServerFault,
     Undecodable,
-    Unreadable,
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.anthropic_answer import FINISH, REDACTED_THINKING, TOOL_DESCRIPTION
+from coeval.models.dialects.anthropic_answer import REDACTED_THINKING, TOOL_DESCRIPTION
 from coeval.models.dialects.anthropic_messages import drawing_of, family_of, keeps_prefix, thinking_of
 from coeval.models.dialects.dialect import (
     Dialect,
@@ -39,22 +37,18 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    SchemaRejected,
     finished,
     lay_over,
 )
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
 # --- Replies of Converse, and what errors say beyond their HTTP status
-
-_FILTERED = {
-    "guardrail_intervened": "a guardrail intervened",
-    "content_filtered": "the host's content filter withheld the answer",
-}
-_FAILED = ("malformed_model_output", "malformed_tool_use")
 
 
 class _ConverseThought(msgspec.Struct):
@@ -69,7 +63,7 @@ class _ConverseReasoning(msgspec.Struct, rename="camel"):
 
 
 class _ConverseCall(msgspec.Struct):
-    input: msgspec.Raw = msgspec.Raw(b"{}")
+    input: Any = msgspec.field(default_factory=dict)
 
 
 class _ConverseCited(msgspec.Struct):
@@ -99,7 +93,7 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_read_answer = foreign.decoder(_ConverseAnswer)
+_read_answer = reply_reader(_ConverseAnswer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -110,17 +104,12 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     Raises ModelError: a guardrail or the host's filter withheld the answer, or the host made none that it can
     hand over; Undecodable: it is no answer.
     """
-    answer = _read_answer(body)
+    answer, notes = _read_answer(body)
     message = answer.output.message if answer.output is not None else None
     if message is None:
         raise Misshapen("no message")
     usage = _booked(bytes(answer.usage))
-    reason = answer.stop_reason
-    if reason in _FILTERED:
-        raise ContentFiltered(f"{_FILTERED[reason]} (stop reason {reason})", usage=usage)
-    if reason in _FAILED:
-        raise Unreadable(f"the host broke off its answer (stop reason {reason})", usage=usage)
-    finish = FINISH.get(reason) or reason or "stop"
+    finish = finish_of(answer.stop_reason, usage)
     content = message.content or []
     completion = Completion(
         text=_text(content),
@@ -129,7 +118,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         reasoning=_reasoning(content),
         truncated=finish == "length",
     )
-    return finished(completion, redactor)
+    return finished(completion, redactor, notes)
 
 
 def _text(content: list[_ConverseBlock]) -> str:
@@ -140,7 +129,7 @@ def _text(content: list[_ConverseBlock]) -> str:
             said.append(block.text)
         if block.citations_content is not None:
             said += (part.text for part in block.citations_content.content)
-    calls = (bytes(block.tool_use.input).decode(errors="replace") for block in content if block.tool_use)
+    calls = (arguments_text(block.tool_use.input) for block in content if block.tool_use)
     return "".join(said) or "\n".join(calls)
 
 
@@ -173,25 +162,7 @@ _NO_ACCESS = _EXPIRED | {
     "InvalidSignatureException", "MissingAuthenticationTokenException", "NotAuthorized", "OptInRequired",
     "UnrecognizedClientException",
 }  # fmt: skip
-_NO_MODEL = re.compile(
-    r"model identifier is invalid|on-demand throughput|model (?:id )?(?:is )?(?:not found|end of)"
-)
 _PER_DAY = re.compile(r"per day|daily")
-_SCHEMA_WORDS = re.compile(
-    r"output_?config|toolconfig|toolchoice|tool use|json_?schema|\bschema\b|textformat|tools\."
-)
-_FILTERED_ERRORS = re.compile(r"content filter|filtering policy")
-# Our names → what Bedrock's messages call them, in small letters.
-_FIELDS = {
-    "stop": "stop_?sequences",
-    "temperature": "temperature",
-    "top_p": "top_?p",
-    "top_k": "top_?k",
-    "max_tokens": "max_?tokens",
-    "thinking_budget": "budget_tokens|thinking",
-    "reasoning_effort": "(reasoning_?)?effort|reasoning_?config|reasoning",
-}
-_NAMED = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _FIELDS.items()))
 
 
 class _AwsProblem(msgspec.Struct, rename="camel"):
@@ -204,9 +175,8 @@ class _AwsProblem(msgspec.Struct, rename="camel"):
 def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
     """None where the status says it all.
 
-    Recognised are credentials that are none or have expired, the quota of a day or an account (waiting does
-    not help), a model that is not ready or not there, an error of the model itself, a schema that is not
-    taken, and a parameter that is not.
+    Beside the table of all dialects, AWS's names tell of credentials that are none or have expired, the quota
+    of a day or an account (waiting does not help), a model that is not ready, and an error of the model.
     """
     problem = _problem(reply.body)
     kind = _name(reply.headers.get("x-amzn-errortype") or problem.kind or "")
@@ -235,22 +205,7 @@ def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
             return BadRequest(message, status=status) if refused else ServerFault(message, status=status)
         case "ResourceNotFoundException":
             return NotFound(message, status=status)
-    return _refused(message, status) if status == 400 else None
-
-
-def _refused(message: str, status: int) -> ModelError | None:
-    about = message.lower()
-    if _NO_MODEL.search(about):
-        return NotFound(message, status=status)
-    if _FILTERED_ERRORS.search(about):
-        return ContentFiltered(message, status=status)
-    if _SCHEMA_WORDS.search(about):
-        return SchemaRejected(message, status=status)
-    named = _NAMED.search(about)
-    if named is None:
-        return None
-    field = str(named.lastgroup)
-    return FieldRejected(f"{message}; leave {field} out or change it", status=status, field=field)
+    return refusal_of(status, message)
 
 
 def _name(kind: str) -> str:

@@ -7,6 +7,7 @@ field, usage left out, an error inside a 200.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from coeval.models.dialects.dialect import MOST_TOKENS, Dialect, ListedModel, Mo
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.dialects.openai_words import Memo, ModelTraits, draw, said_by, traits_at
+from coeval.models.pacing.rate_headers import requested_wait_s
 from coeval.models.transport.connection import HttpReply
 
 # --- Model list, ``GET /models``
@@ -41,6 +43,7 @@ class _Model(msgspec.Struct):
     context_length: Any = None
     max_context_length: Any = None
     max_model_len: Any = None
+    parent: Any = None
     pricing: Any = None
     metadata: Any = None
     active: Any = None
@@ -70,7 +73,8 @@ def _page(body: bytes) -> ModelPage:
             models = _read_bare_list(body)
         except Undecodable:
             raise error from None
-    return ModelPage(tuple(_listed(model) for model in models if _answers(model)))
+    windows = {model.id: _window(model) for model in models}
+    return ModelPage(tuple(_listed(model, windows) for model in models if _answers(model)))
 
 
 def _answers(model: _Model) -> bool:
@@ -96,14 +100,21 @@ def _is_live(provider: dict[str, Any]) -> bool:
     return provider.get("status") in ("live", None)
 
 
-def _listed(model: _Model) -> ListedModel:
+def _listed(model: _Model, windows: Mapping[str, int | None]) -> ListedModel:
+    about = model.metadata if isinstance(model.metadata, dict) else {}
+    window = windows[model.id]
+    if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
+        window = windows.get(model.parent)
+    return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
+
+
+def _window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
     behind = [provider.get("context_length") for provider in _behind(model) if _is_live(provider)]
     reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
     # A router may take any of its providers: the least of their windows is there in any case.
     least = min((number for number in behind if isinstance(number, int) and _is_count(number)), default=None)
-    window = next((number for number in reported if _is_count(number)), least)
-    return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
+    return next((number for number in reported if _is_count(number)), least)
 
 
 def _is_count(reported: Any) -> bool:
@@ -177,7 +188,8 @@ class OpenAIChat(Dialect):
         return decode(body, redactor, charged=self._charged)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
-        said = explain(reply.status, reply.body, redactor)
+        passes = requested_wait_s(reply.headers) is not None
+        said = explain(reply.status, reply.body, redactor, passes=passes)
         return said or astray(reply.status, reply.body, url, redactor)
 
 

@@ -166,9 +166,8 @@ class Gate:
     def forget_refusals(self) -> None:
         self._spacing.forget()
 
-    def wait_s(self, now: float, needed: int) -> float:
-        """Seconds until the next request may pass, of so many that could be sent; it opens when nothing can
-        keep one any more."""
+    def wait_s(self, now: float) -> float:
+        """Seconds until the next request may pass; it opens when nothing can keep one any more."""
         wait_s = self._held_until - now
         if not self._spacing.open:
             wait_s = max(wait_s, self._spacing.wait_s(now))
@@ -177,7 +176,7 @@ class Gate:
         if self._tokens is not None:
             wait_s = max(wait_s, self._tokens.wait_s(now))
         if self._turn is not None and wait_s <= 0:
-            wait_s = self._turn.wait_s(needed)
+            wait_s = self._turn.wait_s()
         if wait_s <= 0:
             self.shut = self._is_paced or not self._spacing.open or self._look_until > now
         return wait_s
@@ -216,19 +215,31 @@ class Gate:
 
 # --- Limits
 
-# A host that names hours (a daily quota) is asked again meanwhile: quotas are raised, clocks are wrong.
+# A host that names hours (a daily quota) is not waited for.
 LONGEST_HOLD_S = 600.0
+# Four of the longest pauses between two attempts: refusals that lie further apart are not of one trouble.
+_ONE_TROUBLE_S = 120.0
 # Below the event loop's resolution timers only burn CPU.
 _SHORTEST_TIMER_S = 0.001
 
 
 class Lane:
-    """The requests of one model among those of an endpoint: a host may hold them alone."""
+    """The requests of one model among those of an endpoint: a host may hold them alone, or refuse them."""
 
-    __slots__ = ("held_until",)
+    __slots__ = ("_refused_at", "_refused_since", "held_until")
 
     def __init__(self) -> None:
-        self.held_until = float("-inf")
+        self.held_until = self._refused_at = self._refused_since = float("-inf")
+
+    def refused(self, now: float) -> float:
+        """Note a 429 that names no time; return for how many seconds there has been nothing else."""
+        if now - self._refused_at > _ONE_TROUBLE_S:
+            self._refused_since = now
+        self._refused_at = now
+        return now - self._refused_since
+
+    def answered(self) -> None:
+        self._refused_at = float("-inf")
 
 
 _Refusal = Callable[[], CoevalError | None]
@@ -435,7 +446,7 @@ class Limiter:
                     self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
                     self._look_again_in(lane.held_until - now)
                     continue
-                wait_s = self.gate.wait_s(now, self._sendable())
+                wait_s = self.gate.wait_s(now)
                 if wait_s > 0:
                     self._look_again_in(wait_s)
                     return
@@ -448,14 +459,10 @@ class Limiter:
     def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
         """Whether a request that nobody waits before goes through the gate at once."""
         now = self._clock()
-        if lane.held_until > now or refusal() is not None or self.gate.wait_s(now, 1) > 0:
+        if lane.held_until > now or refusal() is not None or self.gate.wait_s(now) > 0:
             return False
         self.gate.passed(now)
         return True
-
-    def _sendable(self) -> int:
-        """How many of those who wait there are slots for."""
-        return min(self._waiting, int(self._window.size) - self._in_flight)
 
     def _look_again_in(self, wait_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -51,7 +51,8 @@ def planned_names(folder: RunDir) -> Planned | None:
     everybody = {model.name for model in config.with_role("student")}
     own = {name: _own_tasks(config, name) for name in given - everybody}
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
-    return Planned(known, named | others, families, simulated, labels, samples, some)
+    requested = {each.name: each.spec().open_names for each in players}
+    return Planned(known, named | others, families, simulated, labels, samples, some, requested)
 
 
 def _own_tasks(config: Config, student: str) -> frozenset[str]:

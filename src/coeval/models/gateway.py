@@ -1,0 +1,41 @@
+"""What a gateway's headers say of an answer: LiteLLM's, whose proxy many teams put before all their hosts.
+
+Met at its version 1.108: headers of a good answer only; the body names the alias, or after a fallback the
+model that answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from coeval.core.records import Completion
+from coeval.core.redaction import Redactor
+from coeval.models.catalog import Host
+from coeval.models.dialects.dialect import name_of
+
+_MODEL, _DEPLOYMENT = "x-litellm-model-name", "x-litellm-model-id"
+_GROUP, _FALLBACKS = "x-litellm-model-group", "x-litellm-attempted-fallbacks"
+
+
+def through_gateway(
+    completion: Completion, headers: Mapping[str, str], requested: str, host: Host, redactor: Redactor
+) -> Completion:
+    """Complete an answer by its headers: ``served_by`` where it is not the requested model, and how."""
+    served_by = "" if completion.served_by == requested else completion.served_by
+    if _FALLBACKS not in headers and _GROUP not in headers:
+        if served_by == completion.served_by and not (served_by and host.free_names):
+            return completion
+        served_as = "alias" if served_by and host.free_names else ""
+        return msgspec.structs.replace(completion, served_by=served_by, served_as=served_as)
+    group = redactor.answer(name_of(headers.get(_GROUP)))
+    told = headers.get(_MODEL) or headers.get(_DEPLOYMENT) or group
+    served_by = served_by or redactor.answer(name_of(told))
+    if served_by in ("", requested):
+        return msgspec.structs.replace(completion, served_by="")
+    # Where the number is left out, another group than the requested one answered.
+    fell_back = headers.get(_FALLBACKS, "0" if group == requested else "1").strip() != "0"
+    return msgspec.structs.replace(
+        completion, served_by=served_by, served_as="fallback" if fell_back else "alias"
+    )

@@ -1,0 +1,105 @@
+"""A gateway between CoEval and its models: whose answers are scored, what they cost, and which are copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from cli.invoked import Command
+from fakes.litellm_gateway import Gateway, gateway
+from fakes.openai_chat import Answer, Server, fake
+from fakes.threaded import in_a_thread
+from pipeline.experiments import Lab, model, quiz
+
+import coeval as api
+from coeval.reports.folder_report import folder_report
+
+Serve: TypeAlias = Callable[..., Gateway]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with ExitStack() as opened:
+
+        def served(**fields: Any) -> Gateway:
+            return opened.enter_context(in_a_thread(gateway(**fields)))
+
+        yield served
+
+
+def through(host: Server, name: str, **parameters: Any) -> dict[str, Any]:
+    """A student behind a gateway."""
+    entry = model(name, "student") | {"interface": "vllm"}
+    return entry | {"parameters": {"base_url": host.url, "max_tokens": 50, **parameters}}
+
+
+def lab_of(folder: Path, *students: dict[str, Any], total: int = 6, **settings: Any) -> Lab:
+    """A quiz whose label alone is scored: nobody judges."""
+    return Lab(folder, [model("tea", "teacher"), *students], [quiz(total=total)], settings)
+
+
+def test_answers_of_a_fallback_are_said_marked_and_no_go(
+    tmp_path: Path, coeval: Command, serve: Serve
+) -> None:
+    host = serve(routes_of={"backup": ["ok"], "other": ["fine"]}, fallbacks={"primary-1": "backup"})
+    lab = lab_of(tmp_path, through(host, "primary-1"), through(host, "other"))
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    assert "Not comparable with other models" in ended.out
+    assert "primary-1 (from ok): 6 of 6 answers came from ok" in ended.out
+    assert "other (" not in ended.out
+    assert {one["served_by"] for one in lab.lines("response_collection")} == {"ok", "openai/fine"}
+    [served] = api.open_run(lab.path).results().served
+    assert (served.model, served.total, served.others) == ("primary-1", 6, {"ok": 6})
+    with folder_report(lab.path) as page:
+        assert page.report.labels["primary-1"] == "primary-1 (from ok)"
+        assert any("6 of 6 answers came from ok" in alert.text for alert in page.report.alerts)
+    gated = api.gate(lab.path, policy={"max_drop": 5}, students=["other", "primary-1"])
+    assert gated.exit_code == 3
+    [one] = [task for task in gated.candidates[0].tasks if task.task == "quiz"]
+    assert not one.fits
+    assert any("6 of 6 answers came from ok" in reason for reason in one.reasons)
+
+
+NO_OTHER = [
+    ("gpt-4o", "gpt-4o-2024-08-06"),
+    ("openai/gpt-4o", "gpt-4o"),
+    ("claude-3-5-haiku-latest", "claude-3-5-haiku-20241022"),
+    ("alias", None),
+]
+
+
+@pytest.mark.parametrize(("requested", "reported"), NO_OTHER)
+def test_an_edition_or_provider_in_the_replys_name_is_no_other_model(
+    requested: str, reported: str | None, tmp_path: Path, coeval: Command
+) -> None:
+    with in_a_thread(fake(reply=lambda _: Answer("red", body={"model": reported}))) as host:
+        host.extra_fields = frozenset({"top_k"})
+        lab = lab_of(tmp_path, through(host, "ann-1", model=requested), total=2)
+        ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    assert "came from" not in ended.out + ended.err
+
+
+def test_a_host_without_headers_is_read_by_its_body_and_base_model_settles_it(
+    tmp_path: Path, coeval: Command
+) -> None:
+    with in_a_thread(fake(reply=lambda _: Answer("red", body={"model": "tiny-2"}))) as host:
+        lab = lab_of(tmp_path, through(host, "ann-1", model="large"), total=2)
+        assert "2 of 2 answers came from tiny-2" in coeval("run", "--config", lab.file).out
+        lab.models[1]["parameters"]["base_model"] = "tiny-2"
+        settled = coeval("run", "--config", lab.file, "--continue")
+    assert settled.code == 0
+    assert "came from" not in settled.out + settled.err
+
+
+def test_a_load_balanced_group_is_said_as_what_it_is(tmp_path: Path, coeval: Command, serve: Serve) -> None:
+    host = serve(routes_of={"pair-1": ["ok", "better"], "same-1": ["one", "one"]})
+    lab = lab_of(tmp_path, through(host, "pair-1"), through(host, "same-1"))
+    ended = coeval("run", "--config", lab.file)
+    assert "its name stands for several models or providers, openai/better (3), openai/ok (3)" in ended.out
+    assert "answers of same-1" not in ended.out
+    assert "came from" not in ended.out
