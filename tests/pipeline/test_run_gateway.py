@@ -103,3 +103,34 @@ def test_a_load_balanced_group_is_said_as_what_it_is(tmp_path: Path, coeval: Com
     assert "its name stands for several models or providers, openai/better (3), openai/ok (3)" in ended.out
     assert "answers of same-1" not in ended.out
     assert "came from" not in ended.out
+
+
+@pytest.mark.parametrize("how", ["header", "usage"])
+def test_a_budget_holds_where_a_private_address_is_a_gateway(
+    how: str, tmp_path: Path, coeval: Command, serve: Serve
+) -> None:
+    """40 answers at $0.02 under $0.10: the interface's models are free, the gateway's are not."""
+    if how == "header":
+        host: Server = serve(routes_of={"priced-1": ["gpt"]}, cost_usd={"gpt": 0.02})
+    else:
+        usage = {"prompt_tokens": 11, "completion_tokens": 3, "cost": 0.02}
+        host = serve(routes_of={"priced-1": ["gpt"]}, usage=usage)
+    lab = lab_of(tmp_path, through(host, "priced-1"), total=40, budget_usd=0.10)
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 3
+    assert "counted as free by the budget: priced-1, served at a private address" in ended.err
+    assert "experiment.budget_usd is $0.10" in ended.err
+    [cost] = [one for one in api.open_run(lab.path).results().costs if one.model == "priced-1"]
+    assert cost.cost_usd == pytest.approx(0.10)
+    assert cost.priced_by == "what the host says an answer cost"
+    assert sum("single word" not in str(body) for body in host.bodies) <= 5
+
+
+def test_a_server_of_ones_own_stays_free_under_a_budget(tmp_path: Path, coeval: Command) -> None:
+    with in_a_thread(fake(reply=lambda _: Answer("red"))) as host:
+        host.extra_fields = frozenset({"top_k"})
+        lab = lab_of(tmp_path, through(host, "mine-1"), total=20, budget_usd=0.01)
+        ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    assert "counted as free by the budget: mine-1" in ended.err
+    assert len(lab.lines("response_collection")) == 20

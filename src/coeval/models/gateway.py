@@ -14,15 +14,22 @@ from coeval.core.records import Completion
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import name_of
+from coeval.models.dialects.openai_answer import is_charge
 
 _MODEL, _DEPLOYMENT = "x-litellm-model-name", "x-litellm-model-id"
 _GROUP, _FALLBACKS = "x-litellm-model-group", "x-litellm-attempted-fallbacks"
 
 
+_COST = "x-litellm-response-cost"
+
+
 def through_gateway(
     completion: Completion, headers: Mapping[str, str], requested: str, host: Host, redactor: Redactor
 ) -> Completion:
-    """Complete an answer by its headers: ``served_by`` where it is not the requested model, and how."""
+    """Complete an answer by its headers: its cost, and ``served_by`` where it is not the
+    requested model, and how."""
+    if _COST in headers:
+        completion = _at_cost(completion, headers[_COST])
     served_by = "" if completion.served_by == requested else completion.served_by
     if _FALLBACKS not in headers and _GROUP not in headers:
         if served_by == completion.served_by and not (served_by and host.free_names):
@@ -39,3 +46,14 @@ def through_gateway(
     return msgspec.structs.replace(
         completion, served_by=served_by, served_as="fallback" if fell_back else "alias"
     )
+
+
+def _at_cost(completion: Completion, reported: str) -> Completion:
+    """The answer with what the gateway says that it cost, in US dollars, where that is a number."""
+    try:
+        usd = float(reported)
+    except ValueError:
+        return completion
+    if not is_charge(usd):
+        return completion
+    return msgspec.structs.replace(completion, usage=msgspec.structs.replace(completion.usage, cost_usd=usd))

@@ -20,6 +20,7 @@ from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRe
 from coeval.models.gateway import through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
+from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -141,17 +142,30 @@ class HostedModel(Model):
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
         if self._priced:
-            return self._send_reserved(request, body, call)
+            tokens = most_answer_tokens(request.sampling, self._spec)
+            reservation = self._admission.reservation(len(body), tokens, request.rank)
+            return self._send_reserved(reservation, body, call)
+        if self._admission.has_budget and not call.probe:
+            return self._send_at_reported_cost(request.rank, body, call)
         return self._http.post(self._endpoint, self._path, body, call)
 
+    async def _send_at_reported_cost(
+        self, rank: int, body: bytes, call: Call[Completion]
+    ) -> Answered[Completion]:
+        """As `_send`, of a model that is counted as free: a gateway may say what its answers cost."""
+        async with self._admission.at_reported_cost(rank) as reservation:
+            if reservation is None:
+                answered = await self._http.post(self._endpoint, self._path, body, call)
+            else:
+                answered = await self._send_reserved(reservation, body, call)
+        self._admission.learn_cost(answered.value.usage)
+        return answered
+
     async def _send_reserved(
-        self, request: Request, body: bytes, call: Call[Completion]
+        self, reservation: Reservation, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """As `_send`, once the money is there that it may cost."""
         admission = self._admission
-        reservation = admission.reservation(
-            len(body), most_answer_tokens(request.sampling, self._spec), request.rank
-        )
         call = replace(
             call,
             decode=partial(self._decode, reservation.settle),

@@ -142,13 +142,10 @@ METADATA = "metadata"
 
 
 class OpenAIChat(Dialect):
-    """Chat completions; see `Dialect`. ``charged``: its hosts say what they charge for an answer."""
+    """Chat completions; see `Dialect`."""
 
     labels_field = METADATA
     model_list = OPENAI_MODELS
-
-    def __init__(self, *, charged: bool = False) -> None:
-        self._charged = charged
 
     def path(self, _: ModelSpec) -> str:
         return "/chat/completions"
@@ -174,7 +171,7 @@ class OpenAIChat(Dialect):
         return msgspec.json.encode(body)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor, charged=self._charged)
+        return decode(body, redactor)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         said = explain(reply.status, reply.body, redactor)
@@ -182,7 +179,6 @@ class OpenAIChat(Dialect):
 
 
 OPENAI_CHAT = OpenAIChat()
-OPENROUTER_CHAT = OpenAIChat(charged=True)
 
 
 def _response_format(
