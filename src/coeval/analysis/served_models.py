@@ -108,8 +108,8 @@ def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> d
 
 
 _REMEDY = (
-    "Turn fallbacks off at the gateway and repeat them; if both names mean one model, set `base_model` to the "
-    "other."
+    "Turn fallbacks off at the gateway and repeat them; if both names mean one model, set `base_model` to "
+    "the other."
 )
 
 

@@ -48,7 +48,7 @@ class HostModels:
                 models = await list_models(self._http, self._endpoint, self._dialect)
         except (ModelError, TimeoutError):
             return frozenset()
-        return frozenset(model.id for model in models or ())
+        return frozenset(model.id for model in models or () if not model.routed)
 
 
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:

@@ -30,6 +30,7 @@ from coeval.models.transport.connection import HttpReply
 # (OpenRouter's are texts, US dollars per token; DeepInfra's are numbers, US dollars per million), and what is
 # not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
 
+_ROUTED_AT = 1_677_610_602  # of every model that LiteLLM's proxy lists
 _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
 
 
@@ -37,6 +38,7 @@ class _Model(msgspec.Struct):
     """One entry. Only its id is relied on; whether the rest is what it should be is looked at one by one."""
 
     id: str
+    created: Any = None
     context_window: Any = None
     context_length: Any = None
     max_context_length: Any = None
@@ -70,7 +72,9 @@ def _page(body: bytes) -> ModelPage:
             models = _read_bare_list(body)
         except Undecodable:
             raise error from None
-    return ModelPage(tuple(_listed(model) for model in models if _answers(model)))
+    # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
+    routed = any("*" in model.id for model in models) or {model.created for model in models} == {_ROUTED_AT}
+    return ModelPage(tuple(_listed(model)._replace(routed=routed) for model in models if _answers(model)))
 
 
 def _answers(model: _Model) -> bool:

@@ -79,7 +79,7 @@ class Admission:
 
     @asynccontextmanager
     async def at_reported_cost(self, rank: int) -> AsyncIterator[Reservation | None]:
-        """The money for a request without a price, under a budget: what the dearest answer so far said it cost,
+        """The money for a request without a price, under a budget: what the dearest answer so far cost,
         None where they cost nothing. The first one goes ahead, as nobody knows it before."""
         while self._dearest_usd is None and self._ahead is not None:
             await asyncio.wait((self._ahead,))
