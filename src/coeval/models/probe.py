@@ -34,9 +34,9 @@ async def probe(
     """Find out of every model whether it can be asked, all at once; results in the order of ``models``.
 
     One that its host lists is, if ``by_list``. Any other is asked for a single token: many are served under
-    names that stand in no list. Any answer will do, an empty one included. These requests count against
-    the model's quota, those for lists do not: they ask no model. A host that takes no connection is not asked, and told
-    in seconds: at the start that is a mistake more often than an outage that passes.
+    names that stand in no list. Any answer will do, an empty one included. These requests count against the
+    model's quota, those for lists do not: they ask no model. A host that takes no connection is not asked,
+    and told in seconds: at the start that is a mistake more often than an outage that passes.
     """
     probes = (_probe_one(name, model, clock, by_list=by_list) for name, model in models.items())
     return list(await asyncio.gather(*probes))

@@ -409,7 +409,9 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
 _OPENAI_SHAPED = re.compile(
     "litellm|portkey|compatible|custom|proxy|gateway|sglang|llama_?cpp|lm_?studio|together|fireworks|perplexity"
 )
-_AT_BASE_URL = "write `interface: openai` with `parameters: {base_url: …/v1}`, or `interface: vllm` where nothing is billed"
+_AT_BASE_URL = (
+    "write `interface: openai` and `parameters: {base_url: …/v1}` (`interface: vllm`: nothing is billed)"
+)
 
 
 def _interfaces(draft: Draft) -> Iterator[Finding]:
