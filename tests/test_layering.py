@@ -71,7 +71,6 @@ LATE_IMPORTS = {
     },
     "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/hub.py": {"huggingface_hub": "an extra"},
-    "exchange/inspect_file.py": {"zstandard": "an extra, wanted for compressed logs"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
@@ -126,7 +125,7 @@ SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
 MOST_LINES = 108_195
-"""Of ``src`` in all. A new ability pays with a subtraction; raising the figure needs a page in docs/decisions."""
+"""Of ``src`` in all. A new ability pays with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""

@@ -85,7 +85,7 @@ def test_measures_find_the_order_and_the_judge_that_leans(lab: Lab) -> None:
     with RunReader(lab.path) as reader:
         found = measure_run(reader).measures.pairs
     assert found is not None
-    assert found.order == ("ann", "ben", "cid")
+    assert found.groups == (("ann", "ben", "cid"),)
     assert [one.ranks for one in found.students.values()] == [(1, 1), (2, 2), (3, 3)]
     assert {one.comparisons for one in found.students.values()} == {20 * 2 * 2 * 2}
     joe, sue = found.judges["joe"].first_place, found.judges["sue"].first_place
@@ -136,3 +136,50 @@ def test_results_analysis_and_page_lead_with_strengths(lab: Lab, coeval: Command
     assert report.sections[0].anchor == "pairs"
     assert len(report.table("win-rates").rows) == 6
     assert report.table("strengths").rows[0][0] == "ann"
+
+
+@pytest.mark.process
+def test_the_terminal_shows_ranks_of_compared_students(lab: Lab, coeval: Command) -> None:
+    said = coeval("analyze", "--run", lab.path).out
+    rows = said[said.index("Strength by comparisons") :].splitlines()
+    for name, rank in (("ann", "1"), ("ben", "2"), ("cid", "3")):
+        assert rank in next(line.split() for line in rows if name in line)
+    assert "None" not in said
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Two tasks that share no student: nothing links ann and ben with dan, eve and fay."""
+    skills = {"ann": 0.9, "ben": 0.2, "dan": 0.8, "eve": 0.5, "fay": 0.2}
+    students = [model(name, "student", skill=skill) for name, skill in skills.items()]
+    made = Lab(
+        tmp_path_factory.mktemp("halves"),
+        [model("tea", "teacher"), *students, model("joe", "judge")],
+        [task(name, total=12, judging="pairwise") for name in ("story", "poem")],
+    )
+    assert made.run().exit_code == 0
+    for name in skills:
+        other = "poem" if name in ("ann", "ben") else "story"
+        for answer in made.lines("response_collection"):
+            if answer["student_model_id"] == name and answer["task_id"] == other:
+                made.lose("response_collection", answer["id"])
+    return made
+
+
+@pytest.mark.process
+def test_students_that_no_comparisons_link_are_not_ranked_together(halves: Lab, coeval: Command) -> None:
+    with RunReader(halves.path) as reader:
+        found = measure_run(reader).measures.pairs
+    assert found is not None
+    assert found.groups == (("dan", "eve", "fay"), ("ann", "ben"))
+    assert {len({pair[0] in "ann ben", pair[1] in "ann ben"}) for pair in found.rates} == {1}
+    for group in found.groups:
+        strengths = [found.students[name].strength.value or 0.0 for name in group]
+        assert np.mean(strengths) == pytest.approx(0.5)  # against its own group alone
+        assert all(found.students[name].ranks[1] <= len(group) for name in group)
+    with run_evidence(RunDir(halves.path)) as evidence:
+        page = " ".join(one.text for one in experiment_report(evidence).lead)
+    shown = [coeval(*words, "--run", halves.path).out for words in (["results"], ["analyze", "--partial-ok"])]
+    for text in (page, *(" ".join(one.split()) for one in shown)):
+        assert "No chain of comparisons links these groups" in text
+        assert "dan, eve, fay; ann, ben" in text

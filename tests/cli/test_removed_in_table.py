@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from unicodedata import normalize
 
 import msgspec
 import openpyxl
-import pypdf
 import pytest
 from cli.invoked import Command
 from pipeline.experiments import PHASES, Lab, model, quiz, task
-from reports.browser import CHROMIUM
 from reports.workbook_tables import summary_lines
 
 import coeval as package
@@ -334,13 +331,6 @@ def test_kept_records_are_told_wherever_scores_are_shown(here: Path, coeval: Com
     ]
     reported = missing.partition(";")[0]  # the files stand on lines of their own
     assert reported.casefold() in words(shown.err).casefold()
-    if CHROMIUM is not None:
-        shown = coeval("analyze", "judge-report", *run, "--format", "pdf", "--out", "paper")
-        assert shown.code == 3
-        pages = pypdf.PdfReader(here / "paper" / "judge-report.pdf").pages
-        printed = normalize("NFKC", words(*(page.extract_text() for page in pages)))  # ligatures
-        assert "another configuration, and counted all the same" in printed
-        assert missing in printed
 
 
 def summary(path: Path) -> list[str]:

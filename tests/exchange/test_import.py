@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
+import zstandard
 from cli.invoked import Command
 
 from coeval import compare, import_results
 from coeval.analysis.load import load
 from coeval.core.errors import UsageError
+from coeval.exchange.promptfoo_results import read_promptfoo
 from coeval.reports.items.item_rows import make_item_tables
 
 DATE = "2026-02-03T04-05-06.789"
@@ -135,16 +139,23 @@ def test_a_mean_that_the_log_reports_otherwise_is_told(tmp_path: Path) -> None:
     assert "the log's status is error" in notes
 
 
+def zstandard_archive(path: Path, members: dict[str, bytes], declared: int | None = None) -> Path:
+    """Python below 3.14 writes none. ``declared``: bytes that the archive says, not those that there are."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as target:
+        for name, content in members.items():
+            target.writestr(name, zstandard.compress(content))
+            entry = target.infolist()[-1]
+            entry.compress_type, entry.CRC = 93, zlib.crc32(content)
+            entry.file_size = len(content) if declared is None else declared
+    return path
+
+
 def test_a_log_compressed_with_zstandard(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard", reason="pip install 'coeval[inspect]'")
     log = log_of([sample(number) for number in range(1, 5)])
     plain = archive(tmp_path / "plain.eval", log, zipfile.ZIP_STORED)
-    packed = tmp_path / "packed.eval"
-    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as target:
-        for info in source.infolist():
-            target.writestr(info.filename, zstandard.compress(source.read(info)))
-        for entry, origin in zip(target.infolist(), source.infolist(), strict=True):
-            entry.compress_type, entry.CRC, entry.file_size = 93, origin.CRC, origin.file_size
+    with zipfile.ZipFile(plain) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    packed = zstandard_archive(tmp_path / "packed.eval", members)
     import_results(packed, out=tmp_path / "a")
     import_results(plain, out=tmp_path / "b")
     assert scores(tmp_path / "a") == scores(tmp_path / "b")
@@ -156,17 +167,95 @@ def test_a_log_compressed_with_zstandard(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+def redeclared(path: Path, *, size: int | None = None, flags: int = 0) -> Path:
+    """Say of each member in the archive's directory another size, or further flags."""
+    data = bytearray(path.read_bytes())
+    at = -1
+    while (at := data.find(b"PK\x01\x02", at + 1)) >= 0:
+        data[at + 8] |= flags
+        if size is not None:
+            data[at + 24 : at + 28] = size.to_bytes(4, "little")
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("method", ["deflated", "zstandard"])
+@pytest.mark.parametrize("declared", [0, 2, 90_000])
+def test_a_log_unpacks_to_what_it_declares(tmp_path: Path, method: str, declared: int) -> None:
+    members = {"header.json": b"{}" + b" " * (96 << 20)}
+    path = tmp_path / "log.eval"
+    if method == "zstandard":
+        zstandard_archive(path, members, declared)
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+            target.writestr("header.json", members["header.json"])
+        redeclared(path, size=declared)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match="is damaged"):
+            import_results(path, out=tmp_path / "out")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_encrypted_log_is_named(tmp_path: Path, coeval: Command, method: int) -> None:
+    path = redeclared(archive(tmp_path / "log.eval", log_of([sample(1)]), method), flags=1)
+    ended = coeval("import", path, "--out", tmp_path / "out")
+    assert (ended.code, "header.json in the log is encrypted" in ended.err) == (1, True)
+
+
+UNUSABLE = ["NaN", "Infinity", "-Infinity", "1e400", f"1{'0' * 400}", f'"{"9" * 500}"']
+
+
+@pytest.mark.parametrize("number", UNUSABLE, ids=lambda number: number[:9])
+def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -> None:
+    """Of Inspect and lm-eval; a count of tokens that cannot be is unknown."""
+    usage = {"completion": "a", "usage": {"input_tokens": 10**400, "output_tokens": 2}}
+    log = log_of(
+        [sample(n, scores={"match": {"value": "x" if n < 3 else "C"}}, output=usage) for n in range(1, 5)]
+    )
+    (tmp_path / "log.json").write_text(json.dumps(log).replace('{"value": "x"}', f'{{"value": {number}}}'))
+    lines = [
+        f'{{"doc_id": {n}, "metrics": ["acc"], "acc": {number.strip(chr(34)) if n < 2 else 1}}}'
+        for n in range(4)
+    ]
+    file = tmp_path / f"samples_t_{DATE}.jsonl"
+    file.write_text("\n".join(lines))
+    for path, metric in ((tmp_path / "log.json", "match"), (file, "acc,none")):
+        out = tmp_path / path.stem
+        (folder,) = import_results(path, model="m", out=out).folders.values()
+        found = [value for (*_, name), value in scores(folder).items() if name == metric]
+        assert sorted(found, key=str) == [1.0, 1.0, None, None]
+        with load(folder) as reader:
+            assert f"{metric}: 2 scores NaN or infinite" in "\n".join(reader.notes())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a.eval", b"PK nothing", "is damaged, or no log of Inspect"),
         ("a.json", b"{", "is no log of Inspect"),
         ("a.json", json.dumps(log_of([])).encode(), "holds no samples"),
-        ("a.json", b'{"results": {"version": 2, "results": []}}', "version 2 of promptfoo's results, not 3"),
+        ("a.json", b'{"results": {"version": 2, "results": []}}', "holds no results"),
+        (
+            "a.json",
+            b'{"results": {"version": 4, "results": []}}',
+            "version 4 of promptfoo's results; up to 3",
+        ),
+        (
+            "a.jsonl",
+            b'{"success": true, "provider": "p", "prompt": ""}\n{"a"\n{}\n',
+            "a.jsonl:2 is no result",
+        ),
         ("samples_x.jsonl", b"{}\n", "has no column for item, model, score"),
         (f"samples_x_{DATE}.jsonl", b"{}\n", "is nothing that lm-eval writes"),
         ("a.csv", b"item,score\n1,2\n", "or the model with --model"),
         ("a.csv", b"item,model,score\n1,m,good\n", "the score 'good' is no number"),
+        ("a.csv", b'item,model,score\n1,m,"1,234"\n', "the score '1,234' is no number"),
+        ("a.csv", b"item;model;score\n1;m;1.234,5\n", "the score '1.234,5' is no number"),
+        ("a.csv", b"item,model,score,sample\n1,m,1,1" + b"0" * 5000, "is no whole number from 0 to"),
         ("a.csv", b"item,model,score\n1,m,1\n1,m,0\n", "1 of m has a second score"),
         ("a.csv", b"item,model,score\n1,m,7\n", "say from where to where it can go, such as --scale 1,5"),
         ("a.txt", b"", "none of the files that can be imported"),
@@ -253,6 +342,121 @@ def test_results_of_promptfoo_are_a_folder_for_each_provider(tmp_path: Path) -> 
     assert (summary["n_scored"], summary["n_failed"]) == (7, {"failed": 1})
 
 
+ALIKE = "You are a careful assistant of our support team. Answer in "
+
+
+def foo(
+    passes: str, number: int | None = 0, provider: Any = "p", label: str | None = "q", **changes: Any
+) -> Any:
+    """Rows of one column, a test each that passes or not."""
+    places = [{} if number is None else {"testIdx": test, "promptIdx": number} for test in range(len(passes))]
+    return [
+        {
+            **place,
+            "success": passed == "1",
+            "score": float(passed),
+            "provider": provider,
+            "prompt": {"raw": f"{label} {test}", "label": label},
+            "vars": {"n": test},
+            "response": {"output": passed},
+        }
+        | changes
+        for test, (place, passed) in enumerate(zip(places, passes, strict=True))
+    ]
+
+
+def named(label: str | None, of: str = "openai:gpt-4o") -> dict[str, str | None]:
+    return {"id": of, "label": label}
+
+
+def bare(rows: list[dict[str, Any]], **changes: Any) -> list[dict[str, Any]]:
+    """Without variables but in the test case, as lines have them."""
+    return [{**row, "vars": None, "testCase": {"vars": row["vars"]}, **changes} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "expected"),
+    [
+        (3, [foo("10", 0, label=f"{ALIKE}French"), foo("11", 1, label=f"{ALIKE}German")], ["10", "11"]),
+        (3, [foo("10", 0, label="a  b"), foo("11", 1, label="a b")], ["10", "11"]),
+        (3, [foo("10", 0, named(None)), foo("01", 1, named(None))], ["10", "01"]),
+        (3, [foo("10", 0, named("x")), foo("01", 1, named("y"))], {"x": "10", "y": "01"}),
+        (3, [foo("10", 0, named("x")), foo("01", 0, named("x", "azure:x"))], ["10", "01"]),
+        (3, [foo("10", 0, "x"), foo("01", 1, "x"), foo("11", 2, "x (2)")], ["10", "01", "11"]),
+        (3, [foo("10", 0, "azure:a"), foo("01", 1, "azure:b")], {"azure:a": "10", "azure:b": "01"}),
+        (3, [foo("101", 0, vars=None, namedScores=None, gradingResult=None)], {"p": "101"}),
+        (3, [foo("10", 0, named(None), namedScores={"tone": None}), foo("01", 1, named(""))], ["10", "01"]),
+        (3, [foo("10", response="text", score=True, latencyMs=1.5, config=None)], {"p": "10"}),
+        (3, [foo("10", prompt={"raw": [{"role": "user"}], "label": None}, provider=None)], {"model": "10"}),
+        (3, [foo("10", label="one"), foo("01", 1, label="two")], {"p@one": "10", "p@two": "01"}),
+        (3, [foo("10", testCase={"vars": {}, "assert": []}), foo("01", 1, label=None)], ["10", "01"]),
+        (2, [foo("10", None, "a"), foo("01", None, "b")], {"a": "10", "b": "01"}),
+        (2, [foo("10", None, named(None), "one"), foo("01", None, named(None), "two")], ["10", "01"]),
+        (2, [foo("10", None, prompt={"raw": "", "display": "one"}), foo("11", None)], ["10", "11"]),
+        (1, [foo("10", None, {"id": "a"}, failureReason=None, cost=None)], {"a": "10"}),
+        ("plain", [foo("10", 0), foo("01", 1)], ["10", "01"]),
+        ("lines", [bare(foo("10", 0, named(None))), bare(foo("01", 1, named(None)))], ["10", "01"]),
+        ("lines", [foo("00"), foo("11", 1), foo("10")], ["10", "11"]),
+        ("torn", [foo("10", 0, "a"), foo("011", 1, "b")], {"a": "10", "b": "01"}),
+    ],
+)
+def test_each_column_of_promptfoo_is_a_model(
+    tmp_path: Path, kind: int | str, rows: list[list[dict[str, Any]]], expected: dict[str, str] | list[str]
+) -> None:
+    every = [row for column in rows for row in column]
+    file = tmp_path / ("f.jsonl" if kind in ("lines", "torn") else "f.json")
+    if file.suffix == ".jsonl":
+        text = "".join(json.dumps(row) + "\n" for row in every)
+        file.write_text(text[: -20 if kind == "torn" else None])
+    else:
+        summary = {"version": 3 if kind == "plain" else kind, "results": every}
+        file.write_text(json.dumps(summary if kind == "plain" else {"results": summary}))
+    found = import_results(file, out=tmp_path / "out").folders
+    passes = {
+        model: "".join(
+            str(round(value or 0))
+            for (_, _, _, metric), value in sorted(scores(folder).items())
+            if metric == "pass"
+        )
+        for model, folder in found.items()
+    }
+    assert (passes if isinstance(expected, dict) else sorted(passes.values())) == (
+        expected if isinstance(expected, dict) else sorted(expected)
+    )
+
+
+def test_repetitions_of_promptfoo_are_samples(tmp_path: Path) -> None:
+    """Numbered as further tests, and without numbers; the second could be another entry, which is noted."""
+    case = {"assert": [{"type": "equals"}]}
+    repeated = [row | {"testCase": case} for row in foo("1100")]
+    for row in repeated:
+        row["vars"] = {"n": row["testIdx"] % 2}
+    unnumbered = foo("10", None) + foo("11", None)
+    for name, rows, version in (("a", repeated, 3), ("b", unnumbered, 2)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"version": version, "results": rows}))
+        import_results(tmp_path / f"{name}.json", out=tmp_path / name)
+        found = scores(tmp_path / name)
+        assert len({(item, sample) for _, item, sample, _ in found}) == 4
+        assert {sample for _, _, sample, _ in found} == {0, 1}
+    with load(tmp_path / "b") as reader:
+        assert "does not tell unlabelled entries of a provider apart" in "\n".join(reader.notes())
+
+
+def test_many_rows_of_promptfoo_take_linear_time(tmp_path: Path) -> None:
+    """Among them failures and repetitions, in numbers that squared would outlast the limit."""
+    rows = foo("01" * 20_000)
+    for row in rows[::2]:
+        row["failureReason"] = 2
+    (tmp_path / "f.json").write_text(json.dumps({"version": 3, "results": rows}))
+    import_results(tmp_path / "f.json", out=tmp_path / "out")
+    summary = json.loads((tmp_path / "out/f/summary.json").read_text())
+    assert (summary["n_scored"], summary["n_failed"]) == (20_000, {"failed": 20_000})
+    rows = foo("1" * 40_000, vars={}, testIdx=0)
+    (tmp_path / "g.json").write_text(json.dumps({"version": 3, "results": rows}))
+    (result,) = read_promptfoo(tmp_path / "g.json")
+    assert result.answers[-1].sample == 39_999
+
+
 # --- Tables
 
 
@@ -271,6 +475,36 @@ def test_a_table_of_judges_counts_what_all_of_them_scored(tmp_path: Path) -> Non
         notes = "\n".join(reader.notes())
     assert "score is the mean of anna, gpt-4o" in notes
     assert "1 answer without a score, as not all judges gave one" in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("t.csv", "item;model;score\n1;m;0,75\n2;m;0.5\n3;m;,25\n4;m;1", [0.75, 0.5, 0.25, 1]),
+        ("t.tsv", "item\tmodel\tscore\n1\tm\t0,75\n2\tm\t1,000", [0.75, 1]),
+        ("t.csv", "item;model;score\n1;m;75%\n2;m;12,5 %\n3;m;100%", [0.75, 0.125, 1]),
+        ("t.csv", 'item,model,score\n1,m,75%\n2,m,"0.5 %"\n3,m,NaN\n4,m,', [0.75, 0.005, None, None]),
+        ("t.jsonl", '{"item":1,"model":"m","score":NaN}\n{"item":2,"model":"m","score":0.5}', [None, 0.5]),
+        (
+            "t.jsonl",
+            '{"item":"NaN","model":"m","score":-Infinity}\n{"item":2,"model":"m","score":"5%"}',
+            [None, 0.05],
+        ),
+        ("t.jsonl", '{"item":1,"model":"m","score":true,"prompt":"\\"Infinity"}', [1.0]),
+        ("t.json", '[{"item":1,"model":"m","score":NaN},{"item":2,"model":"m","score":1}]', [None, 1]),
+        ("t.csv", "item,model,judge,score\n1,m,a,inf\n1,m,b,-inf\n2,m,a,1\n2,m,b,1e999", [None, None]),
+    ],
+)
+def test_scores_as_spreadsheets_and_python_write_them(
+    tmp_path: Path, name: str, text: str, expected: list[float | None]
+) -> None:
+    (tmp_path / name).write_text(text)
+    columns = {"item": "item"} if name.endswith(".json") else None
+    import_results(tmp_path / name, out=tmp_path / "out", columns=columns)
+    assert list(scores(tmp_path / "out").values()) == expected
+    if "inf" in text:
+        with load(tmp_path / "out") as reader:
+            assert "score: 2 scores NaN or infinite" in "\n".join(reader.notes())
 
 
 def test_scores_without_answers_are_scores(tmp_path: Path, coeval: Command) -> None:

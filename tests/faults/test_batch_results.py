@@ -20,7 +20,7 @@ from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer, Fault, Raw
 from fakes.openai_hosts import Reported
 from fakes.scripted import Refusal
-from pipeline.batched_clouds import CLOUDS, FILES, VERDICT, Cloud, lab, sent
+from pipeline.batched_clouds import FILES, GEMINI, VERDICT, Cloud, lab, sent
 from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import ModelUnavailable
@@ -32,14 +32,14 @@ from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.rundir import RunDir
 
 
-class GeminiFiles(type(CLOUDS[0])):  # type: ignore[misc]
+class GeminiFiles(type(GEMINI)):  # type: ignore[misc]
     """Gemini's answers in a file, as those of large jobs are."""
 
     def __repr__(self) -> str:
         return "gemini file"
 
 
-PLACES = [*FILES, *CLOUDS, GeminiFiles("gemini", "gemini-2.5-flash")]
+PLACES = [*FILES, GEMINI, GeminiFiles("gemini", "gemini-2.5-flash")]
 each = pytest.mark.parametrize("place", PLACES, ids=repr)
 slow = pytest.mark.system
 
@@ -162,12 +162,7 @@ async def test_what_is_said_to_have_expired_costs_nothing(
 ) -> None:
     """The same number of lines as where two are missing; the provider says what became of the others."""
     async with serving(place, tmp_path, monkeypatch) as (host, exp):
-        words = {
-            "bedrock": "Expired",
-            "vertex": "EXPIRED",
-            "gemini": "EXPIRED",
-            "mistral": "TIMEOUT_EXCEEDED",
-        }
+        words = {"gemini": "EXPIRED", "mistral": "TIMEOUT_EXCEEDED"}
         if isinstance(host, BatchServer):
             fates = iter([*[place.says(VERDICT)] * (place.least - 2), "expired", "expired"])
             host.fate = lambda _: next(fates)
@@ -197,11 +192,11 @@ async def test_an_answer_that_is_nested_too_deep_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gemini's answers stand in the text that says how their job is: no decoder reads it whole."""
-    async with serving(CLOUDS[0], tmp_path, monkeypatch) as (host, exp):
+    async with serving(GEMINI, tmp_path, monkeypatch) as (host, exp):
         host.gives = lambda _, lines: [*map(DAMAGES["deep"], lines[:1]), *lines[1:]]
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
-    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (CLOUDS[0].least, 0)
+    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (GEMINI.least, 0)
 
 
 @pytest.mark.process

@@ -12,6 +12,16 @@ from coeval.judging.labels import LabelValues, normalise, score_labels
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("don’t know", "don't know"),
+        ("don`t know", "don't know"),
+        ("donʼt know", "don't know"),
+        ("a “so-so” b", 'a "so so" b'),
+        ("1–5", "1 5"),
+        ("state—run", "state run"),
+        ("İYİ", "iyi"),
+        ("i\u0307yi", "iyi"),
+        ("about 50 %", "about 50%"),
+        ("about 50\u202f%", "about 50%"),
         (" Positive. ", "positive"),
         ("**“POSITIVE!”**", "positive"),
         ("`off_by_one`", "off by one"),
@@ -167,12 +177,15 @@ def test_two_values_in_a_sentence_are_two(values: list[str]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("unit", ["red", "A ", "*", "not ", "red-", "{", " ", "\\_", "a’", "1.", "正"])
+@pytest.mark.parametrize(
+    "unit", ["red", "A ", "*", "not ", "red-", "{", " ", "\\_", "a’", "1.", "正", "answer: ", "<answer>"]
+)
 def test_a_long_text_is_searched_in_one_pass(unit: str) -> None:
     """Time that grows with the square of the length would outlast the runner's limit."""
     values = LabelValues(["red", "dark red", "A", "1", "正面", *(f"value {n}" for n in range(50))])
     values.within(unit * (200_000 // len(unit)))
     values.named(unit * (200_000 // len(unit)))
+    score_labels(unit * (200_000 // len(unit)), {"answer": "red"}, {"answer": ["red", "green"]})
 
 
 SENTIMENTS = {"sentiment": ["positive", "negative", "mixed"]}
@@ -233,9 +246,13 @@ def test_a_single_label_is_found_in_every_common_form(response: str) -> None:
         "not positive",
         "It isn't positive.",
         "positive or negative",
-        "Sentiment: positive\nSentiment: negative",
+        "Sentiment: positive. Sentiment: negative",
         "Sentiment: unclear\nThere are positive words.",
-        "Answer: positive\nFinal answer: negative",
+        "Answer: positive, or else the answer is negative",
+        "<label>positive</label> <label>negative</label>",
+        '{"label": "positive"} {"label": "negative"}',
+        "The answer is positive or negative.",
+        "Answer: neither positive nor negative",
         '{"a": "positive", "b": "negative"}',
         '{"sentiment": "unclear", "why": "positive words"}',
         '{"sentiment": null}',
@@ -249,6 +266,78 @@ def test_a_single_label_is_found_in_every_common_form(response: str) -> None:
 def test_an_answer_that_states_no_value_or_several_is_none_of_the_labels(response: str) -> None:
     score = score_labels(response, {"sentiment": "positive"}, SENTIMENTS)["sentiment"]
     assert (score.predicted, score.match) == (None, False)
+
+
+CHOICES = {"letter": ["A", "B", "C", "D"]}
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        # taken back
+        "Answer: C\nActually, answer: B",
+        "Answer: C\nWait, I misread the table. Final answer: B",
+        "(C)\n\nOn reflection the answer must be B.",
+        "**Letter:** C\n\n**Corrected letter:** B",
+        "Answer: C\nCorrection: B",
+        "The answer is C.\nLet me check.\nThe correct answer is therefore **B**.",
+        "<answer>C</answer>\nI take that back: <answer>B</answer>",
+        "\\boxed{C} was hasty.\nSo \\boxed{B}.",
+        '{"answer": "C"}\nOn second thought:\n{"answer": "B"}',
+        '{"letter": "C"}\nSorry, the letter is B.',
+        "Letter: C\nFinal answer: B",
+        "Label: C\nSo the final label → B",
+        "Answer - A\nActually, answer - B",
+        # not the only value of its line
+        "The answer is B. A is wrong.",
+        "Answer: B; A and C are too long",
+        "My answer is B, not A",
+        "The answer is B because A is too short",
+        "The answer is more likely B than C",
+        "Answer: B) Paris. C) is Rome.",
+        "The answer is B — the river of A is longer",
+        "<answer>B</answer>, since A is too short",
+        "<final answer>\n B \n</final answer> A and C are too long",
+        "<ANSWER>B\nA is too short",
+        # the end of a page
+        "Option A says so, but C denies it.\nD is off.\n\nThe correct answer is B.",
+        "A: 3 apples. C: 4 apples.\nSo the right option is (B).",
+        "A and C are close.\n\nThe answer is:\n\n**B**\n\nD is far off.",
+        "A or C?\nThe answer to this question would be “B”",
+        "A or C?\nanswer = B",
+    ],
+)
+def test_the_last_answer_under_an_answers_name_counts(response: str) -> None:
+    assert said(response, CHOICES) == "B"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Sentiment: positive\nActually, sentiment: negative",
+        "The sentiment is positive at first.\nOverall the sentiment is rather negative.",
+        "Answer: negative\nResult: no positive words",
+        "Negative\n\nSentiment: the positive words are few",
+        "The sentiment isn’t positive.\nIt’s negative",
+    ],
+)
+def test_an_answer_in_words_is_taken_back_as_one_in_letters(response: str) -> None:
+    assert said(response, SENTIMENTS) == "negative"
+
+
+@pytest.mark.parametrize(
+    ("response", "spam", "toxic"),
+    [
+        ("Spam: yes\nToxic: yes\nActually, spam: no", "no", "yes"),
+        ("Spam: \\boxed{yes}\nToxic: \\boxed{no}", "yes", "no"),
+        ("The spam label: see below.\nSpam is yes and toxic is no", "yes", "no"),
+        ("<spam>no</spam> <toxic>yes</toxic>", "no", "yes"),
+    ],
+)
+def test_of_several_labels_each_last_answer_counts(response: str, spam: str, toxic: str) -> None:
+    declared = {"spam": ["yes", "no"], "toxic": ["yes", "no"]}
+    scores = score_labels(response, {"spam": "yes", "toxic": "yes"}, declared)
+    assert (scores["spam"].predicted, scores["toxic"].predicted) == (spam, toxic)
 
 
 @pytest.mark.parametrize(

@@ -135,23 +135,6 @@ def test_endpoints_of_one_process_take_turns(tmp_path: Path) -> None:
     assert min(counts) > 0.45 * sum(counts) > 400
 
 
-@pytest.mark.process
-def test_a_process_that_ends_with_a_lease_costs_the_others_no_more_than_that(tmp_path: Path) -> None:
-    async def work() -> list[Process]:
-        processes = [Process(tmp_path / "state", seed=seed) for seed in range(3)]
-        tasks = [asyncio.create_task(process.ask_all(2_000)) for process in processes]
-        await asyncio.sleep(2)
-        tasks[0].cancel()
-        await asyncio.sleep(3)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return processes
-
-    processes = in_virtual_time(work())
-    assert sum(len(process.sent) for process in processes) >= 1_000 - 15
-
-
 def sent_within(path: Path, seconds: float, *, each_time: bytes | None = None) -> Process:
     """What one process sends in so many seconds; ``each_time``: somebody writes that, all the time."""
 
@@ -193,24 +176,6 @@ def test_whoever_writes_again_and_again_keeps_nobody_from_sending(tmp_path: Path
     process = sent_within(tmp_path / "state", 2, each_time=b"9e99")
     assert len(process.sent) >= 390
     assert_paced(process.sent, 0.005)
-
-
-@pytest.mark.process
-def test_a_time_that_stays_beyond_all_turns_is_given_up(tmp_path: Path) -> None:
-    path = tmp_path / "state"
-
-    async def work() -> Process:
-        process = Process(path)
-        asking = asyncio.create_task(process.ask_all(2_000))
-        for _ in range(5_000):
-            path.write_bytes(b"%f" % (wall() + 2.9))
-            await asyncio.sleep(0.01)
-        assert asking.done()
-        return process
-
-    process = in_virtual_time(work())
-    assert_paced(process.sent, 0.005)
-    assert "others take all there is" in str(process.throttle.problem)
 
 
 @pytest.mark.process

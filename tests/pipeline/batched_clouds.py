@@ -11,28 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fakes import bedrock, gemini
+from fakes import gemini
 from fakes.anthropic_batches import BatchServer, batch_fake
 from fakes.anthropic_messages import Spoken
 from fakes.batch_jobs import BatchingHost
-from fakes.bedrock_batches import BedrockBatchHost, fake_bedrock_batches
 from fakes.gemini_batches import fake_gemini_batches
 from fakes.mistral_batches import mistral_batches
 from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer, Fault
-from fakes.vertex import key_file
-from fakes.vertex_batches import VertexBatchHost, fake_vertex_batches
 from pipeline.experiments import Lab, model, task
 
 __all__ = [
-    "CLOUDS",
     "FILES",
+    "GEMINI",
     "SECRET",
     "VERDICT",
-    "BedrockCloud",
     "Cloud",
     "GeminiCloud",
-    "VertexCloud",
     "lab",
     "requested",
     "sent",
@@ -67,10 +62,6 @@ class Cloud(ABC):
     def environment(self, host: Any, folder: Path) -> Mapping[str, str]:
         return {"GEMINI_API_KEY": SECRET}
 
-    def places(self) -> Mapping[str, str]:
-        """The settings of its batches, as parameters of a model."""
-        return {}
-
 
 class GeminiCloud(Cloud):
     def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
@@ -80,46 +71,7 @@ class GeminiCloud(Cloud):
         return gemini.Answer(text)
 
 
-class VertexCloud(Cloud):
-    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
-        return fake_vertex_batches(**how)
-
-    def says(self, text: str) -> Any:
-        return gemini.Answer(text)
-
-    def environment(self, host: VertexBatchHost, folder: Path) -> Mapping[str, str]:
-        account = str(key_file(folder, host.token_url))
-        return {"GOOGLE_APPLICATION_CREDENTIALS": account, "STORAGE_EMULATOR_HOST": host.url}
-
-    def places(self) -> Mapping[str, str]:
-        return {"batch_gcs_bucket": "results-4711", "location": "us-central1"}
-
-
-class BedrockCloud(Cloud):
-    def serve(self, **how: Any) -> AbstractAsyncContextManager[Any]:
-        return fake_bedrock_batches(keys={"AKIAMADEUP": SECRET}, **how)
-
-    def says(self, text: str) -> Any:
-        return bedrock.Answer(text)
-
-    def fault(self, status: int) -> Any:
-        return bedrock.Fault(status, "It cannot be made.")
-
-    def environment(self, host: BedrockBatchHost, folder: Path) -> Mapping[str, str]:
-        keys = {"AWS_ACCESS_KEY_ID": "AKIAMADEUP", "AWS_SECRET_ACCESS_KEY": SECRET}
-        return keys | {"AWS_ENDPOINT_URL_BEDROCK": host.url, "AWS_ENDPOINT_URL_S3": host.s3.url}
-
-    def places(self) -> Mapping[str, str]:
-        role = "arn:aws:iam::123456789012:role/batches"
-        return {"region": "us-east-1", "batch_s3_bucket": "results-4711", "batch_role_arn": role}
-
-
-CLOUDS = [
-    GeminiCloud("gemini", "gemini-2.5-flash"),
-    VertexCloud("vertex", "gemini-2.5-flash"),
-    BedrockCloud("bedrock", "us.amazon.nova-lite-v1:0", least=100),
-]
-"""Those of Google and Amazon."""
+GEMINI = GeminiCloud("gemini", "gemini-2.5-flash")
 
 
 class FilesCloud(Cloud):
@@ -163,12 +115,12 @@ FILES = [
     MistralCloud("mistral", "mistral-small-latest"),
     AnthropicCloud("anthropic", "claude-haiku-4-5"),
 ]
-"""The others."""
+"""Those whose batches are made of files."""
 
 
 def lab(cloud: Cloud, host: BatchingHost, folder: Path, role: str = "judge", **settings: Any) -> Lab:
     """An experiment of simulated models, but for one role; so large that its requests make a job."""
-    parameters = {"model": cloud.model, "base_url": host.url, "max_tokens": 200, **cloud.places()}
+    parameters = {"model": cloud.model, "base_url": host.url, "max_tokens": 200}
     batched = {
         "name": "cloud",
         "interface": cloud.name,

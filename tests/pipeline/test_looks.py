@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import time
 from pathlib import Path
 
 import pytest
 from cli.invoked import Command
+from cli.warm_process import WarmProcess
 from pipeline.experiments import PHASES, Lab, model, task
 
 import coeval as api
@@ -170,7 +174,7 @@ def test_whatever_shows_results_is_a_look(lab: Lab, coeval: Command, tmp_path: P
     grown(lab, 5)
     api.open_run(lab.path).measures()
     assert seen() == 1
-    for total, form in ((6, "excel"), (7, "pdf")):
+    for total, form in ((6, "excel"), (7, "html")):
         grown(lab, total)
         ended = coeval("analyze", "--run", lab.path, "--format", form, "--out", tmp_path / form)
         assert (ended.code, seen()) == (0, total - 4), ended.err
@@ -205,6 +209,71 @@ def test_judges_and_sentences_allow_for_looks(lab: Lab) -> None:
     assert growing.minimum_detectable is not None
     assert once.minimum_detectable is not None
     assert growing.minimum_detectable > once.minimum_detectable
+
+
+def judged(lab: Lab) -> int:
+    return sum(path.stat().st_size for path in lab.path.glob("phase5_evaluations/*.jsonl"))
+
+
+def wait_for_judgments(lab: Lab, before: int = 0) -> None:
+    until = time.monotonic() + 60
+    while judged(lab) == before and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def stopped(lab: Lab, number: signal.Signals, *flags: str) -> tuple[int, str, str]:
+    """Start the run, and end it by a signal once it has made a judgment: exit code and what it printed."""
+    before = judged(lab)
+    process = WarmProcess("run", "--config", lab.file, *flags, cwd=lab.folder)
+    wait_for_judgments(lab, before)
+    process.send_signal(number)
+    return process.wait(), *process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_a_signal_stopped_ends_with_the_verdict_of_one_that_was_not(
+    lab: Lab, number: signal.Signals, tmp_path: Path
+) -> None:
+    """Stopped twice and continued: no look was taken, so no test allows for any."""
+    for each in (lab, whole := Lab(tmp_path, lab.models, lab.tasks, id="whole")):
+        each.tasks = [task(total=30)]
+        each.settings["report"] = True
+    assert whole.run().exit_code == 0
+    for each in lab.models:
+        each["parameters"] |= {"latency_s": 0.15, "max_concurrency": 2}
+    for flags in ((), ("--continue",)):
+        code, out, err = stopped(lab, number, *flags)
+        assert (code, out) == (130, ""), "no scores"
+        assert "missing" in err
+        assert f"Fill the gaps with: coeval run --config {lab.file} --continue" in err
+        assert not (lab.path / "report.html").exists()
+        assert not (lab.path / "looks.jsonl").exists()
+        assert lab.meta()["status"] == "interrupted"
+    for each in lab.models:
+        del each["parameters"]["latency_s"]
+    ended = lab.run(continue_run=True)
+    assert ended.exit_code == 0
+    assert "look at a run as it grows" not in (lab.path / "report.html").read_text()
+    one, other = (api.compare(each.path, students=["ben", "ann"]).comparisons[0] for each in (lab, whole))
+    assert (one.look, one.p, one.ci95) == ("", other.p, other.ci95)
+    assert ended.results().notes == api.open_run(whole.path).results().notes
+
+
+def test_a_stopped_run_shows_no_scores_in_a_notebook(lab: Lab) -> None:
+    for each in lab.models:
+        each["parameters"] |= {"latency_s": 0.1, "max_concurrency": 2}
+
+    async def run_until_judged() -> api.Run:
+        interrupt = asyncio.Event()
+        running = asyncio.create_task(lab.arun(interrupt=interrupt))
+        await asyncio.to_thread(wait_for_judgments, lab)
+        interrupt.set()
+        return await running
+
+    shown = asyncio.run(run_until_judged())._repr_html_()
+    assert "Interrupted" in shown
+    assert "Its scores are partial" in shown
+    assert not (lab.path / "looks.jsonl").exists()
 
 
 def test_who_may_only_read_may_look(lab: Lab, coeval: Command) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pypdf
 import pytest
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, quiz, task
@@ -142,12 +141,9 @@ def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> 
 
 @pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-def test_page_paper_and_pictures_show_them(lab: Lab, report: Report, tmp_path: Path, coeval: Command) -> None:
-    for how in (("html",), ("pdf", "--appendix")):
-        ended = coeval("analyze", "--run", lab.path, "--format", *how, "--out", tmp_path)
-        assert ended.code == 3, ended.err
-    text = " ".join(page.extract_text() for page in pypdf.PdfReader(tmp_path / "report.pdf").pages)
-    assert "Labels: how often they are right" in text
+def test_page_and_pictures_show_them(lab: Lab, report: Report, tmp_path: Path, coeval: Command) -> None:
+    ended = coeval("analyze", "--run", lab.path, "--format", "html", "--out", tmp_path)
+    assert ended.code == 3, ended.err
     ended = coeval("analyze", "--run", lab.path, "--figures", tmp_path / "figures")
     assert ended.code == 3, ended.err
     drawn = {path.stem for path in (tmp_path / "figures").glob("*.svg")}

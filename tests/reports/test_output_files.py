@@ -10,7 +10,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import openpyxl
-import pypdf
 import pytest
 from cli.eval_process import finish, start, write_prompts
 from cli.invoked import Command
@@ -20,7 +19,7 @@ from openpyxl.utils.cell import range_boundaries
 from openpyxl.workbook import Workbook
 from openpyxl.worksheet.worksheet import Worksheet
 from pipeline.experiments import Lab, model, task
-from reports.browser import CHROMIUM, chromium, draw_all, nothing_serious, opened
+from reports.browser import chromium, draw_all, nothing_serious, opened
 from reports.workbook_tables import summary_lines, table_rows
 
 EVIL = '=HYPERLINK("http://evil","x")\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
@@ -170,22 +169,6 @@ def inside(cells: str, size: tuple[int, int]) -> bool:
     return bool(row <= max(size[0], 2) and column <= size[1])
 
 
-@pytest.fixture
-def printed(outputs: Path, tmp_path: Path, coeval: Command) -> str:
-    ended = coeval("analyze", "--run", outputs / "mine", "--format", "pdf", "--appendix", "--out", tmp_path)
-    assert ended.code == 0, ended.err
-    return " ".join(
-        " ".join(page.extract_text() for page in pypdf.PdfReader(tmp_path / "report.pdf").pages).split()
-    )
-
-
-@pytest.mark.process
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-def test_it_is_printed(printed: str) -> None:
-    for reported in ("What did it score?", "prompt_level_strict_accuracy", "records without a value", "jury"):
-        assert reported in printed
-
-
 @pytest.mark.process
 def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path, coeval: Command) -> None:
     """Options side by side with those that show it, in the order that suits whoever asks."""
@@ -208,7 +191,7 @@ def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path,
     drawn = {path.suffix for path in figures.iterdir()}
     assert drawn == {".png", ".svg"}
 
-    for flag, taken in (("--excel", tmp_path), ("--pdf", tmp_path), ("--figures", excel)):
+    for flag, taken in (("--excel", tmp_path), ("--figures", excel)):
         refused = coeval(*compare, flag, taken)
         assert (refused.code, refused.out) == (1, ""), flag
         assert "name a f" in refused.err

@@ -1,4 +1,4 @@
-"""Pictures of a report for print, and the report on paper."""
+"""Pictures of a report for print."""
 
 from __future__ import annotations
 
@@ -7,31 +7,17 @@ import re
 import struct
 import subprocess
 import sys
-from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pypdf
 import pytest
 from cli.invoked import Command
 from cli.warm_process import WarmProcess
 from cli.written_training import drawn, write_training
 from pipeline.experiments import Lab, model, task
-from reports.browser import CHROMIUM, chromium, draw_all, nothing_serious, opened
+from reports.browser import chromium, draw_all, nothing_serious, opened
 
-from coeval.core.errors import UsageError
 from coeval.core.plain import plain
-from coeval.reports.content import (
-    Alert,
-    Passage,
-    PassagePart,
-    Report,
-    ReportColumn,
-    ReportSection,
-    ReportTable,
-    Sentence,
-)
-from coeval.reports.site.paper_page import MOST_ROWS, browser, paper_page, print_report
 
 
 @pytest.fixture(scope="module")
@@ -60,105 +46,16 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
     assert all(f">{name}<" in drawings["forest"].read_text() for name in ("ann", "ben"))
 
 
-@pytest.mark.system
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-@pytest.mark.parametrize(
-    ("words", "fewest", "most", "only"),
-    [((), 1, 2, "What did it cost?"), (("--appendix",), 4, 99, "Is the benchmark any good?")],
-    ids=["brief", "with its appendix"],
-)
-def test_a_report_is_printed(
-    lab: Lab, tmp_path: Path, coeval: Command, words: tuple[str, ...], fewest: int, most: int, only: str
-) -> None:
-    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", *words, "--out", tmp_path)
-    assert ended.code == 0, ended.err
-    pages = pypdf.PdfReader(tmp_path / "report.pdf").pages
-    assert fewest <= len(pages) <= most
-    assert (round(pages[0].mediabox.width), round(pages[0].mediabox.height)) == (595, 842)
-    text = " ".join(" ".join(page.extract_text() for page in pages).split())
-    for reported in ("exp", "Simulated models", "ann", "ben", only):
-        assert reported in text
-    assert ("Is the benchmark any good?" in text) is bool(words)
-    assert (tmp_path / "measures.json").exists()
-    refused = coeval("analyze", "--run", lab.path, "--format", "html", "--appendix", "--out", tmp_path)
-    assert (refused.code, "--appendix belongs to --format pdf" in refused.err) == (1, True)
-
-
 @pytest.mark.process
-def test_a_brief_shrinks_until_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit on two pages is printed smaller, and at last as it is."""
-    table = ReportTable("t", "T", (ReportColumn("name", "Name"),), tuple((f"row {n}",) for n in range(90)))
-    said = tuple(Sentence(f"Sentence {n}.") for n in range(20))
-    sections = tuple(
-        ReportSection(name, "Q?", (), (), (one,)) for name, one in (("leads", table), ("cost", table))
-    )
-    printed: list[bytes] = []
-
-    def pages(page: bytes, _: str) -> bytes:
-        printed.append(page)
-        return b"/Type /Page\n" * (4 - len(printed))
-
-    monkeypatch.setattr("coeval.reports.site.paper_page._printed", pages)
-    print_report(Report("experiment", "r", (), said, sections), tmp_path / "r.pdf", "nobody")
-    assert [page.count(b"<li>") for page in printed] == [10, 6]
-    assert [page.count(b">row ") for page in printed] == [28, 16]
-    assert (tmp_path / "r.pdf").read_bytes() == b"/Type /Page\n" * 2
-
-
-def test_without_a_browser_the_way_out_is_named(
-    lab: Lab, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("coeval.reports.site.paper_page._PLACES", ())
-    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path / "out")
-    assert (ended.code, ended.out, (tmp_path / "out").exists()) == (1, "", False)
-    assert "COEVAL_BROWSER" in ended.err
-    monkeypatch.setenv("COEVAL_BROWSER", "nobody")
-    with pytest.raises(UsageError, match="COEVAL_BROWSER names nobody"):
-        browser()
-
-
-@pytest.mark.process
-def test_a_browser_that_prints_nothing_is_told(
-    lab: Lab, tmp_path: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho 'no \033[31mdisplay' >&2\nexit 3\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("COEVAL_BROWSER", str(broken))
-    ended = coeval("analyze", "--run", lab.path, "--format", "pdf", "--out", tmp_path / "out")
-    assert ended.code == 1
-    assert f"{broken} printed nothing: no \\x1b[31mdisplay" in ended.err
-    assert not (tmp_path / "out" / "report.pdf").exists()
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("kind", ["excel", "pdf"])
-def test_what_is_written_needs_a_folder(kind: str, lab: Lab, tmp_path: Path, coeval: Command) -> None:
-    ended = coeval("analyze", "--run", lab.path, "--format", kind)
+def test_what_is_written_needs_a_folder(lab: Lab, tmp_path: Path, coeval: Command) -> None:
+    ended = coeval("analyze", "--run", lab.path, "--format", "excel")
     assert (ended.code, ended.out) == (1, "")
     assert "name a folder for it with --out" in ended.err
     taken = tmp_path / "file"
     taken.touch()
     for flag in ("--out", "--figures"):
-        words = ["analyze", "--run", lab.path, "--format", kind, "--out", tmp_path, flag, taken]
+        words = ["analyze", "--run", lab.path, "--format", "excel", "--out", tmp_path, flag, taken]
         assert "is a file; name a folder" in coeval(*words).err
-
-
-EVIL = "<script>alert(1)</script>\u202e</title>\"' onload=x &amp;"
-
-
-def test_paper_runs_nothing_whatever_models_say() -> None:
-    column = ReportColumn("name", EVIL)
-    table = ReportTable("t", EVIL, (column,), ((EVIL,),) * (MOST_ROWS + 1), note=EVIL)
-    passage = Passage("p", EVIL, (PassagePart(EVIL), PassagePart(EVIL, stand_in=True)))
-    section = ReportSection("s", EVIL, (Sentence(EVIL),), (), (table,), (passage,))
-    report = Report("description", EVIL, (EVIL,), (Sentence(EVIL),), (section,), (Alert(EVIL),))
-    page = paper_page(report).decode()
-    assert "<script" not in page
-    assert "default-src 'none'" in unescape(page)
-    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 70
-    assert f"The first {MOST_ROWS} of {MOST_ROWS + 1} rows; a page (html) and a workbook (excel) hold" in page
 
 
 # Training curves: pictures for print, and a page that leads from a point to the items behind it.

@@ -25,7 +25,12 @@ import numpy as np
 from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measured import NOT_MEASURED
-from coeval.analysis.measures.pair_measures import measured_pairs, pair_strengths, read_comparisons
+from coeval.analysis.measures.pair_measures import (
+    group_sentences,
+    measured_pairs,
+    pair_strengths,
+    read_comparisons,
+)
 from coeval.analysis.measures.ranking import Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid, with_removed
 from coeval.analysis.measures.student_measures import (
@@ -74,16 +79,18 @@ def _(reader: RunReader) -> Results:
     scores = student_scores(reader, grid)
     students = student_headlines(grid)
     ranks = ranking(grid, students)
+    pairs = measured_pairs(read_comparisons(reader))
+    leads = leader_sentences(students, ranks, grid.looks) if len(ranks.order) > 1 else ()
     return Results(
         students=_by_shared_scores(scores, ranks),
-        leads=tuple(leader_sentences(students, ranks, grid.looks)) if len(ranks.order) > 1 else (),
+        leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
         labels=label_accuracies(reader, with_removed(reader, grid).students),
         sampled=sampled_scores(reader),
         simulated=reader.simulated,
         notes=(*label_task_notes(reader), *unscored_notes(reader), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
-        pairs=pair_strengths(measured_pairs(read_comparisons(reader))),
+        pairs=pair_strengths(pairs),
         people=human_scores(reader),
         checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
     )

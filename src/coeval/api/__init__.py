@@ -198,7 +198,7 @@ async def run_checked(
     one; raises as `run`."""
     summary = await _arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
     run = Run(run_folder(config).path, summary)
-    if config.experiment.report and summary.begun:
+    if config.experiment.report and summary.shows_scores:
         await asyncio.to_thread(run.write_report)
     return run
 

@@ -161,6 +161,8 @@ class Run:
                 meta = RunDir(self.path).read_meta()
                 status, updated = meta.status, meta.updated_at
             reported = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+        if self.summary is not None and not self.summary.shows_scores:
+            return reported + html_lines(["Its scores are partial: .results() shows them."])
         if self._bytes() > _MOMENT:
             return reported + html_lines(["Its scores take some time: .results() shows them."])
         try:

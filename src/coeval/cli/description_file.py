@@ -1,4 +1,4 @@
-"""The description of an experiment as a file: a page, or what a browser prints of it."""
+"""The description of an experiment as a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Report
 from coeval.reports.description_report import DescribedExperiment
 from coeval.reports.site.page import write_page
-from coeval.reports.site.paper_page import browser, print_report
 from coeval.store.jsonl import write_bytes_atomic
 
 # --- Experiment description of `coeval describe`
@@ -50,25 +49,19 @@ def _changed(start: EstimatedStart, options: RunOptions) -> Iterator[str]:
 
 def refuse_place(place: Path, config: Path) -> None:
     """
-    Raises UsageError: a page cannot, or should not, take that place; or it is to be printed and nothing
-    prints.
+    Raises UsageError: a page cannot, or should not, take that place.
     """
-    if place.suffix.lower() not in (".html", ".htm", ".pdf"):
-        raise UsageError(f"{place} is to be a page; end its name in .html, or in .pdf to have it printed")
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{place} is to be a page; end its name in .html (a browser prints it)")
     if place.is_dir() or (place.exists() and place.samefile(config)):
         raise UsageError(f"{place} cannot be replaced by a page; name a new file")
     if not place.parent.is_dir():
         raise UsageError(f"{place}: there is no folder {place.parent}; make it, or name another")
-    if place.suffix.lower() == ".pdf":
-        browser()
 
 
 def write_description(report: Report, place: Path) -> None:
     """Write it, in place of an older one.
 
-    Raises StoreError: it cannot be written, or not be printed.
+    Raises StoreError: it cannot be written.
     """
-    if place.suffix.lower() == ".pdf":
-        print_report(report, place, browser())
-    else:
-        write_bytes_atomic(place, write_page(report))
+    write_bytes_atomic(place, write_page(report))

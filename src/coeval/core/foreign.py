@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -47,15 +48,13 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
 
 
 def decode_python(data: bytes, kind: type[T]) -> T:
-    """Decode what Python's own encoder writes: JSON, but for the numbers NaN, Infinity and -Infinity.
+    """Decode what Python's own encoder writes: JSON, but for the numbers NaN, Infinity and -Infinity. A
+    number beyond every float is infinite too.
 
     Raises as `decode` does.
     """
-    try:
+    with suppress(Undecodable):
         return decode(data, kind)
-    except Undecodable:
-        if b"NaN" not in data and b"Infinity" not in data:
-            raise
     try:
         return convert(json.loads(data), kind)
     except _RAISED as error:

@@ -153,15 +153,17 @@ class Pairs(list[tuple[str, Any]]):
     """Keys and values of a JSON object in order, repeated keys included."""
 
 
-def every_json(text: str) -> Iterator[Any]:
-    """Yield every valid object or array of a reply, from its fence on if there is one; objects as `Pairs`.
+def every_json(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield every valid object or array of a reply with where it begins, from its fence on if there is one;
+    objects as `Pairs`.
 
     Nesting beyond reason ends it; see `extract_json`.
     """
     with suppress(RecursionError):
-        for _, value in _candidates(text[_begin(text) :], Pairs):
+        begin = _begin(text)
+        for start, value in _candidates(text[begin:], Pairs):
             if value is not None and not _is_deeper(value, _MOST_NESTED):
-                yield value
+                yield begin + start, value
 
 
 def _begin(text: str) -> int:

@@ -16,11 +16,13 @@ from coeval.benchmarks.run.judgment_outcomes import mean_metric
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
-from coeval.core.text import digest, listed
+from coeval.core.text import digest, listed, numbered
 from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, output_tasks
 
 _SHOWN = 3
+# Tokens of one answer: what a table of usage can hold, and more than any model's window.
+_MOST_TOKENS = 1 << 31
 
 
 class ForeignAnswer(NamedTuple):
@@ -52,6 +54,20 @@ class ForeignResult(NamedTuple):
     judges: dict[str, str] = {}  # noqa: RUF012  never changed
     reported: dict[str, float] = {}  # noqa: RUF012
     remarks: tuple[str, ...] = ()
+
+
+def as_number(value: Any) -> float:
+    """Convert a number of another tool; one beyond every float becomes infinite, which counts as missing."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_usage(took: Any, gave: Any, usd: float | None = None) -> Usage | None:
+    """Make a usage of tokens in and out; None unless both are counts."""
+    counts = all(isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in (took, gave))
+    return Usage(took, gave, usd) if counts else None
 
 
 class _ForeignJudge(msgspec.Struct, frozen=True):
@@ -133,12 +149,18 @@ def _unique(model: str, models: Sequence[str]) -> str:
 
 
 def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
-    """Keep the metrics from 0 to 1; bring others there by ``scale``, or leave them out and say so."""
+    """Keep the metrics from 0 to 1; bring others there by ``scale``, or leave them out and say so. NaN and
+    infinite scores become missing, and are counted in a remark."""
     values: defaultdict[str, list[float]] = defaultdict(list)
+    unusable: Counter[str] = Counter()
     for answer in result.answers:
         for metric, value in answer.scores.items():
-            if value is not None:
+            if value is not None and math.isfinite(value):
                 values[metric].append(value)
+            elif value is not None:
+                unusable[metric] += 1
+    lost = (f"{metric}: {numbered(count, 'score')} NaN or infinite" for metric, count in unusable.items())
+    result = result._replace(remarks=(*result.remarks, *lost))
     beyond = {name for name, found in values.items() if min(found) < 0 or max(found) > 1}
     if scale is not None:
         for name in sorted(beyond):
@@ -157,7 +179,11 @@ def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
         left_out = f"left out, as --scale was not given: {listed(sorted(beyond), _SHOWN)}"
         result = result._replace(remarks=(*result.remarks, left_out))
 
-    def kept(scores: Mapping[str, float | None]) -> dict[str, float | None]:
+    def kept(given: Mapping[str, float | None]) -> dict[str, float | None]:
+        scores = {
+            name: value if value is not None and math.isfinite(value) else None
+            for name, value in given.items()
+        }
         if scale is None:
             return {name: value for name, value in scores.items() if name not in beyond}
         return {
@@ -176,15 +202,15 @@ def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAn
     write_lines(folder / SCORES, ({"id": one.item, "scores": one.scores} for one in answers))
     names = list(dict.fromkeys(name for one in answers for name in one.scores))
     by_metric = {name: [one.scores.get(name) for one in answers] for name in names}
-    scored = [one for one in answers if any(value is not None for value in one.scores.values())]
-    failed = Counter("failed" if one.error else "unscored" for one in answers if one not in scored)
+    unscored = [one for one in answers if all(value is None for value in one.scores.values())]
+    failed = Counter("failed" if one.error else "unscored" for one in unscored)
     judges = list(dict.fromkeys(result.judges.values()))
     summary = ImportedSummary(
         task=result.task,
         model=result.model,
         metrics={name: _metric(values) for name, values in by_metric.items()},
         n_expected=len(answers),
-        n_scored=len(scored),
+        n_scored=len(answers) - len(unscored),
         n_failed=dict(failed),
         remarks=(*result.remarks, *_differences(result)),
         complete=not failed,

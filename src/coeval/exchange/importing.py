@@ -26,8 +26,8 @@ def import_results(
 
     Parameters
     ----------
-    files : logs of Inspect (``.eval``, ``.json``), ``samples_TASK_DATE.jsonl`` of lm-eval, JSON of promptfoo,
-        or tables with a row for each item and model
+    files : logs of Inspect (``.eval``, ``.json``), ``samples_TASK_DATE.jsonl`` of lm-eval, ``.json``
+        or ``.jsonl`` of promptfoo, or tables with a row for each item and model
     out : the folder to write; one for each model in it where there are several
     model : of lm-eval's samples and of tables, whose answers they hold
     columns : of tables, the columns by what they mean, where they have other than the usual names
@@ -59,11 +59,13 @@ def _read(path: Path, model: str | None, columns: Mapping[str, str] | None) -> l
         return [read_inspect(path)]
     if FILE_NAME.fullmatch(path.name):
         return [read_lm_eval(path, model)]
+    if suffix in (".json", ".jsonl") and not columns and is_promptfoo(path):
+        return read_promptfoo(path)
     if suffix == ".json" and not columns:
-        return read_promptfoo(path) if is_promptfoo(path) else [read_inspect(path)]
+        return [read_inspect(path)]
     if suffix in (*_TABLES, ".json"):
         return read_table(path, model, columns)
     raise UsageError(
         f"{path} is none of the files that can be imported: Inspect's .eval and .json, lm-eval's "
-        "samples_TASK_DATE.jsonl, promptfoo's .json, tables as .csv, .tsv, .jsonl, .parquet"
+        "samples_TASK_DATE.jsonl, promptfoo's .json and .jsonl, tables as .csv, .tsv, .jsonl, .parquet"
     )

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from io import BytesIO
 from pathlib import Path
-from struct import unpack
 from typing import Any
 
 import msgspec
+import zstandard
 
 from coeval.core.errors import UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.plain import file_bytes
 
-_ZSTANDARD = 93
+_ZSTANDARD = 93  # Python reads this compression by itself from 3.14
+_ENCRYPTED = 0x1
+# What a damaged archive raises, by where the damage lies.
+_DAMAGES = (
+    *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, struct.error),
+    *(EOFError, NotImplementedError, ValueError),
+)
 # Bytes of one member of an archive: a sample with its transcript is a few megabytes.
 _LARGEST = 1 << 30
 
@@ -93,7 +100,7 @@ def _of_archive(path: Path) -> tuple[InspectLog, list[LogSample]]:
                 for name, info in members.items()
                 if name.startswith("samples/") and name.endswith(".json")
             ]
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except _DAMAGES as error:
         raise UsageError(f"{path} is damaged, or no log of Inspect: {error}") from error
     return log, sorted(samples, key=lambda one: (one.epoch, str(one.id).rjust(12)))
 
@@ -101,23 +108,20 @@ def _of_archive(path: Path) -> tuple[InspectLog, list[LogSample]]:
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> bytes:
     if info.file_size > _LARGEST:
         raise UsageError(f"{info.filename} in the log has {info.file_size:,} bytes")
-    if info.compress_type != _ZSTANDARD:
-        return archive.read(info)
-    try:
-        import zstandard  # an extra: Python reads this compression from 3.14
-    except ImportError:
-        raise UsageError(
-            "this log is compressed with Zstandard: pip install 'coeval[inspect]', or write it as JSON with "
-            "`inspect log convert`"
-        ) from None
-    # Behind the 30 bytes of the member's own header stand its name and its extra field.
-    name, extra = unpack("<HH", data[info.header_offset + 26 : info.header_offset + 30])
-    start = info.header_offset + 30 + name + extra
-    packed = data[start : start + info.compress_size]
-    try:
-        found: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
-    except zstandard.ZstdError as error:
-        raise zipfile.BadZipFile(f"{info.filename}: {error}") from error
-    if zlib.crc32(found) != info.CRC:
-        raise zipfile.BadZipFile(f"{info.filename} has another checksum")
-    return found
+    if info.flag_bits & _ENCRYPTED:
+        raise UsageError(f"{info.filename} in the log is encrypted; write the log again without a password")
+    if info.compress_type == _ZSTANDARD:
+        # Behind the 30 bytes of the member's own header are its name and its extra field.
+        name, extra = struct.unpack("<HH", data[info.header_offset + 26 : info.header_offset + 30])
+        start = info.header_offset + 30 + name + extra
+        packed = data[start : start + info.compress_size]
+        stream: Any = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+    elif info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        stream = archive.open(info)
+    else:
+        raise zipfile.BadZipFile(f"{info.filename} is compressed as Inspect never does")
+    with stream:  # a few kilobytes can unpack to gigabytes: no more than the archive declares
+        content: bytes = stream.read(info.file_size + 1)
+    if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
+        raise zipfile.BadZipFile(f"{info.filename} has another length or checksum than the archive declares")
+    return content

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.records import Usage
 from coeval.core.text import canonical
-from coeval.exchange.imported import ForeignAnswer, ForeignResult
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number, as_usage
 from coeval.exchange.inspect_file import LogEval, LogSample, read_log
 
 TOOL = "inspect"
@@ -30,7 +28,7 @@ def read_inspect(path: Path) -> ForeignResult:
         raise UsageError(f"{path} holds no samples: Inspect was run without logging them")
     remarks = () if log.status == "success" else (f"the log's status is {log.status or 'unknown'}",)
     reported = {
-        one.name if one.name == one.scorer else f"{one.scorer}/{one.name}": float(metric.value)
+        one.name if one.name == one.scorer else f"{one.scorer}/{one.name}": as_number(metric.value)
         for one in (log.results.scores if log.results is not None else [])
         for name, metric in one.metrics.items()
         if name.rpartition("/")[2] in ("accuracy", "mean") and isinstance(metric.value, int | float)
@@ -69,7 +67,6 @@ def _answer(sample: LogSample) -> ForeignAnswer:
         text = _text(sample.output.choices[0].get("message", {}).get("content"))
     failed = sample.error is not None
     usage = sample.output.usage or {}
-    took, gave = usage.get("input_tokens"), usage.get("output_tokens")
     return ForeignAnswer(
         item=str(sample.id),
         sample=sample.epoch - 1,
@@ -77,23 +74,21 @@ def _answer(sample: LogSample) -> ForeignAnswer:
         prompt=_attached(_last_text(sample.input), sample.attachments),
         answer=None if failed else _attached(text or "", sample.attachments),
         error=str((sample.error or {}).get("message", "")) if failed else "",
-        usage=Usage(took, gave) if isinstance(took, int) and isinstance(gave, int) else None,
+        usage=as_usage(usage.get("input_tokens"), usage.get("output_tokens")),
         latency_s=sample.output.time,
     )
 
 
 def _number(value: Any) -> float | None:
-    """The number that Inspect takes a score for; None where it has none (NaN: not scored)."""
+    """The number that Inspect takes a score for, NaN where it was not scored; None where there is none."""
     if isinstance(value, str):
         if value in _WORDS or value.lower() in _WORDS:
             return _WORDS.get(value, _WORDS.get(value.lower()))
         try:
-            value = float(value)
+            return float(value)
         except ValueError:
             return None
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    return None
+    return as_number(value) if isinstance(value, int | float) else None
 
 
 def _last_text(given: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.plain import file_bytes
 from coeval.core.text import canonical, listed
-from coeval.exchange.imported import ForeignAnswer, ForeignResult
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number
 
 TOOL = "lm-eval"
 
@@ -65,8 +64,8 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         scores: dict[str, float | None] = {}
         for name in sample.metrics:
             value = values.get(name)
-            if isinstance(value, int | float) and math.isfinite(value) and name not in lower:
-                scores[f"{name},{sample.filter}"] = float(value)
+            if isinstance(value, int | float) and name not in lower:
+                scores[f"{name},{sample.filter}"] = as_number(value)
             else:
                 unscored.add(name)
         document = str(sample.doc_id)
@@ -101,7 +100,7 @@ def _our_item(document: Any) -> tuple[str, int] | None:
 def _reported(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in metrics.items():
         if isinstance(value, int | float) and "_stderr," not in name and "," in name:
-            yield name, float(value)
+            yield name, as_number(value)
 
 
 def _prompt(arguments: Any) -> str:

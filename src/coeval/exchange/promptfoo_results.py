@@ -1,54 +1,72 @@
-"""Results of promptfoo, ``promptfoo eval -o results.json``, version 3 of its summary."""
+"""Results of promptfoo, ``promptfoo eval -o results.json`` or ``.jsonl``, versions 1 to 3 of its summary."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode
-from coeval.core.plain import file_bytes
-from coeval.core.records import Usage
+from coeval.core.foreign import decode, lines_decoder
+from coeval.core.plain import file_bytes, fitted_names, open_file
 from coeval.core.text import canonical, digest
-from coeval.exchange.imported import ForeignAnswer, ForeignResult
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_usage
 
 TOOL = "promptfoo"
 
-_VERSION = 3
+_NEWEST = 3
 # What ``failureReason`` says of a provider that gave no answer.
 _ERROR = 2
+# Characters of a prompt in a model's name; its label is the whole prompt where the user gave none.
+_LONGEST_PROMPT = 40
+_UNNUMBERED = (
+    "repeated answers are samples: this version does not tell unlabelled entries of a provider apart"
+)
 
 
 class _FooProvider(msgspec.Struct):
-    id: str = ""
+    id: str | None = None
     label: str | None = None
 
 
 class _FooPrompt(msgspec.Struct):
-    raw: str = ""
-    label: str = ""
+    raw: Any = ""
+    label: str | None = None
+    display: str | None = None
+    """The label before version 3."""
+    id: str | None = None
 
 
 class _FooRow(msgspec.Struct, rename="camel"):
-    test_idx: int
-    prompt_idx: int
     success: bool
-    score: float | None = None
-    provider: _FooProvider = msgspec.field(default_factory=_FooProvider)
-    prompt: _FooPrompt = msgspec.field(default_factory=_FooPrompt)
-    named_scores: dict[str, float | None] = {}
-    response: dict[str, Any] | None = None
-    vars: dict[str, Any] = {}
-    failure_reason: int = 0
-    error: str | None = None
+    provider: _FooProvider | str | None = None
+    prompt: _FooPrompt | str | None = None
+    test_idx: int | None = None
+    prompt_idx: int | None = None
+    score: float | bool | None = None
+    named_scores: dict[str, float | bool | None] | None = None
+    response: dict[str, Any] | str | None = None
+    vars: dict[str, Any] | None = None
+    test_case: dict[str, Any] | None = None
+    failure_reason: int | None = None
+    error: Any = None
     latency_ms: float | None = None
     cost: float | None = None
 
+    @property
+    def column(self) -> _Column:
+        of, prompt = self.provider, self.prompt
+        named = of if isinstance(of, _FooProvider) else _FooProvider(of)
+        label = (prompt.label or prompt.display or prompt.id) if isinstance(prompt, _FooPrompt) else None
+        return _Column(named.label or named.id or "model", named.id or "", label or "", self.prompt_idx)
 
-class _FooVersion(msgspec.Struct):
-    version: int
+    @property
+    def prompt_text(self) -> str:
+        raw = self.prompt.raw if isinstance(self.prompt, _FooPrompt) else self.prompt
+        return raw if isinstance(raw, str) else canonical(raw) if raw else ""
 
 
 class _FooSummary(msgspec.Struct):
@@ -56,72 +74,159 @@ class _FooSummary(msgspec.Struct):
     results: list[_FooRow]
 
 
+class _FooFile(msgspec.Struct):
+    results: _FooSummary
+    config: dict[str, Any] | None = None
+
+
+class _FooVersion(msgspec.Struct):
+    version: int
+
+
 class _FooOutline(msgspec.Struct):
     """Of a file, what no other tool's has."""
 
-    results: _FooVersion
+    results: _FooVersion | list[_FooBegin]
 
 
-class _FooFile(msgspec.Struct):
-    results: _FooSummary
-    config: dict[str, Any] = {}
+class _FooBegin(msgspec.Struct, rename="camel"):
+    """Of a row, what no other tool's has."""
+
+    success: bool
+    provider: Any
+    prompt: Any
+
+
+class _Column(NamedTuple):
+    """A provider with a prompt, which promptfoo shows as a column; ``number`` is its place, None where the
+    file does not say it."""
+
+    provider: str
+    provider_id: str
+    prompt: str
+    number: int | None
 
 
 def is_promptfoo(path: Path) -> bool:
-    """Whether a JSON file has the outline of promptfoo's results, whatever their version."""
+    """Whether a file of JSON, or of JSON lines, has the outline of promptfoo's results of any version."""
     try:
-        decode(file_bytes(path), _FooOutline)
+        if path.suffix.lower() == ".json":
+            decode(file_bytes(path), _FooOutline)
+        else:
+            with open_file(path) as file:
+                decode(file.readline(), _FooBegin)
     except Undecodable:
         return False
     return True
 
 
 def read_promptfoo(path: Path) -> list[ForeignResult]:
-    """Read a file of results: one for each provider, or for each provider and prompt where there are
-    several prompts (``provider@prompt``). The metrics are ``pass``, ``score`` and the named scores.
+    """Read a file of results: one for each provider and prompt. It is named by the provider, and as
+    ``provider@prompt`` where that has several prompts; columns that this leaves alike are numbered. The
+    metrics are ``pass``, ``score`` and the named scores.
 
-    Raises UsageError: the file has another shape or version.
+    Raises UsageError: the file has another shape or version, or holds no results.
     """
     try:
-        file = decode(file_bytes(path), _FooFile)
+        rows, task, remarks = _of_json(path) if path.suffix.lower() == ".json" else _of_lines(path)
     except Undecodable as error:
         raise UsageError(f"{path} is no results file of promptfoo: {error}") from error
-    if file.results.version != _VERSION:
-        raise UsageError(f"{path} has version {file.results.version} of promptfoo's results, not {_VERSION}")
-    rows = file.results.results
-    prompts = {row.prompt.raw: row.prompt.label or row.prompt.raw for row in rows}
-    several = (
-        len({row.prompt_idx for row in rows}) > len({row.provider.id for row in rows}) and len(prompts) > 1
-    )
-    task = str(file.config.get("description") or path.stem)
-    found: dict[str, ForeignResult] = {}
-    for row in rows:
-        model = row.provider.label or row.provider.id or "model"
-        if several and row.prompt.label:
-            model = f"{model}@{row.prompt.label[:40]}"
-        result = found.setdefault(model, ForeignResult(TOOL, task, model, [], canonical(row.provider.id)))
-        item = f"{row.test_idx}-{digest(canonical(row.vars))[:8]}"
-        sample = sum(1 for one in result.answers if one.item == item)
-        result.answers.append(_answer(row, item, sample))
-    if not found:
+    if not rows:
         raise UsageError(f"{path} holds no results")
-    return list(found.values())
+    by_column: defaultdict[_Column, list[_FooRow]] = defaultdict(list)
+    for row in rows:
+        by_column[row.column].append(row)
+    results = []
+    for column, model in _model_names(by_column).items():
+        answers = _answers(by_column[column])
+        about = remarks
+        if column.number is None and any(answer.sample for answer in answers):
+            about = (*remarks, _UNNUMBERED)
+        results.append(ForeignResult(TOOL, task, model, answers, canonical(column[:3]), remarks=about))
+    return results
+
+
+def _of_json(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
+    data = file_bytes(path)
+    try:
+        file = decode(data, _FooFile)
+    except Undecodable:  # as ``promptfoo.evaluate`` returns it
+        file = _FooFile(decode(data, _FooSummary))
+    if file.results.version > _NEWEST:
+        raise UsageError(
+            f"{path} has version {file.results.version} of promptfoo's results; up to {_NEWEST} can be read"
+        )
+    return file.results.results, str((file.config or {}).get("description") or path.stem), ()
+
+
+def _of_lines(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
+    """Rows of ``.jsonl``, to which promptfoo appends: of two in one place the later counts."""
+    *lines, tail = file_bytes(path).split(b"\n")
+    found: dict[object, _FooRow] = {}
+    remarks: tuple[str, ...] = ()
+    for number, row in enumerate(lines_decoder(_FooRow)([*lines, tail]), 1):
+        if not isinstance(row, Undecodable):
+            known = row.test_idx is not None and row.prompt_idx is not None
+            found[(row.column, row.test_idx) if known else number] = row
+        elif number > len(lines) and tail.strip():
+            remarks = ("its last line is cut off",)
+        elif number <= len(lines) and lines[number - 1].strip():
+            raise UsageError(f"{path}:{number} is no result of promptfoo: {row}")
+    return list(found.values()), path.stem, remarks
+
+
+def _model_names(columns: Iterable[_Column]) -> dict[_Column, str]:
+    by_provider: defaultdict[str, list[_Column]] = defaultdict(list)
+    for column in sorted(columns, key=lambda column: -1 if column.number is None else column.number):
+        by_provider[column.provider].append(column)
+    names: dict[_Column, str] = {}
+    bearers: Counter[str] = Counter(by_provider.keys())
+    for provider, its in by_provider.items():
+        texts = {column.prompt: " ".join(column.prompt.split()) for column in its}
+        shown = fitted_names(texts.values(), _LONGEST_PROMPT)
+        for number, column in enumerate(its):
+            prompt = shown[texts[column.prompt]] if len(texts) > 1 else ""
+            name = base = f"{provider}@{prompt}" if prompt else provider
+            while bearers[name] > (name == provider and number == 0):
+                bearers[base] += 1
+                name = f"{base} ({bearers[base]})"
+            bearers[name] += 1
+            names[column] = name
+    return names
+
+
+def _answers(rows: Iterable[_FooRow]) -> list[ForeignAnswer]:
+    """Repetitions of a test (``--repeat``), which promptfoo numbers as further tests, are its samples."""
+    samples: Counter[str] = Counter()
+    first: dict[tuple[str, str], int | None] = {}
+    answers = []
+    for row in sorted(rows, key=lambda row: row.test_idx or 0):
+        given = canonical(row.vars or (row.test_case or {}).get("vars") or {})
+        item, number = digest(given)[:8], row.test_idx
+        if given != "{}" and row.test_case:
+            number = first.setdefault((given, canonical(row.test_case)), number)
+        elif given == "{}" and number is None:
+            item = digest(row.prompt_text)[:8]
+        item = item if number is None else f"{number}-{item}"
+        answers.append(_answer(row, item, samples[item]))
+        samples[item] += 1
+    return answers
 
 
 def _answer(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
-    response = row.response or {}
+    response = row.response if isinstance(row.response, dict) else {"output": row.response}
     output = response.get("output")
     failed = row.failure_reason == _ERROR or output is None
-    usage = response.get("tokenUsage") or {}
-    took, gave = usage.get("prompt"), usage.get("completion")
-    scores = {} if failed else {"pass": float(row.success), "score": row.score, **row.named_scores}
+    usage = response.get("tokenUsage")
+    usage = usage if isinstance(usage, dict) else {}
+    scores = {} if failed else {"pass": row.success, "score": row.score, **(row.named_scores or {})}
     return ForeignAnswer(
         item=item,
         sample=sample,
-        scores=scores,
-        prompt=row.prompt.raw,
+        scores={name: value if value is None else float(value) for name, value in scores.items()},
+        prompt=row.prompt_text,
         answer=None if failed else output if isinstance(output, str) else canonical(output),
-        error=(row.error or "no output") if failed else "",
-        usage=Usage(took, gave, row.cost) if isinstance(took, int) and isinstance(gave, int) else None,
+        error=str(row.error or "no output") if failed else "",
+        usage=as_usage(usage.get("prompt"), usage.get("completion"), row.cost),
         latency_s=row.latency_ms / 1000 if row.latency_ms is not None else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +30,9 @@ USUAL = {
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "–")
 _WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "pass": 1.0, "fail": 0.0}
 
+# Digits: Python reads no more than 4,300, and nobody takes a billion samples.
+_LONGEST_SAMPLE = 9
+
 _Scores: TypeAlias = defaultdict[tuple[str, str, str, int, str], dict[str, float | None]]
 """By task, model, item, sample and metric: each judge's score."""
 _Panel: TypeAlias = defaultdict[tuple[str, str], set[str]]
@@ -42,7 +44,7 @@ def read_table(
 ) -> list[ForeignResult]:
     """Read a table; ``columns`` maps what is meant (a key of `USUAL`) to a column of another name.
 
-    An empty score is one that is missing. An answer's score is the mean of its judges', and
+    An empty score is one that is missing, as is NaN. An answer's score is the mean of its judges', and
     missing where one of them gave none: means over different judges cannot be compared.
 
     Raises UsageError: a column is missing, a score is no number, or an answer has two scores.
@@ -77,7 +79,7 @@ def read_table(
                     f"{where}: {item} of {whose} has a second {metric}; say which sample it is in a column "
                     "`sample`, or whose in a column `judge`"
                 )
-            of_judge[judge] = _score(cell["score"], where)
+            of_judge[judge] = _score(cell["score"], where, decimal_comma=table.delimiter not in ("", ","))
     finally:
         table.close()
     panel: _Panel = defaultdict(set)
@@ -96,9 +98,8 @@ def _result(
         if (of_task, whose) == (task, model):
             whole = panel[task, metric]
             known = [value for judge in whole if (value := by_judge.get(judge)) is not None]
-            of_answer[item, sample][metric] = (
-                math.fsum(known) / len(known) if len(known) == len(whole) else None
-            )
+            whole_mean = sum(value / len(whole) for value in sorted(known))  # may be infinite: counted later
+            of_answer[item, sample][metric] = whole_mean if len(known) == len(whole) else None
             short[metric] += 0 < len(known) < len(whole)
             if named := sorted(filter(None, whole)):
                 judges[metric] = ", ".join(named)
@@ -145,23 +146,22 @@ def _text(value: Any) -> str:
 
 def _sample(value: Any, where: str) -> int:
     text = _text(value) or "0"
-    if not text.isdecimal():
-        raise UsageError(f"{where}: sample {text!r} is no whole number from 0")
+    if not text.isdecimal() or len(text) > _LONGEST_SAMPLE:
+        raise UsageError(f"{where}: sample {text!r} is no whole number from 0 to 999,999,999")
     return int(text)
 
 
-def _score(value: Any, where: str) -> float | None:
-    if isinstance(value, bool):
-        return float(value)
+def _score(value: Any, where: str, *, decimal_comma: bool) -> float | None:
+    """Read a number, "75%", "yes" and such; with ``decimal_comma`` "0,75" too. None where it is missing."""
     text = _text(value).lower()
     if text in _MISSING:
         return None
     if text in _WORDS:
         return _WORDS[text]
+    number = text.removesuffix("%")
+    if decimal_comma and "." not in number:
+        number = number.replace(",", ".", 1)
     try:
-        number = float(text)
+        return float(number) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise UsageError(f"{where}: the score {_text(value)!r} is no number") from None
-    if not math.isfinite(number):
-        return None
-    return number

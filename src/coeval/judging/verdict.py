@@ -59,7 +59,7 @@ def contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repair
         whether the reply's JSON is damaged: then it is read as text too.
     """
     requested = [fold_name(factor) for factor in scales]
-    stated = [each for value in every_json(text) for each in _stated(value, set(requested))]
+    stated = [each for _, value in every_json(text) for each in _stated(value, set(requested))]
     found = set()
     for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         alone = requested.count(fold) == 1
@@ -75,7 +75,7 @@ def contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repair
 def is_contradicted(text: str, key: str) -> bool:
     """Check whether a reply's objects, or repeated keys, hold different values under ``key``."""
     values: list[Any] = []
-    for value in every_json(text):
+    for _, value in every_json(text):
         if isinstance(value, Pairs):
             values += [item for name, item in value if name == key]
     return any(type(value) is not type(values[0]) or value != values[0] for value in values[1:])

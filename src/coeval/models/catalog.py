@@ -204,10 +204,7 @@ _ROWS = (
             "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
             "session_token": ("AWS_SESSION_TOKEN",),
             "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-            "batch_s3_bucket": (),
-            "batch_role_arn": (),
         },
-        batch="bedrock",
     ),
     Host(
         name="vertex",
@@ -223,9 +220,7 @@ _ROWS = (
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),
             "service_account_key": ("GOOGLE_APPLICATION_CREDENTIALS",),
-            "batch_gcs_bucket": (),
         },
-        batch="vertex",
     ),
     Host(
         name="openrouter",

@@ -110,12 +110,6 @@ class AwsSigner(RequestSigner):
 
     auth: Any = field(repr=False)
 
-    def for_s3(self, region: str) -> AwsSigner:
-        """Who asks Amazon S3 in a region, for the same account."""
-        from botocore.auth import S3SigV4Auth
-
-        return AwsSigner({}, S3SigV4Auth(self.auth.credentials, "s3", region))
-
     async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
         from botocore.awsrequest import AWSRequest
 

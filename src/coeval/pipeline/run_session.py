@@ -74,6 +74,11 @@ class RunSummary:
         return sum(outcome.missing for outcome in self.phases.values())
 
     @property
+    def shows_scores(self) -> bool:
+        """False if the run was stopped: its scores would be a look that nobody requested."""
+        return self.begun and not self.interrupted
+
+    @property
     def exit_code(self) -> int:
         """0 all there, 3 with gaps, 130 interrupted."""
         if self.interrupted:

@@ -1,4 +1,4 @@
-"""Any report as a workbook, a PDF and pictures."""
+"""Any report as a workbook and pictures."""
 
 from __future__ import annotations
 
@@ -10,33 +10,26 @@ from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
-from coeval.reports.site.paper_page import browser, print_report
 from coeval.reports.workbook.report_workbook import write_workbook
 from coeval.reports.workbook.workbook_file import SheetTable
 from coeval.store.jsonl import write_bytes_atomic
 
 
 class ReportFiles(NamedTuple):
-    """Files that are to be written: a workbook, a PDF, with or without its ``appendix``, and pictures into
-    the folder ``figures``."""
+    """Files that are to be written: a workbook, and pictures into the folder ``figures``."""
 
     excel: Path | None = None
-    pdf: Path | None = None
     figures: Path | None = None
-    appendix: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be written, before anything is read.
 
-        Raises UsageError: a file is a folder, or the other way round; no program is found that prints pages.
+        Raises UsageError: a file is a folder, or the other way round.
         """
-        for path in filter(None, (self.excel, self.pdf)):
-            if path.is_dir():
-                raise UsageError(f"{path} is a folder; name a file")
+        if self.excel is not None and self.excel.is_dir():
+            raise UsageError(f"{self.excel} is a folder; name a file")
         if self.figures is not None and self.figures.exists() and not self.figures.is_dir():
             raise UsageError(f"{self.figures} is a file; name a folder, in which the pictures are written")
-        if self.pdf is not None:
-            browser()
 
 
 def write_files(
@@ -47,15 +40,12 @@ def write_files(
 ) -> list[Path]:
     """Write what is wanted; ``sheets`` and ``without`` are those of `write_workbook`.
 
-    Raises UsageError: no program is found that prints pages; StoreError: a file cannot be written.
+    Raises StoreError: a file cannot be written.
     """
     written: list[Path] = []
     if files.excel is not None:
         write_workbook(files.excel, report, sheets, without=without)
         written.append(files.excel)
-    if files.pdf is not None:
-        print_report(report, files.pdf, browser(), appendix=files.appendix)
-        written.append(files.pdf)
     if files.figures is not None:
         written += write_figures(report, files.figures)
     return written

@@ -39,6 +39,8 @@ from coeval.tables.source_bytes import (
 _DELIMITERS = ",;\t|"
 # The first line of a table that is meant for Excel.
 _DELIMITER_LINE = re.compile(r'"?sep=([^\w\s]|\t)"?\s*', re.IGNORECASE)
+# A string that is never closed ends with the text, so that no part of it is read twice.
+_STRING_OR_NAN = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*"?)|-?\b(?:NaN|Infinity)\b', re.DOTALL)
 # A JSON array is decoded whole, and its objects take several times its bytes.
 _LARGEST_LIST = 512 << 20
 _TOO_LONG = f"it is longer than {LONGEST_LINE >> 20} MiB"
@@ -50,7 +52,7 @@ def json_rows(source: SourceBytes) -> Iterator[TableRow]:
     read = lines_decoder(dict[str, Any], fractions=str)
     number = 0
     for group in source.groups_of_lines():
-        found = read([line if line is not None else b"" for line in group])
+        found = read([_without_nan(line) if line is not None else b"" for line in group])
         for line, row in zip(group, found, strict=True):
             number += 1
             if not isinstance(row, Undecodable):
@@ -59,6 +61,13 @@ def json_rows(source: SourceBytes) -> Iterator[TableRow]:
                 yield TableRow(number, _TOO_LONG)
             elif line.strip():
                 yield TableRow(number, _no_object(line, row))
+
+
+def _without_nan(text: bytes) -> bytes:
+    """Replace NaN and Infinity, which Python writes and JSON lacks, by null: they are missing values."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text
+    return _STRING_OR_NAN.sub(lambda match: match[1] or b"null", text)
 
 
 def _no_object(line: bytes, error: Undecodable) -> str:
@@ -83,7 +92,7 @@ def listed_rows(source: SourceBytes) -> Iterator[TableRow]:
             )
         parts.append(part)
     try:
-        rows = decode(b"".join(parts), list[msgspec.Raw])
+        rows = decode(_without_nan(b"".join(parts)), list[msgspec.Raw])
     except Undecodable as error:
         raise UsageError(f"{source.path} is no list of JSON objects: {error}") from error
     read = lines_decoder(dict[str, Any], fractions=str)
@@ -120,10 +129,11 @@ class _TextLines(Iterator[str]):
 
 
 class CsvRows(NamedTuple):
-    """Column names, and rows that can be read once."""
+    """Column names, rows that can be read once, and what separates their cells ("": not CSV)."""
 
     header: tuple[str, ...]
     rows: Iterator[TableRow]
+    delimiter: str = ""
 
 
 def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
@@ -150,7 +160,7 @@ def csv_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
         raise UsageError(f"{source.path} has more than one column {listed(twice)}; rename all but one")
     if lines.flaw:
         raise UsageError(f"{source.path}:{lines.number}: {lines.flaw}")
-    return CsvRows(tuple(header), _below(header, reader, lines))
+    return CsvRows(tuple(header), _below(header, reader, lines), delimiter)
 
 
 def _below(header: list[str], reader: Iterator[list[str]], lines: _TextLines) -> Iterator[TableRow]:
@@ -336,13 +346,15 @@ _OF_CSV = (".csv", ".tsv", ".tab")
 
 @dataclass(slots=True)
 class Table:
-    """An open table. ``rows`` can be read once; ``finish`` then returns the file's hash."""
+    """An open table. ``rows`` can be read once; ``finish`` then returns the file's hash; ``delimiter``: of a
+    CSV."""
 
     path: Path
     columns: tuple[str, ...]
     rows: Iterator[TableRow]
     finish: Callable[[], SourceFile]
     close: Callable[[], None]
+    delimiter: str = ""
 
 
 def open_table(path: Path, encoding: str | None = None, delimiter: str | None = None) -> Table:
@@ -358,8 +370,10 @@ def open_table(path: Path, encoding: str | None = None, delimiter: str | None = 
         return _looked_at(path, arrow_rows(path), partial(file_of, path), _nothing)
     source = SourceBytes(path, encoding)
     try:
-        header, rows = _text_rows(source, delimiter)
-        return _looked_at(path, rows, source.finish, source.close, header)
+        header, rows, delimiter = _text_rows(source, delimiter)
+        table = _looked_at(path, rows, source.finish, source.close, header)
+        table.delimiter = delimiter
+        return table
     except UsageError:
         source.close()
         raise

@@ -10,15 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import pytest
-from fakes import bedrock, gemini, openai_chat
+from fakes import gemini, openai_chat
 from fakes.batch_jobs import BatchingHost
-from fakes.bedrock_batches import fake_bedrock_batches
 from fakes.gemini_batches import fake_gemini_batches
 from fakes.mistral_batches import mistral_batches
 from fakes.openai_batches import openai_batches
-from fakes.vertex import VertexHost, key_file
-from fakes.vertex_batches import fake_vertex_batches
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
@@ -26,10 +22,8 @@ from coeval.core.redaction import Redactor
 from coeval.models.address import ModelAddress, address_of, dialect_of
 from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply, DamagedResult
 from coeval.models.batch.batch_http import BatchHttp
-from coeval.models.batch.bedrock_batches import BedrockBatches
 from coeval.models.batch.gemini_batches import GeminiBatches
 from coeval.models.batch.openai_files import AzureBatches, MistralBatches, OpenAiBatches
-from coeval.models.batch.vertex_batches import EMULATOR, VertexBatches
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.pacing.limits import Limiter
@@ -39,13 +33,6 @@ NOWHERE = Path("/nonexistent")
 TEXTS = ("one", "two", "three", "four", "five")
 KEY = "test-key-0123456789abcdef"
 DATED = "2025-04-01-preview"
-BUCKET = "results-4711"
-ROLE = "arn:aws:iam::123456789012:role/batches"
-AWS = {
-    "AWS_ACCESS_KEY_ID": "AKIAMADEUP0123456789",
-    "AWS_SECRET_ACCESS_KEY": "made/up+secret0123456789abcdefghijklmnopq",
-    "AWS_SESSION_TOKEN": "made-up-session-token==",
-}
 
 T = TypeVar("T", bound=BatchApi, covariant=True)
 
@@ -139,21 +126,7 @@ class Batching:
 
     @property
     def secret(self) -> str:
-        token = "ya29.made-up-0001-Zr8mXq2LwVt5Kc7P"  # the first that Vertex AI's fake hands out
-        return self.env.get("AWS_SECRET_ACCESS_KEY", KEY if self.env else token)
-
-    def led_to(self, host: Any, folder: Path) -> Mapping[str, str]:
-        """The environment in which the host is found, credentials included."""
-        if isinstance(host, VertexHost):
-            account = str(key_file(folder, host.token_url))
-            return {"GOOGLE_APPLICATION_CREDENTIALS": account, EMULATOR: host.url}
-        if self.interface == "bedrock":
-            return {
-                **self.env,
-                "AWS_ENDPOINT_URL_S3": host.s3.url,
-                "AWS_ENDPOINT_URL_BEDROCK": f"{host.url}/",
-            }
-        return self.env
+        return KEY
 
     def text_of(self, body: Mapping[str, Any]) -> str:
         """What is asked in a request."""
@@ -213,40 +186,6 @@ BATCHING = {
         says=gemini,
         gone="batches/none",
     ),
-    "vertex": Batching(
-        "vertex",
-        VertexBatches,
-        fake_vertex_batches,
-        {},
-        model="gemini-2.5-flash",
-        way=("waiting", "waiting", "running", "ended"),
-        ends=GOOGLE_ENDS | {"expired, in part": "PARTIALLY_SUCCEEDED"},
-        keeps=frozenset({"expired", "cancelled", "expired, in part"}),
-        says=gemini,
-        gone="projects/p/locations/us-central1/batchPredictionJobs/4711",
-        options={"location": "us-central1", "batch_gcs_bucket": BUCKET},
-    ),
-    "bedrock": Batching(
-        "bedrock",
-        BedrockBatches,
-        lambda: fake_bedrock_batches(
-            keys={AWS["AWS_ACCESS_KEY_ID"]: AWS["AWS_SECRET_ACCESS_KEY"]},
-            session_token=AWS["AWS_SESSION_TOKEN"],
-            least=1,
-        ),
-        AWS,
-        model="us.amazon.nova-lite-v1:0",
-        way=("waiting", "waiting", "waiting", "running", "ended"),
-        ends={
-            "failed": "Failed",
-            "expired": "Expired",
-            "cancelled": "Stopped",
-            "expired, in part": "PartiallyCompleted",
-        },
-        keeps=frozenset({"expired", "cancelled", "expired, in part"}),
-        says=bedrock,
-        options={"region": "us-east-1", "batch_s3_bucket": BUCKET, "batch_role_arn": ROLE},
-    ),
 }
 
 
@@ -260,13 +199,11 @@ class At:
     env: Mapping[str, str]
 
     def spec(self, model: str = "", **options: Any) -> ModelSpec:
-        """``options`` go before those that the interface needs; None leaves one out. Bedrock's models are
-        asked at AWS: nothing of a batch is."""
+        """``options`` go before those that the interface needs; None leaves one out."""
         of = self.batching
         given = {name: value for name, value in {**of.options, **options}.items() if value is not None}
-        url = None if of.interface == "bedrock" else self.host.url
         return ModelSpec(
-            name="m", interface=of.interface, model=model or of.model, base_url=url, options=given
+            name="m", interface=of.interface, model=model or of.model, base_url=self.host.url, options=given
         )
 
     def open(
@@ -293,15 +230,9 @@ class At:
 
 @asynccontextmanager
 async def batching_at(name: str, folder: Path) -> AsyncIterator[At]:
-    """An interface of `BATCHING` at its fake, which answers each item with its text in capitals. What leads
-    to storage and to control planes is in the environment."""
+    """An interface of `BATCHING` at its fake, which answers each item with its text in capitals."""
     batching = BATCHING[name]
     async with batching.serve() as host:
         assert isinstance(host, BatchingHost)
         host.says = batching.answering({})
-        env = batching.led_to(host, folder)
-        with pytest.MonkeyPatch.context() as patch:
-            for variable in (EMULATOR, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_BEDROCK"):
-                if variable in env:
-                    patch.setenv(variable, env[variable])
-            yield At(batching, host, folder, env)
+        yield At(batching, host, folder, batching.env)

@@ -161,12 +161,6 @@ async def test_another_host_is_shown_no_credential() -> None:
     assert KEY.encode() in ours
 
 
-async def test_another_place_of_the_same_provider_has_a_signer_of_its_own() -> None:
-    async with _served(_echo) as (storage, _), _served(_echo) as (http, _):
-        other = http.at(storage.url, Signer({"Authorization": "Bearer of-storage"}))
-        assert b"Bearer of-storage" in (await other.send("PUT", "/bucket/object", b"x")).body
-
-
 async def test_a_token_that_is_refused_is_renewed_once() -> None:
     class Renewing(RequestSigner):
         async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from batch_at import BATCHING, TEXTS, At, batching_at
@@ -135,7 +134,7 @@ async def test_asking_is_repeated_where_the_host_stumbles(at: At) -> None:
         assert (await api.check(job_id)).state in ("waiting", "running")
 
 
-@pytest.mark.parametrize("at", ["openai", "azure", "azure v1", "mistral", "bedrock"], indirect=True)
+@pytest.mark.parametrize("at", ["openai", "azure", "azure v1", "mistral"], indirect=True)
 async def test_a_wrong_key_is_named_and_not_shown(at: At) -> None:
     env = {name: value.replace(at.batching.secret, "wrong-key-0123456789") for name, value in at.env.items()}
     async with at.open(env) as api:
@@ -151,24 +150,6 @@ async def test_a_job_that_is_gone_is_not_found(at: At) -> None:
         with pytest.raises(NotFound):
             await at.replies(api, at.batching.gone)
     assert at.host.jobs == {}
-
-
-@pytest.mark.parametrize(
-    ("at", "setting", "inside"),
-    [
-        ("vertex", {"batch_gcs_bucket": "gs://results-4711/team/blue/"}, "storage"),
-        ("bedrock", {"batch_s3_bucket": "s3://results-4711/team/blue"}, "s3"),
-    ],
-    indirect=["at"],
-)
-async def test_a_folder_of_a_bucket_holds_it_all(at: At, setting: dict[str, Any], inside: str) -> None:
-    at.host.states = at.host.states[-1:]
-    async with at.open(**setting) as api:
-        job_id = await at.made(api)
-        await api.check(job_id)
-        assert len(await at.replies(api, job_id)) == 5
-    objects = getattr(at.host, inside).objects
-    assert all(name.startswith("team/blue/coeval/") for _, name in objects)
 
 
 def test_every_interface_with_batches_is_tried() -> None:

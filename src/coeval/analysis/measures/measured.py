@@ -69,7 +69,7 @@ FILES = "JSON, CSV and Markdown alone"
 class ShownAs(NamedTuple):
     """What a field of a record is, and where it is shown.
 
-    ``column`` heads its column in the record's table, on the page and in workbook and PDF, ``terminal`` that
+    ``column`` heads its column in the record's table, on the page and in the workbook, ``terminal`` that
     in the terminal. What has neither is shown ``elsewhere``: in a table or section of that name, or `FILES`.
     """
 

@@ -186,8 +186,10 @@ def label_sentence(found: LabelMeasures, where: str) -> str:
 def _of_pairs(found: PairMeasures) -> Iterator[str]:
     """By comparisons of answers."""
     yield next(pair_sentences(found))
-    first = found.order[0]
-    if found.students[first].ranks != (1, 1):
+    first = next(iter(found.students))
+    if len(found.groups) > 1:
+        yield "Only comparisons of a student of one group with one of another can rank them together."
+    elif found.students[first].ranks != (1, 1):
         yield "Their ranks overlap: more compared items would separate the strongest."
     else:
         yield "The lead is significant over all pairs: more items are unlikely to change it."

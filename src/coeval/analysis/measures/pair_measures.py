@@ -29,8 +29,8 @@ class PairStudent(Entity, frozen=True):
     strength: Annotated[
         Measured,
         ShownAs(
-            "How likely it wins against one of the other students, each as likely to be met: by "
-            "Bradley–Terry, ties being half a win. The interval is over items",
+            "How likely it wins against one of the others that comparisons link it to, each as likely to be "
+            "met: by Bradley–Terry, ties being half a win. The interval is over items",
             "Strength",
             "strength",
             "points",
@@ -39,9 +39,11 @@ class PairStudent(Entity, frozen=True):
     ranks: Annotated[
         tuple[int, int],
         ShownAs(
-            "The best and the worst rank it may have, by all differences and Holm's adjustment",
+            "The best and the worst rank it may have among those that comparisons link it to, by all "
+            "differences and Holm's adjustment",
             "Ranks",
-            kind="text",
+            "rank",
+            "text",
         ),
     ]
     win_rate: Annotated[
@@ -90,9 +92,12 @@ class PairJudge(Entity, frozen=True):
 
 
 class PairMeasures(Record, frozen=True):
-    """Of all comparisons that count. ``order``: students, the strongest first."""
+    """Of all comparisons that count."""
 
-    order: Annotated[tuple[str, ...], ShownAs("The students, the strongest first", elsewhere=FILES)]
+    groups: Annotated[
+        tuple[tuple[str, ...], ...],
+        ShownAs("Students that a chain of comparisons links, the strongest first", elsewhere=FILES),
+    ]
     students: Annotated[dict[str, PairStudent], ShownAs("Of each student", elsewhere="strengths")]
     rates: Annotated[dict[tuple[str, str], PairRate], ShownAs("Students pairwise", elsewhere="win-rates")]
     judges: Annotated[dict[str, PairJudge], ShownAs("Of each judge", elsewhere="pair-judges")]
@@ -100,22 +105,18 @@ class PairMeasures(Record, frozen=True):
     failed: Annotated[int, ShownAs("Comparisons that came to nothing", elsewhere=FILES)]
 
 
+def group_sentences(found: PairMeasures) -> Iterator[str]:
+    """Name the groups of students between which nothing is known; nothing where comparisons link them all."""
+    if len(found.groups) > 1:
+        named = "; ".join(listed(group) for group in found.groups)
+        yield f"No chain of comparisons links these groups, so each is ranked by itself: {named}."
+
+
 def pair_sentences(found: PairMeasures) -> Iterator[str]:
     """Who is strongest, and which judges lean to a place."""
-    first, *others = found.order
-    lead = found.students[first]
-    items = numbered(found.items, "item")
-    if others and lead.ranks == (1, 1):
-        wins = _points(lead.strength)
-        yield f"{first} is significantly stronger than all others: it wins {wins} of 100 ({items})."
-    elif others:
-        tied = [name for name in others if found.students[name].ranks[0] == 1]
-        what = (
-            f"statistically tied with {listed(tied)}"
-            if tied
-            else "not significantly stronger than all others"
-        )
-        yield f"{first} is strongest, winning {_points(lead.strength)} of 100 ({items}), and {what}."
+    yield from group_sentences(found)
+    for group in found.groups:
+        yield _strongest(found, group)
     for name, judge in found.judges.items():
         share = judge.first_place
         if share.value is None or share.low is None or share.high is None or share.low <= 0.5 <= share.high:
@@ -123,6 +124,19 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
         place = "first" if share.value > 0.5 else "second"
         lean = f"by {points(abs(share.value - 0.5))} points"
         yield f"{name} favours the answer shown {place}, {lean}; judging both orders cancels it."
+
+
+def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
+    """Who is strongest of students that were compared."""
+    first, *others = group
+    lead = found.students[first]
+    of = f" of {listed(group)}" if len(found.groups) > 1 else ""
+    wins, items = _points(lead.strength), numbered(lead.strength.n or 0, "item")
+    if lead.ranks == (1, 1):
+        return f"{first} is significantly stronger than all others{of}: it wins {wins} of 100 ({items})."
+    tied = [name for name in others if found.students[name].ranks[0] == 1]
+    what = f"statistically tied with {listed(tied)}" if tied else "not significantly stronger than all others"
+    return f"{first} is strongest{of}, winning {wins} of 100 ({items}), and {what}."
 
 
 def _points(share: Measured) -> str:
@@ -236,43 +250,66 @@ def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
     """Measure comparisons; None where there are none."""
     if found is None or not len(found.won):
         return None
-    strength, p_values = _fitted(found)
-    order = sorted(
-        range(len(found.students)), key=lambda at: (-(strength[at].value or 0.0), found.students[at])
-    )
+    groups = [_strengths_in(group) for group in _linked(found)]
+    known = [(pair, p) for group in groups for pair, p in group.p_values.items()]
+    p_values = dict(zip((pair for pair, _ in known), holm([p for _, p in known]), strict=True))
     by_task = {
-        task: _strengths_in(found.of(found.task == code))
+        task: _strengths_of_task(found.of(found.task == code))
         for code, task in enumerate(found.tasks)
         if len(found.tasks) > 1
     }
     students = {}
-    for at in order:
-        name = found.students[at]
-        mine = (found.who == at).any(axis=1)
-        won = np.where(found.who[:, 0] == at, found.won, 1 - found.won)
-        students[name] = PairStudent(
-            strength=strength[at],
-            ranks=_ranks(at, strength, p_values),
-            win_rate=of_interval(clustered_mean(won[mine], found.cluster[mine]), None),
-            ties=int((found.won[mine] == _WON["tie"]).sum()),
-            comparisons=int(mine.sum()),
-            by_task={task: of[name] for task, of in by_task.items() if name in of},
-        )
+    for group in groups:
+        for name in group.strengths:
+            at = found.students.index(name)
+            mine = (found.who == at).any(axis=1)
+            won = np.where(found.who[:, 0] == at, found.won, 1 - found.won)
+            students[name] = PairStudent(
+                strength=group.strengths[name],
+                ranks=_ranks(name, tuple(group.strengths), p_values),
+                win_rate=of_interval(clustered_mean(won[mine], found.cluster[mine]), None),
+                ties=int((found.won[mine] == _WON["tie"]).sum()),
+                comparisons=int(mine.sum()),
+                by_task={task: of[name] for task, of in by_task.items() if name in of},
+            )
     return PairMeasures(
-        order=tuple(students),
+        groups=tuple(tuple(group.strengths) for group in groups),
         students=students,
-        rates=dict(_rates(found, order, p_values)),
+        rates=dict(_rates(found, list(students), p_values)),
         judges={name: _judge(found, at) for at, name in enumerate(found.judges)},
         items=len(np.unique(found.item)),
         failed=found.failed,
     )
 
 
-_Places = dict[tuple[int, int], float]
+_Pairs = Mapping[tuple[str, str], float]
 
 
-def _fitted(found: Comparisons) -> tuple[list[Measured], _Places]:
-    """Strengths of students, and Holm's p-values of all pairs."""
+class _Group(NamedTuple):
+    """Students that a chain of comparisons links, the strongest first; ``p_values``: of all their pairs, the
+    stronger first."""
+
+    strengths: dict[str, Measured]
+    p_values: _Pairs
+
+
+def _linked(found: Comparisons) -> list[Comparisons]:
+    """Part comparisons so that none is between students of two parts; the largest part comes first."""
+    group = np.arange(len(found.students))
+    for one, other in np.unique(found.who, axis=0):
+        group[group == group[other]] = group[one]
+    of_rows = group[found.who[:, 0]]
+    names, counts = np.unique(of_rows, return_counts=True)
+    parts = [found.of(of_rows == name) for name in names[np.argsort(-counts, kind="stable")]]
+    for at, part in enumerate(parts):
+        there, who = np.unique(part.who, return_inverse=True)
+        students = [found.students[code] for code in there]
+        parts[at] = part._replace(students=students, who=who.reshape(part.who.shape))
+    return parts
+
+
+def _strengths_in(found: Comparisons) -> _Group:
+    """Fit strengths of students that comparisons link, and test each pair."""
     clusters, cluster = np.unique(found.cluster, return_inverse=True)
     shape = (len(clusters), len(found.students))
     fitted = bradley_terry(PairedSums.of(shape, cluster, found.who, found.won))
@@ -282,39 +319,38 @@ def _fitted(found: Comparisons) -> tuple[list[Measured], _Places]:
     for share, replicates in zip(expected.tolist(), again.T, strict=True):
         low, high = share_bounds(share, float(replicates.std(ddof=1)), len(clusters))
         measured.append(Measured(share, low, high, items, None))
-    pairs = list(combinations(range(len(found.students)), 2))
-    adjusted = holm([fitted.p_value(*pair) for pair in pairs])
-    return measured, dict(zip(pairs, adjusted, strict=True))
+    names = found.students
+    order = sorted(range(len(names)), key=lambda at: (-(measured[at].value or 0.0), names[at]))
+    return _Group(
+        {names[at]: measured[at] for at in order},
+        {(names[a], names[b]): fitted.p_value(*sorted((a, b))) for a, b in combinations(order, 2)},
+    )
 
 
-def _strengths_in(found: Comparisons) -> dict[str, Measured]:
+def _strengths_of_task(found: Comparisons) -> dict[str, Measured]:
     """Of the students that a task has comparisons of."""
-    there, who = np.unique(found.who, return_inverse=True)
-    names = [found.students[at] for at in there]
-    task = found._replace(students=names, who=who.reshape(found.who.shape))
-    return dict(zip(names, _fitted(task)[0], strict=True))
+    return {name: one for part in _linked(found) for name, one in _strengths_in(part).strengths.items()}
 
 
-def _ranks(at: int, strength: Sequence[Measured], p_values: _Places) -> tuple[int, int]:
+def _ranks(student: str, order: Sequence[str], p_values: _Pairs) -> tuple[int, int]:
     """Return the best and the worst rank, by the numbers of significantly stronger and weaker students."""
-    mine = strength[at].value or 0.0
-    others = [other for other in range(len(strength)) if other != at]
-    sure = [other for other in others if p_values[min(at, other), max(at, other)] < ALPHA]
-    better = sum((strength[other].value or 0.0) > mine for other in sure)
-    return 1 + better, len(strength) - (len(sure) - better)
+    at = order.index(student)
+    better = sum(p_values[other, student] < ALPHA for other in order[:at])
+    worse = sum(p_values[student, other] < ALPHA for other in order[at + 1 :])
+    return 1 + better, len(order) - worse
 
 
 def _rates(
-    found: Comparisons, order: Sequence[int], p_values: _Places
+    found: Comparisons, order: Sequence[str], p_values: _Pairs
 ) -> Iterator[tuple[tuple[str, str], PairRate]]:
     """Pairs of students that were compared, the stronger first."""
-    for one, other in combinations(order, 2):
+    for pair in combinations(order, 2):
+        one, other = (found.students.index(name) for name in pair)
         rows = (found.who == one).any(axis=1) & (found.who == other).any(axis=1)
         if rows.any():
             won = np.where(found.who[rows, 0] == one, found.won[rows], 1 - found.won[rows])
             wins = of_interval(clustered_mean(won, found.cluster[rows]), None)
-            p = p_values[min(one, other), max(one, other)]
-            yield (found.students[one], found.students[other]), PairRate(wins, p, int(rows.sum()))
+            yield pair, PairRate(wins, p_values[pair], int(rows.sum()))
 
 
 def _judge(found: Comparisons, judge: int) -> PairJudge:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Analysis
     from coeval.analysis.measures.run_measures import MeasureOptions
 
-ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel", "pdf"]
+ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel"]
 
 
 class Analyzed(NamedTuple):
@@ -52,11 +52,10 @@ _WHOLE = ("all", "complete-report", "items")
 
 
 class ReportPlaces(NamedTuple):
-    """Folders of reports and of pictures, and whether a PDF has its appendix."""
+    """Folders of reports and of pictures."""
 
     out: Path | None
     figures: Path | None = None
-    appendix: bool = False
 
 
 def analyze(
@@ -70,8 +69,7 @@ def analyze(
         Path | None,
         typer.Option(
             "--out",
-            help="Write NAME.json, .csv, .md, .xlsx or .pdf, or report.html, into this folder, and "
-            "measures.json.",
+            help="Write NAME.json, .csv, .md or .xlsx, or report.html, into this folder, and measures.json.",
         ),
     ] = None,
     report_format: Annotated[
@@ -86,10 +84,6 @@ def analyze(
         Path | None,
         typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG."),
     ] = None,
-    appendix: Annotated[
-        bool,
-        typer.Option("--appendix", help="With --format pdf: add the whole report after the two-page brief."),
-    ] = False,
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="Exit with 0, not 3, if records are missing.")
     ] = False,
@@ -175,7 +169,7 @@ def analyze(
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
-    places = ReportPlaces(out, figures, appendix)
+    places = ReportPlaces(out, figures)
     _show(folder, name, report_format, places, MeasureOptions(robust, budget))
     missing = look_for_gaps(RunDir(folder))
     for note in missing.notes:
@@ -209,13 +203,11 @@ def _show(
 
     analysis, section, usual, _ = NAMES[name]
     needed, out, messages = given or usual, places.out, streams.messages()
-    if places.appendix and needed != "pdf":
-        raise UsageError("--appendix belongs to --format pdf")
-    if needed in ("excel", "pdf") or places.figures is not None:
+    if needed == "excel" or places.figures is not None:
         tell_files(folder, name, needed, places, options)
     if needed == "html":
         _tell_page(folder, section, out, options)
-    if needed in ("html", "excel", "pdf") or not (needed or out or places.figures is None):
+    if needed in ("html", "excel") or not (needed or out or places.figures is None):
         return
     with opened(folder, shown=True) as (reader, notes):
         measures = measure(reader, options)
@@ -273,26 +265,21 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
 def tell_files(
     folder: Path, name: str, needed: ReportFormat | None, places: ReportPlaces, options: MeasureOptions
 ) -> None:
-    """Write a workbook or a PDF with ``measures.json`` beside it, and pictures, and say where they are."""
+    """Write a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.cli import streams
     from coeval.cli.views.measures_view import as_json
     from coeval.reports.files import ReportFiles, files_reported, write_files
     from coeval.reports.folder_report import folder_report
     from coeval.store.jsonl import write_bytes_atomic
 
-    out, figures, appendix = places
-    kept = out if needed in ("excel", "pdf") else None
-    if needed in ("excel", "pdf") and kept is None:
+    out, figures = places
+    kept = out if needed == "excel" else None
+    if needed == "excel" and kept is None:
         raise UsageError(f"{needed} is written, not shown here; name a folder for it with --out")
     for place in filter(None, (out, figures)):
         _refuse_file(place)
     stem = "report" if name == "all" else name
-    files = ReportFiles(
-        kept / f"{stem}.xlsx" if kept and needed == "excel" else None,
-        kept / f"{stem}.pdf" if kept and needed == "pdf" else None,
-        figures,
-        appendix,
-    )
+    files = ReportFiles(kept / f"{stem}.xlsx" if kept else None, figures)
     files.check()
     section = NAMES[name].section
     with folder_report(folder, options) as found:

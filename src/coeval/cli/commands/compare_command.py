@@ -57,19 +57,10 @@ def compare(
     excel: Annotated[
         Path | None, typer.Option("--excel", metavar="FILE", help="Also write an Excel workbook.")
     ] = None,
-    pdf: Annotated[
-        Path | None,
-        typer.Option(
-            "--pdf", metavar="FILE", help="Also write a two-page PDF brief (needs Chromium, Chrome or Edge)."
-        ),
-    ] = None,
     figures: Annotated[
         Path | None,
         typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG."),
     ] = None,
-    appendix: Annotated[
-        bool, typer.Option("--appendix", help="With --pdf: add the whole comparison after the brief.")
-    ] = False,
 ) -> None:
     """Compare models on the same items, with intervals.
 
@@ -101,7 +92,7 @@ def compare(
     from coeval.cli import streams
     from coeval.core.errors import GAPS, WORSE
 
-    files = _ComparisonFiles(html, excel, pdf, figures, appendix)
+    files = _ComparisonFiles(html, excel, figures)
     files.check()
     sure = not however_unsure
     if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
@@ -190,28 +181,24 @@ class _ComparisonFiles(NamedTuple):
 
     html: Path | None
     excel: Path | None
-    pdf: Path | None
     figures: Path | None
-    appendix: bool
 
     def check(self) -> None:
         """Refuse what cannot be written before anything is compared."""
-        for flag, path in zip(("--html", "--excel", "--pdf"), self[:3], strict=True):
+        for flag, path in zip(("--html", "--excel"), self[:2], strict=True):
             if path is not None and path.is_dir():
                 raise UsageError(f"{flag} {path} is a folder; name a file")
             if path is not None and not path.parent.is_dir():
                 raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
-        if self.appendix and self.pdf is None:
-            raise UsageError("--appendix belongs to --pdf")
-        if any(self[1:4]):
+        if any(self[1:]):
             from coeval.reports.files import ReportFiles
 
             ReportFiles(*self[1:]).check()
 
 
 def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
-    """Write the page, the workbook, the PDF and the pictures; where they are, in words."""
-    if not any(files[:4]):
+    """Write the page, the workbook and the pictures; where they are, in words."""
+    if not any(files):
         return ""
     # Here, because they load what draws charts.
     from coeval.reports.comparison_page import comparison_page

@@ -17,7 +17,7 @@ def describe(
     config: ExperimentFile,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write a page, or a PDF by its name. Example: --out experiment.html"),
+        typer.Option("--out", help="Write a page. Example: --out experiment.html"),
     ] = None,
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")

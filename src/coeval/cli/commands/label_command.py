@@ -45,9 +45,9 @@ def label(
         ),
     ] = None,
     sheet: Annotated[
-        Path | None, typer.Option("--sheet", help="Write a sheet to fill in. Example: --sheet labels.xlsx")
+        Path | None, typer.Option("--sheet", help="Write a CSV sheet to fill in. Example: --sheet labels.csv")
     ] = None,
-    read: Annotated[Path | None, typer.Option("--read", help="Read a sheet back, .csv or .xlsx.")] = None,
+    read: Annotated[Path | None, typer.Option("--read", help="Read a sheet back.")] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one. Example: --port 8080")
     ] = 7576,
@@ -66,8 +66,8 @@ def label(
     \b
     Examples:
       coeval label ./runs/quickstart --open
-      coeval label ./runs/quickstart --n 60 --by anna --sheet labels.xlsx
-      coeval label ./runs/quickstart --by anna --read labels.xlsx
+      coeval label ./runs/quickstart --n 60 --by anna --sheet labels.csv
+      coeval label ./runs/quickstart --by anna --read labels.csv
       coeval label ./runs/quickstart --n 200 --among anna,ben --by ben --sheet ben.csv
     """
     from coeval.core.process_limits import need_address_space

@@ -130,9 +130,9 @@ def run_and_report(
     run = run_with_progress(config, options, key_file)
     labels = {model.name: model.label for model in config.models if model.label is not None}
     _report(run, labels, messages, _way_on(file, options))
-    if config.experiment.report and run.summary is not None and run.summary.begun:
-        say(messages, f"Report: {run.path / 'report.html'}")
-    if run.summary is not None and run.summary.begun and not run.summary.interrupted:
+    if run.summary is not None and run.summary.shows_scores:
+        if config.experiment.report:
+            say(messages, f"Report: {run.path / 'report.html'}")
         log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
     return run.exit_code
 
@@ -176,7 +176,7 @@ def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str)
         return
     if messages.file.isatty():
         messages.print()
-    if summary.begun:
+    if summary.shows_scores:
         render(run.results(), streams.results(), labels)
     for sentence in (*summary.notes, *summary.stopped.values()):
         warn(messages, sentence)

@@ -294,15 +294,8 @@ def _print_pairs(found: PairMeasures, console: Console) -> None:
     )
     for title, heading, records in tables:
         of: Mapping[Any, Record] = records
-        print_rows(title, heading, {_name(key): _ranked(record) for key, record in of.items()}, console)
+        print_rows(title, heading, {_name(key): _cells(record) for key, record in of.items()}, console)
     say(console, "Points: a tie is half a win. docs/pairs.md", "dim")
-
-
-def _ranked(record: Record) -> dict[str, str]:
-    """Its cells, with the ranks that it may have."""
-    figures = (getattr(record, name) for name in declared(type(record)))
-    ranks = next((figure for figure in figures if isinstance(figure, tuple)), None)
-    return ({} if ranks is None else {"ranks": _rank(ranks)}) | _cells(record)
 
 
 def _print_studies(measures: RunMeasures, console: Console) -> bool:
@@ -409,6 +402,8 @@ def _text(found: Any, kind: FigureKind = "points") -> str:
             return f"{_text(found.measured)} ({usual})"
         case Leaning():
             return "" if found.measured is None else _text(found.measured)
+        case (int(), int()):
+            return _rank(found)
         case int():
             return f"{found:,}"
         case float():

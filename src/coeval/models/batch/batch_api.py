@@ -35,8 +35,6 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
         "azure_openai": "coeval.models.batch.openai_files:AzureBatches",
         "mistral": "coeval.models.batch.openai_files:MistralBatches",
         "gemini": "coeval.models.batch.gemini_batches:GeminiBatches",
-        "vertex": "coeval.models.batch.vertex_batches:VertexBatches",
-        "bedrock": "coeval.models.batch.bedrock_batches:BedrockBatches",
     }
 )
 """Where each stands, by the name that rows have for it: loaded where a batch is in use."""

@@ -33,9 +33,8 @@ from coeval.core.errors import (
 )
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
-from coeval.models.pacing.limits import LONGEST_HOLD_S, Limiter
+from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import requested_retry, requested_wait_s
-from coeval.models.signers import Signer
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries
 from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
@@ -94,8 +93,6 @@ _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"
 # A hundred thousand jobs of one account; a list that never ends must not hold a start for ever.
 MOST_PAGES: Final = 1_000
-# Objects come a thousand a page: ten million of one job's folder.
-MOST_OBJECT_PAGES: Final = 10_000
 
 
 class UploadForm(NamedTuple):
@@ -142,7 +139,7 @@ PageT = TypeVar("PageT", bound=ListPage)
 
 
 class BatchHttp:
-    """What a provider's batch interface is asked through, at one endpoint; `at` leads to another.
+    """What a provider's batch interface is asked through, at one endpoint.
 
     A ``path`` is appended to ``url`` as it stands; an absolute URL is asked as it is, and shown the
     credentials only where it leads to the same scheme, host and port: what a host answers cannot lead them
@@ -173,31 +170,12 @@ class BatchHttp:
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._session: aiohttp.ClientSession | None = None
-        self._elsewhere: list[BatchHttp] = []
         self.url: str = endpoint.url
 
     @property
     def redactor(self) -> Redactor:
         """What takes credentials out of what this host says."""
         return self._endpoint.redactor
-
-    @property
-    def signer(self) -> Signer | None:
-        """Who asks here."""
-        return self._endpoint.signer
-
-    def at(self, url: str, signer: Signer | None, secrets: tuple[str, ...] = ()) -> BatchHttp:
-        """The same at another base URL, where ``signer`` shows who asks (None: nobody has to be shown);
-        ``secrets`` are further credentials that this place is sent. What this one keeps out of messages, the
-        other does too. It is closed with this one.
-
-        Raises UsageError: that is no http(s) URL.
-        """
-        endpoint = Endpoint(url, signer, Limiter(1), (*self._endpoint.secrets, *secrets))
-        endpoint.leave_in(self._endpoint.names)
-        other = BatchHttp(endpoint, sleep=self._sleep, rng=self._rng, explain=self._explain)
-        self._elsewhere.append(other)
-        return other
 
     async def send(
         self,
@@ -226,17 +204,12 @@ class BatchHttp:
         return read_answer(shape((await self.send("GET", path)).body), kind, what)
 
     async def pages(
-        self,
-        path: str,
-        kind: type[PageT],
-        after: str,
-        shape: Callable[[bytes], bytes] = bytes,
-        most: int = MOST_PAGES,
+        self, path: str, kind: type[PageT], after: str, shape: Callable[[bytes], bytes] = bytes
     ) -> AsyncIterator[PageT]:
-        """The pages of a list, read as by `read`, until one names no next one, ``most`` of them; ``after`` is
-        the parameter that asks for it, beside those that ``path`` has."""
+        """The pages of a list, read as by `read`, until one names no next one, `MOST_PAGES` of them;
+        ``after`` is the parameter that asks for it, beside those that ``path`` has."""
         token = ""
-        for _ in range(most):
+        for _ in range(MOST_PAGES):
             page = await self.read(f"{path}{token}", kind, "a page of a list", shape)
             yield page
             if not page.next:
@@ -254,8 +227,6 @@ class BatchHttp:
 
     async def aclose(self) -> None:
         """End it for good."""
-        for http in self._elsewhere:
-            await http.aclose()
         if self._session is not None:
             await self._session.close()
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from coeval.core import foreign
 from coeval.core.errors import AccessDenied, ModelError, StoreError, Undecodable, Unreadable
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
@@ -87,10 +85,6 @@ class GoogleError(msgspec.Struct, frozen=True):
     details: list[msgspec.Raw] | None = None
 
 
-class _LiveError(msgspec.Struct, frozen=True):
-    error: GoogleError
-
-
 def state_of(word: str) -> BatchState:
     """``JOB_STATE_…`` or ``BATCH_STATE_…``."""
     return _STATES.get(word.partition("_STATE_")[2], "running")
@@ -132,28 +126,6 @@ def _as_live(error: GoogleError) -> bytes:
     name = _CODES[error.code].name if error.code in _CODES else ""
     reported = {"message": error.message, "status": name, "details": error.details or []}
     return msgspec.json.encode({"error": {"code": _status(error.code), **reported}})
-
-
-def line_status(words: str) -> GoogleError:
-    """The error in the ``status`` of a line that Vertex AI writes: ``Bad Request: {"error": {…}}``, or words
-    alone, in which a name of google.rpc.Code or an HTTP status may stand."""
-    before, brace, rest = words.partition("{")
-    if brace:
-        try:
-            return foreign.decode(brace + rest, _LiveError).error
-        except Undecodable:
-            pass  # its words are shown as they stand
-    named = next(
-        (code for code, reported in _CODES.items() if re.search(rf"\b{reported.name}\b", words)), None
-    )
-    if named is not None:
-        return GoogleError(named, words)
-    number = re.search(r"\b[45][0-9]{2}\b", words)
-    if number is not None:
-        return GoogleError(int(number[0]), words)
-    phrase = before.strip().rstrip(":").casefold()
-    status = next((each.value for each in HTTPStatus if each.phrase.casefold() == phrase), 500)
-    return GoogleError(status, words)
 
 
 def _status(code: int) -> int:

@@ -166,9 +166,8 @@ class Gate:
     def forget_refusals(self) -> None:
         self._spacing.forget()
 
-    def wait_s(self, now: float, needed: int) -> float:
-        """Seconds until the next request may pass, of so many that could be sent; it opens when nothing can
-        keep one any more."""
+    def wait_s(self, now: float) -> float:
+        """Seconds until the next request may pass; it opens when nothing can keep one any more."""
         wait_s = self._held_until - now
         if not self._spacing.open:
             wait_s = max(wait_s, self._spacing.wait_s(now))
@@ -177,7 +176,7 @@ class Gate:
         if self._tokens is not None:
             wait_s = max(wait_s, self._tokens.wait_s(now))
         if self._turn is not None and wait_s <= 0:
-            wait_s = self._turn.wait_s(needed)
+            wait_s = self._turn.wait_s()
         if wait_s <= 0:
             self.shut = self._is_paced or not self._spacing.open or self._look_until > now
         return wait_s
@@ -435,7 +434,7 @@ class Limiter:
                     self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
                     self._look_again_in(lane.held_until - now)
                     continue
-                wait_s = self.gate.wait_s(now, self._sendable())
+                wait_s = self.gate.wait_s(now)
                 if wait_s > 0:
                     self._look_again_in(wait_s)
                     return
@@ -448,14 +447,10 @@ class Limiter:
     def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
         """Whether a request that nobody waits before goes through the gate at once."""
         now = self._clock()
-        if lane.held_until > now or refusal() is not None or self.gate.wait_s(now, 1) > 0:
+        if lane.held_until > now or refusal() is not None or self.gate.wait_s(now) > 0:
             return False
         self.gate.passed(now)
         return True
-
-    def _sendable(self) -> int:
-        """How many of those who wait there are slots for."""
-        return min(self._waiting, int(self._window.size) - self._in_flight)
 
     def _look_again_in(self, wait_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -1,10 +1,9 @@
 """One pace for the requests of all processes: at most one each ``MIN_INTERVAL_S``, as a file has it.
 
-The file says until when all moments are given away. A process takes a lease, a few moments long, and sends
-one request at each; so no two processes have the same moment, each has its turn after those who asked before,
-and one that ends loses no more than its lease. The file is locked for as long as it takes to read and write a
-number, and never waited for. What it says is believed within bounds: nobody who can write it keeps a process
-from sending for long.
+The file holds the first moment that is still free. A process takes it for one request, and writes the next
+one; so no two processes have the same moment, and each has its turn after those who came before. The file is
+locked for as long as it takes to read and write a number, and never waited for. It is believed within bounds:
+a wrong time in it keeps no process from sending for long.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ if sys.platform != "win32":
 _LONGEST = 64
 
 
-def change_time(path: Path, change: Callable[[float], float | None]) -> None:
+def change_time(path: Path, change: Callable[[float], float]) -> None:
     """Replace the time in a file by what ``change`` makes of it, while no other process does.
 
     Times are seconds since 1970. A file that holds none that can be read is taken to hold one long ago, and
-    is mended. ``change`` is called once, and returns None to leave the file as it is. Nothing is waited for.
+    is mended. ``change`` is called once. Nothing is waited for.
 
     Raises BlockingIOError: another process has the file just now; OSError: it cannot be used: it cannot be
     made or written, is no file, a link, another user's, or holds more than a time.
@@ -57,12 +56,10 @@ def change_time(path: Path, change: Callable[[float], float | None]) -> None:
         text = os.pread(descriptor, _LONGEST + 1, 0)
         if len(text) > _LONGEST:
             raise OSError(errno.EINVAL, "it holds something else", str(path))
-        changed = change(_time(text))
-        if changed is not None:
-            line = b"%.6f\n" % changed
-            os.pwrite(descriptor, line, 0)
-            if len(text) > len(line):
-                os.ftruncate(descriptor, len(line))
+        line = b"%.6f\n" % change(_time(text))
+        os.pwrite(descriptor, line, 0)
+        if len(text) > len(line):
+            os.ftruncate(descriptor, len(line))
     finally:
         os.close(descriptor)
 
@@ -91,22 +88,14 @@ _log = logging.getLogger(__name__)
 DEFAULT_INTERVAL_S = 0.005
 # A moment may be used so much later: so many seconds' worth may go at once.
 BURST_S = 0.1
-# A process that ends wastes no more; the file is locked 20 times a second at most, not per request.
-_LEASE_S = 0.05
 # An hour between requests: beyond, it is a mistyped number.
 LONGEST_INTERVAL_S = 3_600.0
 INTERVAL, STATE_PATH = "MIN_INTERVAL_S", "EVAL_THROTTLE_STATE_PATH"
 
-# Nothing is leased that is further ahead: processes that have to wait longer compete by chance.
-_HORIZON_S = 2.0
-# By so much the clocks of machines that share the file may differ.
-_SKEW_S = 1.0
+# A time further ahead is none of ours: nobody waits for so many turns at once, or for so long at a fast pace.
+_MOST_TURNS, _MOST_AHEAD_S = 100, 2.0
 # Holders need microseconds; a lock so long is held by something else.
 _LOCK_PATIENCE_S = 2.0
-# Turns come by chance among those that wait: so long without one means that the file lies.
-_TURN_PATIENCE_S = 30.0
-# After so long, or so many intervals more, a process goes on without the file.
-_TURNS_OF_PATIENCE = 20
 # A million requests a second is no throttle; zero would divide.
 _SHORTEST_INTERVAL_S = 1e-6
 # Drawn from a range, so that processes that found the lock taken do not meet again.
@@ -127,7 +116,7 @@ class Throttle:
     clock, wall:
         seconds: monotonic; and since 1970, by which processes know each other's moments.
     rng:
-        spreads the looks of processes that compete.
+        spreads the tries of processes that found the file locked.
     """
 
     def __init__(
@@ -146,14 +135,11 @@ class Throttle:
         self.clock = clock
         self._wall = wall
         self._rng = rng or random.Random()
-        self._longest = max(1, int(_LEASE_S / interval_s))
-        self._credit_s = max(0.0, BURST_S - interval_s)  # of moments that nobody leased
-        self._next = self._leased_until = -math.inf
-        self._left = 0
-        self.look_at = -math.inf
-        self._locked_from = self._behind_from = math.inf
+        self._credit_s = max(0.0, BURST_S - interval_s)  # of moments that nobody took
+        self._own_next = -math.inf
+        self.retry_at = -math.inf
+        self._locked_from = math.inf
         self._alone = False
-        self._taken, self._counted_from, self._per_s = 0, -math.inf, 0.0
         self.problem: str | None = None
         """Why the pace is this process's own, in a sentence; None where it is shared."""
         self._reported = False
@@ -169,86 +155,45 @@ class Throttle:
         self._reported = True
         return self.problem
 
-    def moment(self, now: float, needed: int) -> float | None:
-        """The next moment that is free, for one of ``needed`` requests that could be sent now; None where
-        there is none to be had before ``look_at``. All are seconds of ``clock``."""
-        if not self._left or self._next < now - BURST_S:
-            self._let_pass(now)
-            if not self._left and not self._lease(now, self._size(now, needed)):
-                return None
-        moment = self._next
-        self._next += self._interval_s
-        self._left -= 1
-        self._taken += 1
-        return moment
+    def moment(self, now: float) -> float | None:
+        """Take the first free moment; None where the file is locked until ``retry_at``. All are seconds of
+        ``clock``."""
+        if now < self.retry_at:
+            return None
+        moment = -math.inf
 
-    def _let_pass(self, now: float) -> None:
-        """Give up moments that are too long past."""
-        passed = math.ceil((now - BURST_S - self._next) / self._interval_s) if self._left else 0
-        if passed > 0:
-            self._next += min(passed, self._left) * self._interval_s
-            self._left -= min(passed, self._left)
-
-    def _size(self, now: float, needed: int) -> int:
-        """How many moments are leased: for those who wait, or for half of what is usual while they last."""
-        elapsed_s = now - self._counted_from
-        if elapsed_s >= BURST_S:
-            self._per_s = self._taken / elapsed_s
-            self._taken, self._counted_from = 0, now
-        usual = int(self._per_s * _LEASE_S)
-        return min(self._longest, max(1, needed, usual))
-
-    def _lease(self, now: float, size: int) -> bool:
-        """Take so many moments; False where there are none to be had as yet."""
-        if now < self.look_at:
-            return False
-        length_s = size * self._interval_s
-        start = -math.inf
-
-        def change(leased_until: float) -> float | None:
-            nonlocal start
-            self._locked_from = math.inf
-            ahead_s = self._believed(leased_until - wall)
-            if ahead_s > _HORIZON_S:
-                self.look_at = now + ahead_s - _HORIZON_S + self._rng.uniform(0, _LEASE_S)
-                return None
-            start = max(now + ahead_s, now - self._credit_s, self._leased_until)
-            return wall + (start - now) + length_s
+        def change(free_from: float) -> float:
+            nonlocal moment
+            moment = max(now + self._believed(free_from - wall), now - self._credit_s, self._own_next)
+            return wall + (moment - now) + self._interval_s
 
         wall = self._wall()
         try:
             change_time(self._path, change)
         except BlockingIOError:
             self._locked_from = min(self._locked_from, now)
-            self.look_at = now + self._rng.uniform(*_AGAIN_S)
-            why, waits = "another process keeps it locked", now - self._locked_from < _LOCK_PATIENCE_S
+            if not self._alone and now - self._locked_from < _LOCK_PATIENCE_S:
+                self.retry_at = now + self._rng.uniform(*_AGAIN_S)
+                return None
+            self._go_alone("another process keeps it locked")
+            moment = max(now - self._credit_s, self._own_next)
         except OSError as error:
-            start = -math.inf  # what was leased does not stand there
-            why, waits = error.strerror or "it cannot be used", False
+            self._go_alone(error.strerror or "it cannot be used")
+            moment = max(now - self._credit_s, self._own_next)
         else:
-            self._behind_from = min(self._behind_from, now)
-            patience_s = _TURN_PATIENCE_S + _TURNS_OF_PATIENCE * self._interval_s
-            why, waits = "others take all there is", now - self._behind_from < patience_s
-        if start > -math.inf:
-            if self._leased_until == -math.inf:
+            if self._own_next == -math.inf:
                 _log.info("at most one request each %g s of all that use %s", self._interval_s, self._path)
-            self._behind_from, self._alone = math.inf, False
-        elif waits and not self._alone:
-            return False
-        else:
-            self._go_alone(why)
-            start = max(now - self._credit_s, self._leased_until)
-        self._next, self._left, self._leased_until = start, size, start + length_s
-        return True
+            self._locked_from, self._alone = math.inf, False
+        self._own_next = moment + self._interval_s
+        return moment
 
     def _believed(self, ahead_s: float) -> float:
-        """How far ahead everything is leased, by the file; what none of us can have written is long past."""
-        most_s = _HORIZON_S + max(_LEASE_S, self._interval_s) + _SKEW_S
+        """How far ahead the free moment is, by the file; what none of us can have written is long past."""
+        most_s = max(_MOST_AHEAD_S, _MOST_TURNS * self._interval_s)
         return ahead_s if ahead_s <= most_s else -math.inf
 
     def _go_alone(self, why: str) -> None:
         self._alone = True
-        self.look_at = -math.inf
         self.problem = self.problem or (
             f"requests are kept {self._interval_s:g} s apart in this process alone, not with others: "
             f"{self._path} cannot be shared ({why}). Name a file of your own in {STATE_PATH}, or set "
@@ -265,14 +210,14 @@ class Turn:
         self._throttle = throttle
         self._at: float | None = None
 
-    def wait_s(self, needed: int) -> float:
-        """Seconds until a request may be sent, of so many that could be; zero or less: now."""
+    def wait_s(self) -> float:
+        """Seconds until a request may be sent; zero or less: now."""
         throttle, at = self._throttle, self._at
         now = throttle.clock()
         if at is None or now - at > BURST_S:
-            at = self._at = throttle.moment(now, needed)
+            at = self._at = throttle.moment(now)
             if at is None:
-                return max(throttle.look_at - now, _AGAIN_S[0])
+                return throttle.retry_at - now
         return at - now
 
     def take(self) -> None:

@@ -66,30 +66,6 @@ def proxy_for(url: URL) -> URL | None:
     return proxy
 
 
-def redirected_by(*names: str, scheme: str = "") -> str:
-    """The address in the first of these variables that is set, by which providers' own clients are led away
-    from where the provider is; "" where none is. One without a scheme is given ``scheme``, if there is one.
-
-    Raises UsageError: it is no http(s) address.
-    """
-    name = next((name for name in names if os.environ.get(name, "").strip()), None)
-    if name is None:
-        return ""
-    address = os.environ[name].strip().rstrip("/")
-    if scheme and "://" not in address:
-        address = f"{scheme}://{address}"
-    try:
-        url = URL(address)
-        usable = url.scheme in ("http", "https") and bool(url.host) and url.user is None
-    except ValueError:
-        usable = False
-    if not usable:  # it is not quoted: it may hold a password
-        raise UsageError(
-            f"{name} in the environment is no http:// or https:// address; correct it or unset it"
-        )
-    return address
-
-
 def trusted_certificates() -> ssl.SSLContext | bool:
     """The certificate bundle of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``; True means the default.
 

@@ -69,7 +69,7 @@ Omissible: TypeAlias = Literal[
 
 INTERFACES = (*HOSTS.own, "auto")
 """What a model's `interface` may be without another package's help."""
-BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral", "bedrock", "vertex")
+BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral")
 
 OPTIONS = {
     **{host.name: host.places for host in HOSTS.own.values() if host.places},

@@ -1,4 +1,4 @@
-"""Runs with a model that goes by the batches of Gemini, Vertex AI or Bedrock: from the file to the table."""
+"""Runs with a model that goes by the batches of Gemini: from the file to the table."""
 
 from __future__ import annotations
 
@@ -10,35 +10,22 @@ from typing import Any
 
 import pytest
 from cli.warm_process import WarmProcess
-from fakes import bedrock, gemini
+from fakes import gemini
 from fakes.batch_jobs import LOST
-from pipeline.batched_clouds import (
-    CLOUDS,
-    SECRET,
-    VERDICT,
-    BedrockCloud,
-    Cloud,
-    GeminiCloud,
-    VertexCloud,
-    lab,
-    requested,
-)
+from pipeline.batched_clouds import GEMINI, SECRET, VERDICT, lab, requested
 from pipeline.experiments import Lab
 
 from coeval.models.batch import gemini_batches
-
-each = pytest.mark.parametrize("cloud", CLOUDS, ids=repr)
+from coeval.models.batch.gemini_batches import GeminiBatches
 
 
 @asynccontextmanager
-async def judged(
-    cloud: Cloud, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[Any, Lab]]:
-    """The cloud's host, whose judgments all succeed, and an experiment that is judged there."""
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        for name, value in cloud.environment(host, folder).items():
+async def judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Any, Lab]]:
+    """A host of Gemini's, whose judgments all succeed, and an experiment that is judged there."""
+    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
+        for name, value in GEMINI.environment(host, folder).items():
             monkeypatch.setenv(name, value)
-        yield host, lab(cloud, host, folder)
+        yield host, lab(GEMINI, host, folder)
 
 
 async def command(*words: object, **environment: str) -> tuple[int, str]:
@@ -49,35 +36,33 @@ async def command(*words: object, **environment: str) -> tuple[int, str]:
 
 
 @pytest.mark.process
-@each
-async def test_a_judge_by_batches_from_the_file_to_the_table(cloud: Cloud, tmp_path: Path) -> None:
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
-        exp = lab(cloud, host, tmp_path)
-        code, said = await command("run", "--config", exp.file, **cloud.environment(host, tmp_path))
+async def test_a_judge_by_batches_from_the_file_to_the_table(tmp_path: Path) -> None:
+    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
+        exp = lab(GEMINI, host, tmp_path)
+        code, said = await command("run", "--config", exp.file, **GEMINI.environment(host, tmp_path))
         assert code == 0, said
         assert len(host.jobs) == 1
     assert set(requested(host).values()) == {1}
-    assert exp.counts() == (cloud.least,) * 3
+    assert exp.counts() == (GEMINI.least,) * 3
     scores = [record["scores"] for record in exp.records("evaluation").values()]
-    assert scores == [{"plot": "High", "style": "Low"}] * cloud.least
+    assert scores == [{"plot": "High", "style": "Low"}] * GEMINI.least
     assert SECRET not in said
     code, said = await command("analyze", "students", "--run", exp.path)
     assert code == 0, said
 
 
 @pytest.mark.process
-@each
 async def test_a_student_by_batches_pays_the_price_of_batches(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = []
     for batched in (True, False):
         folder = tmp_path / str(batched)
         folder.mkdir()
-        async with cloud.serve(says=lambda _: cloud.says("Once upon a time.")) as host:
-            for name, value in cloud.environment(host, folder).items():
+        async with GEMINI.serve(says=lambda _: GEMINI.says("Once upon a time.")) as host:
+            for name, value in GEMINI.environment(host, folder).items():
                 monkeypatch.setenv(name, value)
-            exp = lab(cloud, host, folder, "student")
+            exp = lab(GEMINI, host, folder, "student")
             exp.models[-1]["batch_enabled"] = batched
             run = await exp.arun()
             assert run.exit_code == 0, run.summary
@@ -90,39 +75,34 @@ async def test_a_student_by_batches_pays_the_price_of_batches(
 
 
 @pytest.mark.process
-@each
 async def test_requests_that_fail_by_themselves_fail_alone(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_host = bedrock if cloud.name == "bedrock" else gemini
-    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
-        host.script.append(of_host.Fault(400, "no such field"))
+    async with judged(tmp_path, monkeypatch) as (host, exp):
+        host.script.append(gemini.Fault(400, "no such field"))
         run = await exp.arun()
     assert run.exit_code == 3, run.summary
     records = exp.records("evaluation").values()
     failed = [record for record in records if record.get("status") == "failed"]
     assert [record["error"]["kind"] for record in failed] == ["bad_request"]
     assert "no such field" in failed[0]["error"]["message"]
-    assert len(records) == cloud.least
+    assert len(records) == GEMINI.least
 
 
 @pytest.mark.process
-@each
 @pytest.mark.parametrize("kind", ["create", "get"])
-async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
-    cloud: Cloud, kind: str, tmp_path: Path
-) -> None:
+async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(kind: str, tmp_path: Path) -> None:
     """When a job has been made and its id is not known yet, and while it is looked at."""
     processes: list[WarmProcess] = []
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT)) as host:
+    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
 
         async def kill(what: str, carried_out: bool) -> None:
             if what == kind and carried_out and processes:
                 processes.pop().kill()
 
         host.watch = kill
-        exp = lab(cloud, host, tmp_path)
-        environment = cloud.environment(host, tmp_path)
+        exp = lab(GEMINI, host, tmp_path)
+        environment = GEMINI.environment(host, tmp_path)
         killed = WarmProcess("run", "--config", exp.file, env=environment)
         processes.append(killed)
         await killed.output()
@@ -132,32 +112,28 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(
         assert again[0] == 0, again[1]
     assert len(host.jobs) == 1
     assert set(requested(host).values()) == {1}
-    assert len(exp.records("evaluation")) == cloud.least
+    assert len(exp.records("evaluation")) == GEMINI.least
 
 
 @pytest.mark.process
-@each
 @pytest.mark.parametrize("how", ["--fetch-batches", "--cancel-batches"])
-async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(
-    cloud: Cloud, how: str, tmp_path: Path
-) -> None:
-    running, ended = {"bedrock": ("InProgress", "Completed")}.get(cloud.name, ("RUNNING", "SUCCEEDED"))
-    async with cloud.serve(says=lambda _: cloud.says(VERDICT), states=(running,)) as host:
-        exp = lab(cloud, host, tmp_path)
-        environment = cloud.environment(host, tmp_path)
+async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(how: str, tmp_path: Path) -> None:
+    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT), states=("RUNNING",)) as host:
+        exp = lab(GEMINI, host, tmp_path)
+        environment = GEMINI.environment(host, tmp_path)
         code, said = await command("run", "--config", exp.file, "--no-wait", **environment)
         assert code == 3, said
         [job] = host.jobs.values()
-        host.states = (ended,) if how == "--fetch-batches" else (running,)
+        host.states = ("SUCCEEDED",) if how == "--fetch-batches" else ("RUNNING",)
         code, said = await command("status", "--run", exp.path, how, **environment)
         if how == "--fetch-batches":
-            assert len(exp.records("evaluation")) == cloud.least, said
+            assert len(exp.records("evaluation")) == GEMINI.least, said
         else:
             assert job.ended_by is not None, said
-        host.states = (ended,)
+        host.states = ("SUCCEEDED",)
         code, said = await command("run", "--config", exp.file, "--continue", **environment)
         assert code == 0, said
-    assert len(exp.records("evaluation")) == cloud.least
+    assert len(exp.records("evaluation")) == GEMINI.least
 
 
 @pytest.mark.process
@@ -165,8 +141,7 @@ async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
-    cloud = GeminiCloud("gemini", "gemini-2.5-flash")
-    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
+    async with judged(tmp_path, monkeypatch) as (host, exp):
         host.troubles += [("upload", LOST), ("create", LOST), ("download", LOST)]
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
@@ -175,47 +150,12 @@ async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     assert host.heard.count("upload") == 2
 
 
-@pytest.mark.process
-async def test_a_file_that_storage_does_not_take_is_split(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cloud = VertexCloud("vertex", "gemini-2.5-flash")
-    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
-        host.storage.most_bytes = 8_000
-        run = await exp.arun()
-    assert run.exit_code == 0, run.summary
-    assert len(host.jobs) > 1
-    assert set(requested(host).values()) == {1}
-    uploads = [data for (_, name), data in host.storage.objects.items() if name.endswith("requests.jsonl")]
-    assert max(map(len, uploads)) <= 8_000
-
-
 async def test_too_few_requests_for_a_job_are_asked_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud = BedrockCloud("bedrock", "us.amazon.nova-lite-v1:0")
-    async with judged(cloud, tmp_path, monkeypatch) as (host, exp):
+    monkeypatch.setattr(GeminiBatches, "limits", GeminiBatches.limits._replace(least=100))
+    async with judged(tmp_path, monkeypatch) as (host, exp):
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert not host.jobs
     assert len(host.requested) == 6
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("cloud", "name"),
-    [(CLOUDS[1], "batch_gcs_bucket"), (CLOUDS[2], "batch_s3_bucket"), (CLOUDS[2], "batch_role_arn")],
-    ids=repr,
-)
-async def test_a_setting_that_is_missing_is_told_before_anything_is_sent(
-    cloud: Cloud, name: str, tmp_path: Path
-) -> None:
-    async with cloud.serve() as host:
-        exp = lab(cloud, host, tmp_path)
-        del exp.models[-1]["parameters"][name]
-        code, said = await command("run", "--config", exp.file, **cloud.environment(host, tmp_path))
-        assert code == 1, said
-        assert f"parameters.{name}" in said
-        assert f"providers.{cloud.name}.{name}" in said
-        assert host.heard == []
-        assert not (exp.path / "phase3_datapoints").exists()
