@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,9 @@ from fakes.threaded import in_a_thread
 from pipeline.experiments import Lab, model, quiz
 
 import coeval as api
+from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.folder_report import folder_report
+from coeval.store.rundir import RunDir
 
 Serve: TypeAlias = Callable[..., Gateway]
 
@@ -134,3 +137,53 @@ def test_a_server_of_ones_own_stays_free_under_a_budget(tmp_path: Path, coeval: 
     assert ended.code == 0
     assert "counted as free by the budget: mine-1" in ended.err
     assert len(lab.lines("response_collection")) == 20
+
+
+def sampled(host: Server, name: str, samples: int = 4, **parameters: Any) -> dict[str, Any]:
+    """A student that is asked several times without a seed, as no seed tells its requests apart."""
+    entry = through(host, name, **parameters) | {"samples": samples}
+    return entry | {"interface": "openai", "access_key": "sk-1"}
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_samples_ask_a_gateway_for_no_copies_and_copies_are_no_samples(
+    takes: bool, tmp_path: Path, coeval: Command, serve: Serve
+) -> None:
+    host = serve(routes_of={"ann-1": ["gpt"]}, caches=True, takes_cache_field=takes, text="red {number}")
+    lab = lab_of(tmp_path, sampled(host, "ann-1", max_concurrency=1))
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    asked = [body.get("cache") for body in host.bodies if "single word" not in str(body)]
+    texts = [one["response"] for one in lab.lines("response_collection")]
+    with reading(RunDir(lab.path)) as (reader, _):
+        [(counted,)] = reader.rows("SELECT count(*) FROM answers")
+    if takes:
+        assert asked == [{"no-cache": True}] * 24
+        assert counted == len(set(texts)) == 24
+        assert "copies" not in ended.out
+    else:
+        assert asked.count(None) == 24
+        assert counted == len(set(texts)) == 6
+        assert "not counted as samples: 18 answers of ann-1, copies from a cache" in ended.out
+
+
+def test_a_host_with_one_id_for_all_replies_loses_no_samples(tmp_path: Path, coeval: Command) -> None:
+    texts = cycle(["red", "blue", "red"])
+    with in_a_thread(fake(reply=lambda _: Answer(next(texts), body={"id": "chatcmpl-0"}))) as host:
+        lab = lab_of(tmp_path, sampled(host, "ann-1", samples=3))
+        ended = coeval("run", "--config", lab.file)
+    assert "not counted" not in ended.out
+    with reading(RunDir(lab.path)) as (reader, _):
+        assert reader.rows("SELECT count(*) FROM answers") == [(18,)]
+
+
+def test_samples_that_repeat_far_more_than_those_of_others_are_said(tmp_path: Path, coeval: Command) -> None:
+    """Four distinct answers of eight, under ids of their own."""
+    number = count()
+    with in_a_thread(fake(reply=lambda _: Answer(f"red {next(number) // 2}"))) as host:
+        cached = sampled(host, "cached-1", samples=8, max_concurrency=1)
+        with in_a_thread(fake(reply=lambda _: Answer(f"red {next(number)}"))) as other:
+            lab = lab_of(tmp_path, cached, sampled(other, "other-1", samples=8))
+            ended = coeval("run", "--config", lab.file)
+    assert "samples of cached-1 repeat each other in 6 of 6 items, far more" in ended.out
+    assert "samples of other-1" not in ended.out

@@ -147,7 +147,7 @@ class Request(msgspec.Struct, frozen=True):
     first. ``labels`` are the attributes that the answer is compared on, with their declared values:
     simulated models alone are told. ``shared`` is how many characters the last message begins with, after
     all the messages before it, as other requests do that are asked about the same time: what a host's cache
-    may keep; 0 where nobody knows of any.
+    may keep; 0 where nobody knows of any. ``fresh``: it is one of several samples, and no copy will do.
     """
 
     messages: tuple[Message, ...]
@@ -161,6 +161,7 @@ class Request(msgspec.Struct, frozen=True):
     droppable: tuple[str, ...] = ()
     labels: dict[str, list[str]] = {}
     shared: int = 0
+    fresh: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -236,6 +237,7 @@ class Completion(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     served_by: str = ""
     served_as: ServedAs = ""
+    reply_id: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -248,9 +250,9 @@ class Failure(msgspec.Struct, frozen=True):
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made.
 
-    ``dropped`` names the sampling parameters that the model's host refused, and that it was asked without;
-    ``served_by`` is the model that the reply names, where that is not the one that was asked for;
-    ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
+    ``dropped`` names the sampling parameters that the model's host refused; ``served_by`` is the model that
+    the reply names, if not the requested one, and ``served_as`` whether the host calls the requested name an
+    alias of it, or it a fallback. ``reply_id``: the host's id of the reply, kept of samples.
     """
 
     id: str
@@ -265,6 +267,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
     served_by: str = ""
     served_as: ServedAs = ""
+    reply_id: str = ""
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
@@ -537,15 +540,12 @@ def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     return {factor: level for factor, level in found.items() if level is not None}
 
 
-_NUMBERS = (int, float)
-
-
 def valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
     """Keep the values that are numbers from 0 to 1, by factor; others count as missing."""
     return {
         factor: float(value)
         for factor, value in (values or {}).items()
-        if isinstance(value, _NUMBERS) and not isinstance(value, bool) and 0 <= value <= 1
+        if type(value) in (int, float) and 0 <= value <= 1
     }
 
 
@@ -571,12 +571,9 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
-    return f"CASE {word} {spelled} ELSE CASE {_lower(f'trim({word}, {blanks})')} {otherwise} END END"
-
-
-def _lower(word: str) -> str:
-    """In ASCII alone: DuckDB makes other letters into these."""
-    return f"translate({word}, '{ascii_uppercase}', '{ascii_lowercase}')"
+    # In ASCII alone: DuckDB makes other letters into these.
+    lowered = f"translate(trim({word}, {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
+    return f"CASE {word} {spelled} ELSE CASE {lowered} {otherwise} END END"
 
 
 _ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"

@@ -156,6 +156,7 @@ class RoleModel:
             seed=None if self.seed is None else call.seed(self.seed),
             rank=RANK[self.role],
             droppable=self.droppable,
+            fresh=self.samples > 1 or self.sample > 0,
         )
 
 
@@ -255,6 +256,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
                 "dropped": last.dropped,
                 "served_by": last.served_by,
                 "served_as": last.served_as,
+                "reply_id": last.reply_id if self.role_model.samples > 1 else "",
             }
         return fields
 

@@ -23,6 +23,11 @@ _GROUP, _FALLBACKS = "x-litellm-model-group", "x-litellm-attempted-fallbacks"
 _COST = "x-litellm-response-cost"
 
 
+def is_of_gateway(headers: Mapping[str, str]) -> bool:
+    """Check whether a gateway answered."""
+    return _FALLBACKS in headers or _GROUP in headers
+
+
 def through_gateway(
     completion: Completion, headers: Mapping[str, str], requested: str, host: Host, redactor: Redactor
 ) -> Completion:
@@ -31,7 +36,7 @@ def through_gateway(
     if _COST in headers:
         completion = _at_cost(completion, headers[_COST])
     served_by = "" if completion.served_by == requested else completion.served_by
-    if _FALLBACKS not in headers and _GROUP not in headers:
+    if not is_of_gateway(headers):
         if served_by == completion.served_by and not (served_by and host.free_names):
             return completion
         served_as = "alias" if served_by and host.free_names else ""

@@ -12,12 +12,12 @@ import msgspec
 
 from coeval.core.errors import ModelError
 from coeval.core.model import Model
-from coeval.core.records import Completion, Request, Usage
+from coeval.core.records import Completion, Request, SamplingParameters, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.models.gateway import through_gateway
+from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import counted, most_answer_tokens
 from coeval.models.metering.meter import Reservation
@@ -83,7 +83,7 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
-        self._limit_renamed = False
+        self._limit_renamed = self._is_behind_gateway = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
         self._prefixes = SharedPrefixes()
@@ -110,6 +110,8 @@ class HostedModel(Model):
         schema, host = request.schema, self._host
         structured = schema is not None and schema.name not in self._rejected
         sent, dropped = self._without_unknown(request) if self._unknown else (request, ())
+        if request.fresh and self._is_behind_gateway and "cache" not in self._unknown:
+            sent = self._uncached(sent)
         call = self._calls.get(request.rank) if request.purpose != "probe" else self._probe
         call = call or self._new_call(request)
         try:
@@ -189,6 +191,11 @@ class HostedModel(Model):
             sent = msgspec.structs.replace(sent, labels={})
         return sent, tuple(sorted(dropped))
 
+    def _uncached(self, request: Request) -> Request:
+        """The request with LiteLLM's word for no copy of an earlier answer; a gateway may refuse it."""
+        sampling = request.sampling | SamplingParameters(rest={"cache": {"no-cache": True}})
+        return msgspec.structs.replace(request, sampling=sampling, droppable=(*request.droppable, "cache"))
+
     def _learn(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
         """Leave out from now on what the host refused."""
         if name not in refused:
@@ -224,6 +231,7 @@ class HostedModel(Model):
 
     def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
         """The answer in a reply, booked as it comes: one that fails has been paid for as well."""
+        self._is_behind_gateway = self._is_behind_gateway or is_of_gateway(reply.headers)
         try:
             completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:

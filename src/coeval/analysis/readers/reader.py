@@ -35,6 +35,7 @@ EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
 
 
+SERVED_COLUMNS = {"served_by": "VARCHAR", "served_as": "VARCHAR"}
 SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS served_as"
 """Of an answer or judgment: see `Kept`."""
 

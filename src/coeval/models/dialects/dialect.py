@@ -154,7 +154,7 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}
-    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by"):
+    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by", "reply_id"):
         said = getattr(completion, name)
         if said and (redacted := redactor.answer(said)) != said:
             changed[name] = redacted

@@ -206,6 +206,7 @@ class _Answer(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
     model: Any = None
+    id: Any = None
 
 
 _read_sound = foreign.decoder(_SoundUsage)
@@ -251,6 +252,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         truncated=finish == "length",
         refusal=refusal,
         served_by=name_of(answer.model),
+        reply_id=name_of(answer.id),
     )
     return finished(completion, redactor)
 
