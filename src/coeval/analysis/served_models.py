@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -120,7 +120,7 @@ def _with_counts(models: Mapping[str, int]) -> str:
 
 
 def served_models(
-    rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Collection[str]], *, by_task: bool = False
+    rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Sequence[str]], *, by_task: bool = False
 ) -> Iterator[ServedModel]:
     """Sum up rows of role, task, model, the model that replies name, how it stands to the requested name
     (`Kept.served_as`) and the number of records. ``requested``: the names of each model; default: its own.
