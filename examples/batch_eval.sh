@@ -9,38 +9,41 @@
 # Scheduling, servers, restarts and logs are `coeval sweep`'s (coeval sweep --help).
 set -euo pipefail
 
+# Take a setting's value, unless the environment has one. Single quotes keep {step}, {name} and {port} as they are.
+setting() { [ -n "${!1:-}" ] || printf -v "$1" %s "$2"; }
+
 # ------------------------------------------------------------------------------------------------- CONFIG
-CKPT_DIR="${CKPT_DIR:-checkpoints/run_a}"    # the folder of the checkpoints
-NAME_PATTERN="${NAME_PATTERN:-}"             # where they lie in it: global_step_{step}/actor_hf; empty: found out
-STEPS="${STEPS:-}"                           # 120,240,360; empty: all there are
-BASE_MODEL="${BASE_MODEL:-}"                 # the model before training, as step 0; empty: none
-OUT_DIR="${OUT_DIR:-outputs/run_a}"
-LOG_DIR="${LOG_DIR:-$OUT_DIR/logs}"          # logs of servers and evaluations
+setting CKPT_DIR 'checkpoints/run_a'         # the folder of the checkpoints
+setting NAME_PATTERN ''                      # where they lie in it: global_step_{step}/actor_hf; empty: found out
+setting STEPS ''                             # 120,240,360; empty: all there are
+setting BASE_MODEL ''                        # the model before training, as step 0; empty: none
+setting OUT_DIR 'outputs/run_a'
+setting LOG_DIR "$OUT_DIR/logs"              # logs of servers and evaluations
 
-TASKS="${TASKS:-ifeval,ifbench,healthbench,writingbench,arena-hard,alpaca-eval}"
-MAX_EXAMPLES="${MAX_EXAMPLES:-}"             # of each task, as a smoke test; empty: all
-N_SAMPLES_IFEVAL="${N_SAMPLES_IFEVAL:-8}"    # samples of each prompt
-N_SAMPLES_IFBENCH="${N_SAMPLES_IFBENCH:-8}"
-N_SAMPLES_HEALTHBENCH="${N_SAMPLES_HEALTHBENCH:-8}"
-N_SAMPLES_WRITINGBENCH="${N_SAMPLES_WRITINGBENCH:-4}"
-N_SAMPLES_ARENA_HARD="${N_SAMPLES_ARENA_HARD:-1}"
-N_SAMPLES_ALPACA_EVAL="${N_SAMPLES_ALPACA_EVAL:-1}"
+setting TASKS 'ifeval,ifbench,healthbench,writingbench,arena-hard,alpaca-eval'
+setting MAX_EXAMPLES ''                      # of each task, as a smoke test; empty: all
+setting N_SAMPLES_IFEVAL 8                   # samples of each prompt
+setting N_SAMPLES_IFBENCH 8
+setting N_SAMPLES_HEALTHBENCH 8
+setting N_SAMPLES_WRITINGBENCH 4
+setting N_SAMPLES_ARENA_HARD 1
+setting N_SAMPLES_ALPACA_EVAL 1
 
-GPUS="${GPUS:-}"                             # 0,1,2,3; empty: all there are
-TP_SIZE="${TP_SIZE:-1}"                      # GPUs of one server
-SERVER_COMMAND="${SERVER_COMMAND:-vllm}"     # vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}
-NUM_THREADS="${NUM_THREADS:-64}"             # requests in flight to each server
-MAX_TOKENS="${MAX_TOKENS:-2048}"             # longest answer
+setting GPUS ''                              # 0,1,2,3; empty: all there are
+setting TP_SIZE 1                            # GPUs of one server
+setting SERVER_COMMAND 'vllm'                # vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}
+setting NUM_THREADS 64                       # requests in flight to each server
+setting MAX_TOKENS 2048                      # longest answer
 
-JUDGE_MODEL="${JUDGE_MODEL:-}"               # needed by healthbench, writingbench, arena-hard, alpaca-eval
-JUDGE_BASE_URL="${JUDGE_BASE_URL:-}"         # where it is served; its key: OPENAI_API_KEY and the like, or KEYS
-KEYS="${KEYS:-}"                             # a key file; empty: the usual ones
-JUDGE_BATCH_SIZE="${JUDGE_BATCH_SIZE:-4}"    # evaluations judged at a time
+setting JUDGE_MODEL ''                       # needed by healthbench, writingbench, arena-hard, alpaca-eval
+setting JUDGE_BASE_URL ''                    # where it is served; its key: OPENAI_API_KEY and the like, or KEYS
+setting KEYS ''                              # a key file; empty: the usual ones
+setting JUDGE_BATCH_SIZE 4                   # evaluations judged at a time
 
-RUN_INFERENCE="${RUN_INFERENCE:-1}"          # 0 leaves a phase out
-RUN_JUDGE="${RUN_JUDGE:-1}"
-RUN_PLOT="${RUN_PLOT:-1}"
-COEVAL="${COEVAL:-coeval}"                   # the command, where it is not in the PATH
+setting RUN_INFERENCE 1                      # 0 leaves a phase out
+setting RUN_JUDGE 1
+setting RUN_PLOT 1
+setting COEVAL 'coeval'                      # the command, where it is not in the PATH
 # --------------------------------------------------------------------------------------------- end of CONFIG
 
 flags=(--checkpoints "$CKPT_DIR" --out "$OUT_DIR" --log-dir "$LOG_DIR" --tasks "$TASKS")

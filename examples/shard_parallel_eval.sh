@@ -9,36 +9,39 @@
 # Results lie in OUT_DIR/step_0/run_0/TASK: to `coeval sweep` the model is a training run of one step.
 set -euo pipefail
 
+# Take a setting's value, unless the environment has one. Single quotes keep {step}, {name} and {port} as they are.
+setting() { [ -n "${!1:-}" ] || printf -v "$1" %s "$2"; }
+
 # ------------------------------------------------------------------------------------------------- CONFIG
-MODEL="${MODEL:-Qwen/Qwen3-4B}"              # a folder, or a name at the Hugging Face hub
-OUT_DIR="${OUT_DIR:-outputs/$(basename "$MODEL")}"
-LOG_DIR="${LOG_DIR:-$OUT_DIR/logs}"          # logs of servers and evaluations
+setting MODEL 'Qwen/Qwen3-4B'                # a folder, or a name at the Hugging Face hub
+setting OUT_DIR "outputs/$(basename "$MODEL")"
+setting LOG_DIR "$OUT_DIR/logs"              # logs of servers and evaluations
 
-TASKS="${TASKS:-ifeval,ifbench,healthbench,writingbench,arena-hard,alpaca-eval}"
-MAX_EXAMPLES="${MAX_EXAMPLES:-}"             # of each task, as a smoke test; empty: all
-N_SAMPLES_IFEVAL="${N_SAMPLES_IFEVAL:-1}"    # samples of each prompt
-N_SAMPLES_IFBENCH="${N_SAMPLES_IFBENCH:-1}"
-N_SAMPLES_HEALTHBENCH="${N_SAMPLES_HEALTHBENCH:-1}"
-N_SAMPLES_WRITINGBENCH="${N_SAMPLES_WRITINGBENCH:-1}"
-N_SAMPLES_ARENA_HARD="${N_SAMPLES_ARENA_HARD:-1}"
-N_SAMPLES_ALPACA_EVAL="${N_SAMPLES_ALPACA_EVAL:-1}"
+setting TASKS 'ifeval,ifbench,healthbench,writingbench,arena-hard,alpaca-eval'
+setting MAX_EXAMPLES ''                      # of each task, as a smoke test; empty: all
+setting N_SAMPLES_IFEVAL 1                   # samples of each prompt
+setting N_SAMPLES_IFBENCH 1
+setting N_SAMPLES_HEALTHBENCH 1
+setting N_SAMPLES_WRITINGBENCH 1
+setting N_SAMPLES_ARENA_HARD 1
+setting N_SAMPLES_ALPACA_EVAL 1
 
-GPUS="${GPUS:-0,1,2,3,4,5,6,7}"
-TP_SIZE="${TP_SIZE:-1}"                      # GPUs of one server
-SHARDS="${SHARDS:-}"                         # servers; empty: as many as the GPUs allow
-SERVER_COMMAND="${SERVER_COMMAND:-vllm}"     # vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}
-NUM_THREADS="${NUM_THREADS:-64}"             # requests in flight to each server
-MAX_TOKENS="${MAX_TOKENS:-2048}"             # longest answer
+setting GPUS '0,1,2,3,4,5,6,7'
+setting TP_SIZE 1                            # GPUs of one server
+setting SHARDS ''                            # servers; empty: as many as the GPUs allow
+setting SERVER_COMMAND 'vllm'                # vllm, sglang, transformers, or a command with {checkpoint}, {name}, {port}
+setting NUM_THREADS 64                       # requests in flight to each server
+setting MAX_TOKENS 2048                      # longest answer
 
-JUDGE_MODEL="${JUDGE_MODEL:-}"               # needed by healthbench, writingbench, arena-hard, alpaca-eval
-JUDGE_BASE_URL="${JUDGE_BASE_URL:-}"         # where it is served; its key: OPENAI_API_KEY and the like, or KEYS
-KEYS="${KEYS:-}"                             # a key file; empty: the usual ones
-JUDGE_BATCH_SIZE="${JUDGE_BATCH_SIZE:-4}"    # evaluations judged at a time
+setting JUDGE_MODEL ''                       # needed by healthbench, writingbench, arena-hard, alpaca-eval
+setting JUDGE_BASE_URL ''                    # where it is served; its key: OPENAI_API_KEY and the like, or KEYS
+setting KEYS ''                              # a key file; empty: the usual ones
+setting JUDGE_BATCH_SIZE 4                   # evaluations judged at a time
 
-RUN_INFERENCE="${RUN_INFERENCE:-1}"          # 0 leaves a phase out
-RUN_JUDGE="${RUN_JUDGE:-1}"
-RUN_PLOT="${RUN_PLOT:-0}"                    # a curve of one point
-COEVAL="${COEVAL:-coeval}"                   # the command, where it is not in the PATH
+setting RUN_INFERENCE 1                      # 0 leaves a phase out
+setting RUN_JUDGE 1
+setting RUN_PLOT 0                           # a curve of one point
+setting COEVAL 'coeval'                      # the command, where it is not in the PATH
 # --------------------------------------------------------------------------------------------- end of CONFIG
 
 if [ -z "$SHARDS" ]; then

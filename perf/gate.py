@@ -1,7 +1,7 @@
 """``python -m perf.gate``: how often a gate passes what it should not, and what it should.
 
 Draws the scores of a base and a candidate on the same items, the candidate worse by exactly what is allowed,
-and counts how often each rule says GO; then candidates that are no worse. Writes ``docs/evidence/gate.md``;
+and counts how often each rule says GO and NO-GO; then candidates that are no worse. Writes ``docs/evidence/gate.md``;
 seeded, so that it is the same every time (a few minutes).
 
     python -m perf.gate                 the page as it is kept
@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, loss_p_value
-from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Floats
+from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, loss_p_value
+from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
+from coeval.analysis.intervals import ALPHA, Floats
 from perf.evidence import write_page
 from perf.paired import KINDS, Kind, draw
 
@@ -52,6 +52,53 @@ def passed(kind: Kind, mean: float, loss: float, drop: float, items: int, repeat
     half = stdtrit(items - 1, 0.975) * d.std(axis=1, ddof=1) / np.sqrt(items)
     ours = _p_values(d, drop) <= ONE_SIDED
     return Passed(float(ours.mean()), float((d.mean(axis=1) - half >= -drop).mean()))
+
+
+class Stopped(NamedTuple):
+    """Shares of experiments that are called NO-GO: by a loss that is significantly more than allowed, and, as
+    once, by a significant loss that is seen to be more."""
+
+    beyond: float
+    any_loss: float
+
+
+def stopped(kind: Kind, mean: float, loss: float, drop: float, items: int, repeats: int) -> Stopped:
+    """Of candidates that lose ``loss`` where ``drop`` is allowed."""
+    generator = np.random.default_rng([8, int(1e4 * mean), int(1e4 * loss), int(1e4 * drop), items])
+    a, b = draw(kind, (mean, mean - loss), (repeats, items), generator)
+    once, found = np.ones(items), []
+    for pair in zip(a, b, strict=True):
+        strata = [PairedScores(*pair, once)]
+        one = paired_difference(strata)
+        worse = (one.p or 1.0) < ALPHA and one.difference < -drop
+        found.append((worse and beyond_p_value(strata, drop) < ALPHA, worse))
+    return Stopped(*np.mean(found, axis=0).tolist())
+
+
+def stopped_rows(repeats: int, beyond: float) -> list[tuple[str, list[Stopped]]]:
+    """Where the loss is ``beyond`` what is allowed: a line for each kind of scores, mean and allowed drop."""
+    return [
+        (
+            f"{kind.said} | {mean} | {100 * drop:.0f}",
+            [stopped(kind, mean, drop + beyond, drop, items, repeats) for items in ITEMS],
+        )
+        for drop in DROPS
+        for kind in KINDS
+        for mean in (0.5, 0.8, 0.95)
+    ]
+
+
+def _stopped_table(rows: list[tuple[str, list[Stopped]]]) -> str:
+    lines = [f"| scores | mean of the base | points allowed | NO-GO | {' | '.join(map(str, ITEMS))} |"]
+    lines.append("|---|---|---|---|" + "---|" * len(ITEMS))
+    for said, cells in rows:
+        for name, shares in (
+            ("ours", [one.beyond for one in cells]),
+            ("any", [one.any_loss for one in cells]),
+        ):
+            shown = " | ".join(f"{100 * share:.1f}" for share in shares)
+            lines.append(f"| {said if name == 'ours' else ' | | '} | {name} | {shown} |")
+    return "\n".join(lines)
 
 
 def _p_values(differences: Floats, drop: float) -> Floats:
@@ -115,7 +162,9 @@ def page(repeats: int) -> str:
         most_t=100 * max(few),
         over_t=sum(one.t > 0.025 + 2 * np.sqrt(0.025 * 0.975 / repeats) for one in every),
     )
-    return "\n\n".join([worst, _table(false), POWER, _table(both)]) + "\n"
+    margin = _stopped_table(stopped_rows(repeats // 4, 0.0))
+    more = _stopped_table(stopped_rows(repeats // 4, 0.1))
+    return "\n\n".join([worst, _table(false), POWER, _table(both), NO_GO, margin, FOUND, more]) + "\n"
 
 
 INTRODUCTION = """\
@@ -139,6 +188,19 @@ POWER = """\
 Of a hundred candidates that are exactly as good as the base, so many are called GO. What the bound costs
 beside t is the item that was not drawn and may lose the whole scale; it is what keeps the first table below
 2.5, and little where items are many. A figure of t counts only where its line above holds."""
+
+
+NO_GO = """\
+## False NO-GO
+
+Of a hundred candidates that lose exactly what is allowed (a quarter of the experiments), so many are called
+NO-GO. *Ours*: the loss is significantly more than allowed. *any*: it is significant and seen to be more, which
+stops a candidate that may well be allowed."""
+
+FOUND = """\
+## NO-GO where it is due
+
+The same of candidates that lose ten points more than is allowed."""
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Simulates training runs whose truth is known, six checkpoints on the same items with several samples of each,
 and counts: bands that hold all true means, first better steps that come too early, corrected best scores that
-hold the winner's truth, stop signals and alarms that are false. Writes
+hold the winner's truth, and alarms that are false. Writes
 ``docs/evidence/training-coverage.md``; seeded, so that it is the same every time (ten minutes).
 
     python -m perf.training_coverage                 the page as it is kept
@@ -23,7 +23,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores, holm, pai
 from coeval.analysis.intervals import SHARE, Floats, Scatter, mean_bounds
 from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds, stop_signal
+from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
 from perf.evidence import write_page
 
@@ -229,33 +229,6 @@ def best(runs: list[Sweep]) -> Best:
     return Best(*np.mean(rows, axis=0).tolist())
 
 
-class Stops(NamedTuple):
-    """How often the signal is given."""
-
-    given: float
-    detectable: float
-
-
-def stops(runs: list[Sweep]) -> Stops:
-    found = [stop for scores, _ in runs if (stop := stop_signal(common(scores), "share")) is not None]
-    return Stops(
-        float(np.mean([stop.stop for stop in found])), float(np.mean([stop.detectable for stop in found]))
-    )
-
-
-def stops_at_the_detectable(scoring: Scoring, design: Design, *, repeats: int) -> Stops:
-    """Of runs that are flat but for their last checkpoint, which gains just what one comparison can find."""
-    pilot = stops(list(sweeps(scoring, "flat", design, repeats=20, seed=1)))
-    low, high = 0.0, 0.45
-    for _ in range(30):
-        gain = (low + high) / 2
-        seen = np.diff(true_means(scoring, skill_of((0.5, 0.5 + gain))))[0]
-        low, high = (gain, high) if seen < pilot.detectable else (low, gain)
-    shape = (0.5, 0.5, 0.5, 0.5, 0.5, 0.5 + low)
-    generator = np.random.default_rng([1, SCORINGS.index(scoring), *design])
-    return stops([drawn(scoring, shape, design, generator) for _ in range(repeats)])
-
-
 class Training(NamedTuple):
     """Of a judged task, of one by rule, and by what share the judged answers grow over the six."""
 
@@ -321,17 +294,6 @@ def page(repeats: int) -> str:
     parts += [FIRST, _table(_FIRST, where, [*map(of_firsts, [*named, whole])])]
     won = [best(runs) for *_, runs in cells]
     parts += [BEST, _table(_BEST, where, [*map(of_best, [*won, Best(*_mean(won))])])]
-    lines = ["| scores | items × samples | true gain | signal given | detectable |", "|---|---|---|---|---|"]
-    for scoring in SCORINGS:
-        for design in DESIGNS:
-            for said, found in (
-                ("nothing", stops(list(sweeps(scoring, "flat", design, repeats=repeats)))),
-                ("the detectable", stops_at_the_detectable(scoring, design, repeats=repeats)),
-                ("it falls", stops(list(sweeps(scoring, "rising, then falling", design, repeats=repeats)))),
-            ):
-                shown = f"{percent(found.given)} | {found.detectable:.3f}"
-                lines.append(f"| {scoring.said} | {design} | {said} | {shown} |")
-    parts += [STOP, "\n".join(lines)]
     lines = ["| training | items × samples | rules fall | answers grow |", "|---|---|---|---|"]
     for training in TRAININGS:
         for design in DESIGNS:
@@ -349,10 +311,10 @@ def few_items(repeats: int) -> str:
                 runs = list(sweeps(scoring, shape, design, repeats=repeats))
                 won = ["not told"] * len(_BEST) if design.items < FEWEST else [of_best(best(runs))]
                 where.append(f"| {scoring.said} | {design} | {shape} |")
-                shown.append(" | ".join([percent(stops(runs).given), of_bands(bands(runs)), *won]))
+                shown.append(" | ".join([of_bands(bands(runs)), *won]))
     lines = [
-        f"| scores | items × samples | shape | {' | '.join(['signal given', *_BANDS, *_BEST])} |",
-        "|---|---|---|" + "---|" * (1 + len(_BANDS) + len(_BEST)),
+        f"| scores | items × samples | shape | {' | '.join([*_BANDS, *_BEST])} |",
+        "|---|---|---|" + "---|" * (len(_BANDS) + len(_BEST)),
     ]
     lines += [f"{place} {figures} |" for place, figures in zip(where, shown, strict=True)]
     return "\n".join(lines)
@@ -441,13 +403,6 @@ How often the interval holds the true mean of the checkpoint that was best by it
 winner taken off, and the usual interval. How much too high both scores are on average, and how often the
 corrected one is (50: as often as too low)."""
 
-STOP = """\
-## The stop signal
-
-How often it is given over the last three checkpoints where these gain nothing, where one of them gains just
-what a comparison can detect (then it is false), and where they fall. Where that is more than a gain worth
-having, too few items were asked, and it is not given."""
-
 ALARMS = """\
 ## Alarms
 
@@ -457,7 +412,7 @@ How often each is given. An alarm needs both of its halves: where one is missing
 FEW = f"""\
 ## Few items
 
-The stop signal, bands and the best checkpoint as above, of trials with few items. With fewer than {FEWEST},
+Bands and the best checkpoint as above, of trials with few items. With fewer than {FEWEST},
 it is not told what of the best one's score is luck."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.formula.api import ols
-from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.anova import AnovaRM, anova_lm
 from written_run import REFERENCE, WHY_SKIPPED
 
 from coeval.analysis.intervals import Floats
@@ -182,13 +182,37 @@ def test_of_dice_nothing_is_said_to_be_reliable() -> None:
         for _ in range(20)
         for text in reliability(studied(drawn(generator, Design(judges=3), DICE, 0.0)))
     ]
-    assert {text.split(":")[0] for text in said} == {
-        "By these judges students differ no more than by chance",
-        "Whether other items and judges would separate the students is open",
-    }
-    doubts = ("over items], not distinguishable from no agreement.", ", without an interval.")
+    chance = [text for text in said if "an F test over items finds no difference" in text]
+    assert len(chance) >= 17  # 19 of 20 at 5%
+    assert all("would separate the students is open" in text for text in said if text not in chance)
+    doubts = ("not distinguishable from no agreement.", "without an interval.", "estimated below 0.")
     assert all(text.endswith(doubts) for text in said)
     assert any(text.endswith(doubts[0]) for text in said)
+
+
+@pytest.mark.parametrize(("students", "seed"), [(2, 1), (3, 4), (5, 9)])
+def test_judges_who_contradict_each_other_make_no_chance_of_a_difference_over_items(
+    students: int, seed: int
+) -> None:
+    """By these judges students differ, as an analysis of variance of their means has it; Eρ² and its bounds
+    say that other judges might see anything."""
+    generator = np.random.default_rng(seed)
+    views = np.array([40.0, -32.0, 4.0])[:, None] * np.linspace(-1, 1, students)
+    y = drawn(generator, Design(60, students, 3), {**DICE, "residual": 9.0}) + views.T
+    found = studied(y)
+    means = pd.DataFrame(
+        [(item, s, y[item, s].mean()) for item in range(60) for s in range(students)], columns=["i", "s", "y"]
+    )
+    assert found.p == pytest.approx(
+        AnovaRM(means, "y", "i", within=["s"]).fit().anova_table["Pr > F"].iloc[0]
+    )
+    assert found.p is not None
+    assert found.p < 0.05
+    assert (found.reliability.value or 0.0) < 0
+    assert found.reliability.low is None or 0 <= found.reliability.low <= (found.reliability.high or 0.0) <= 1
+    [said] = reliability(found)
+    assert said.startswith("Whether other items and judges would separate the students is open: ")
+    assert said.endswith("Eρ² is estimated below 0.")
 
 
 def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from coeval.analysis.comparison.lower_bound import bound_over_all, items_needed, lower_bound
+from coeval.analysis.comparison.lower_bound import beyond_p_value, bound_over_all, items_needed, lower_bound
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.pairing import ScoredPairs
 from coeval.analysis.intervals import SHARE, Floats
@@ -116,3 +116,24 @@ def test_a_loss_of_the_margin_passes_seldom(mean: float) -> None:
     assert passed / 400 <= 0.025 + 2.6 * np.sqrt(0.025 * 0.975 / 400)
     if mean < 0.1:
         assert naive / 400 > 0.3
+
+
+@pytest.mark.parametrize("items", [50, 300])
+@pytest.mark.parametrize(("mean", "drop"), [(0.5, 0.05), (0.8, 0.02), (0.9, 0.1)])
+def test_a_loss_that_is_allowed_is_seldom_called_more(items: int, mean: float, drop: float) -> None:
+    """Significant and seen to be more than allowed it is far more often."""
+    draw = np.random.default_rng([items, int(100 * mean)])
+    found = []
+    for _ in range(400):
+        hard = draw.normal(size=items)
+        a, b = (stats.norm.cdf((hard + draw.normal(size=items)) / np.sqrt(2)) for _ in range(2))
+        pairs = [PairedScores((a < mean) * 1.0, (b < mean - drop) * 1.0, np.ones(items))]
+        found.append((beyond_p_value(pairs, drop), beyond_p_value(pairs, 0.0)))
+    assert np.mean([p < 0.05 for p, _ in found]) <= 0.045  # 2.5%, and twice its standard error
+    assert all(p >= of_none for p, of_none in found)
+
+
+def test_a_loss_that_is_far_beyond_what_is_allowed_is_called_so() -> None:
+    lost = PairedScores(np.ones(200), np.repeat([0.0, 1.0], [40, 160]), np.ones(200))
+    assert beyond_p_value([lost], 0.1) < 0.001
+    assert beyond_p_value([lost], 0.2) == 1.0

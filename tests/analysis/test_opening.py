@@ -55,6 +55,71 @@ def test_labels_of_no_shared_item_show_no_significant_gap(tmp_path: Path) -> Non
     assert rest == ["Labels are compared by rule, so no judge's opinion enters."]
 
 
+def scored(run: Run, student: str, judges: str, levels: str, first: int = 1) -> None:
+    """Each letter of ``levels`` is what all judges give the answer to one item."""
+    whole = {"H": "High", "M": "Medium", "L": "Low"}
+    for n, level in enumerate(levels, start=first):
+        for judge in judges:
+            run.judged(n, student, judge, {"x": whole[level]})
+
+
+@pytest.mark.parametrize(
+    ("judges", "reported"),
+    [
+        (("jk", "jl"), "Only one judge scored both a and b, so agreement cannot be measured."),
+        (("j", "jkl"), "Only one judge scored both a and b, so agreement cannot be measured."),
+        (("j", "j"), "Only one judge was used, so agreement cannot be measured."),
+    ],
+)
+def test_judges_that_scored_one_of_the_two_were_used_too(
+    tmp_path: Path, judges: tuple[str, str], reported: str
+) -> None:
+    run = Run(tmp_path / "run")
+    scored(run, "a", judges[0], "HHHMHHHHLH" * 2)
+    scored(run, "b", judges[1], "LMLLHMLLLM" * 2)
+    assert said(run.folder)[-1] == reported
+
+
+@pytest.mark.parametrize("rivals", [1, 2])
+def test_a_leader_beats_everyone(tmp_path: Path, rivals: int) -> None:
+    """The next in the order is far behind, and so is a third, but on so few items that it may be first."""
+    run = Run(tmp_path / "run")
+    scored(run, "a", "jk", "HHMHHHHMHH" * 4)
+    scored(run, "b", "jk", "MMMMLMMMMM" * 4)
+    for rival in "cd"[:rivals]:
+        scored(run, rival, "jk", "LHM")
+    first, *_ = said(run.folder)
+    assert "leads" not in first
+    assert " and c (" in first
+    assert "statistically tied" in first
+
+
+def test_judges_who_see_no_difference_put_nobody_ahead(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    scored(run, "a", "jkl", "HMLH" * 5)
+    scored(run, "b", "jkl", "HLMH" * 5)
+    *_, panel = said(run.folder)
+    assert panel.startswith("The 3 judges together put neither ahead; ")
+
+
+@pytest.mark.parametrize(
+    ("levels", "change"),
+    [
+        ({"a": ("HMHM", "HMMH", "MHHM"), "b": ("MHMH", "MHHM", "HMMH")}, "The gap is too small"),
+        ({"a": ("HHHH", "LLLL", "HHMH"), "b": ("LLML", "HHHH", "MLLM")}, "only more judges can settle"),
+    ],
+)
+def test_more_items_are_advised_only_where_they_would_settle_it(
+    tmp_path: Path, levels: dict[str, tuple[str, ...]], change: str
+) -> None:
+    """By judges: in the first run all see next to nothing, in the second they contradict each other."""
+    run = Run(tmp_path / "run")
+    for student, of_judges in levels.items():
+        for judge, given in zip("jkl", of_judges, strict=True):
+            scored(run, student, judge, given * 10 + ("H" if student == "a" else "M"))
+    assert change in said(run.folder)[1]
+
+
 def test_who_does_some_tasks_only_is_on_no_line_of_the_best_for_a_price() -> None:
     """Its mean is over other tasks than those that it would be held against."""
     score = Measured(0.5, 0.4, 0.6, 10, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -315,10 +317,33 @@ def test_items_that_came_after_the_draw_are_outside_it(tmp_path: Path) -> None:
     for name, student in after.whole.students.items() if after.whole is not None else ():
         assert before.whole is not None
         assert student.people[:3] == pytest.approx(before.whole.students[name].people[:3])
-    assert any("40 items came after labels were drawn" in said for said in people_sentences(after))
+    assert any(
+        "40 items, or answers to them, came after labels were drawn" in said
+        for said in people_sentences(after)
+    )
     label_all(labelled, tmp_path / "again", n=80, people=("ben",))
     again = people_of(tmp_path / "again")
     assert again.later == 40, "ben was asked of all, anna of 20: they have 20 in common"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("lacking", [range(1, 30), range(30, 50), [2, 3, 5, 7]])
+def test_items_that_a_student_has_no_answer_to_came_not_after_the_draw(
+    tmp_path: Path, lacking: Collection[int]
+) -> None:
+    rng = np.random.default_rng(9)
+    written = Run(tmp_path / "run")
+    grow(written, 1, 50, rng)
+    for file, key in ((written.responses("bob"), "id"), (written.evaluations("j1"), "response_id")):
+        lines = file.read_text().splitlines(keepends=True)
+        gone = {f"{written.datapoint_id(n)}__bob" for n in lacking}
+        file.write_text("".join(line for line in lines if json.loads(line)[key] not in gone))
+    found = people_of(label_all(written.folder, tmp_path / "labelled", n=40))
+    assert found.later == 0
+    assert found.of == "plot", "one factor is not called all factors"
+    assert found.whole is not None
+    judged = {name: one.judged.n for name, one in found.whole.students.items()}
+    assert judged == {"ann": 50, "bob": 50 - len(lacking)}
 
 
 def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
@@ -344,6 +369,8 @@ def test_labels_put_students_on_the_human_scale(found: PeopleMeasures) -> None:
     assert generous.bias_by_level["High"].value == pytest.approx(0.0)
     assert generous.bias_by_level["Low"].value == pytest.approx(0.5)
     assert generous.confusion["Low"]["Medium"] > 0 == generous.confusion["Low"]["Low"]
+    panel = found.judges[PANEL].confusion["Low"]
+    assert 0 < panel["Low"] == panel["Medium"], "half way between the judges' levels is half of each"
     scale = found.scales[ALL_FACTORS]
     assert list(found.scales) == [ALL_FACTORS, "form", "plot"]
     for student in scale.students.values():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean, stdev, variance
 
@@ -29,23 +29,31 @@ from coeval.store.rundir import RunDir
 VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=9), st.data())
-def test_pass_rates_are_the_shares_of_all_draws(answers: Sequence[bool], data: st.DataObject) -> None:
+def share_of_draws(answers: Sequence[bool | None], k: int, of: Callable[[Iterable[bool]], bool]) -> float:
+    """How often any, or all, of k answers pass; None: judges are evenly divided, so half the time it does."""
+    even = [at for at, one in enumerate(answers) if one is None]
+    worlds = [
+        [bool(passes[even.index(at)]) if at in even else bool(one) for at, one in enumerate(answers)]
+        for passes in product([True, False], repeat=len(even))
+    ]
+    draws = [of(draw) for world in worlds for draw in combinations(world, k)]
+    return float(Fraction(sum(draws), len(draws)))
+
+
+@given(st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7), st.data())
+def test_pass_rates_are_the_shares_of_all_draws(answers: Sequence[bool | None], data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(answers)))
-    draws = list(combinations(answers, k))
-    n, passed = np.array([float(len(answers))]), np.array([float(sum(answers))])
-    assert pass_at(n, passed, k)[0] == pytest.approx(
-        float(Fraction(sum(map(any, draws)), len(draws))), abs=1e-12
-    )
-    assert pass_all(n, passed, k)[0] == pytest.approx(
-        float(Fraction(sum(map(all, draws)), len(draws))), abs=1e-12
-    )
+    counts = [np.array([float(sum(one is kind for one in answers))]) for kind in (True, None)]
+    n = np.array([float(len(answers))])
+    assert pass_at(n, *counts, k)[0] == pytest.approx(share_of_draws(answers, k, any), abs=1e-12)
+    assert pass_all(n, *counts, k)[0] == pytest.approx(share_of_draws(answers, k, all), abs=1e-12)
 
 
 def test_a_thousand_samples_are_no_overflow() -> None:
-    n, passed = np.array([1000.0, 1000.0]), np.array([500.0, 999.0])
-    assert pass_at(n, passed, 1000).tolist() == [1.0, 1.0]
-    assert pass_all(n, passed, 2).tolist() == pytest.approx([500 * 499 / 999e3, 0.998])
+    n, passed, none = np.array([1000.0, 1000.0]), np.array([500.0, 999.0]), np.zeros(2)
+    assert pass_at(n, passed, none, 1000).tolist() == [1.0, 1.0]
+    assert pass_all(n, passed, none, 2).tolist() == pytest.approx([500 * 499 / 999e3, 0.998])
+    assert pass_all(n, none, n, 1).tolist() == pytest.approx([0.5, 0.5])
 
 
 @pytest.fixture
@@ -102,19 +110,17 @@ def test_the_mean_and_its_errors_are_those_of_the_items(lab: Lab) -> None:
 def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
     score = sampled(lab)[name, factor]
     assert [rate.k for rate in score.passes] == [1, 2, 4, 5]
+    step = 2 if name == "passed" else 1  # of two factors, whose scores stand in order
     passing = [
-        [fmean(scores) > 0.5 for scores in samples.values()]
+        [None if fmean(scores[::step]) == 0.5 else fmean(scores[::step]) > 0.5 for scores in samples.values()]
         for samples in by_item(lab, name).values()
-    ]  # fmt: skip
-    if name == "passed":  # of two factors, whose scores stand in order
-        passing = [
-            [fmean(scores[::2]) > 0.5 for scores in samples.values()]
-            for samples in by_item(lab, name).values()
-        ]  # fmt: skip
+    ]
+    assert (name == "passed") == any(None in answers for answers in passing), "two judges are evenly divided"
     for rate in score.passes:
-        draws = [list(combinations(answers, rate.k)) for answers in passing]
-        assert rate.one == pytest.approx(fmean(fmean(map(any, drawn)) for drawn in draws))
-        assert rate.all == pytest.approx(fmean(fmean(map(all, drawn)) for drawn in draws))
+        assert rate.one == pytest.approx(fmean(share_of_draws(one, rate.k, any) for one in passing))
+        assert rate.all == pytest.approx(fmean(share_of_draws(one, rate.k, all) for one in passing))
+        if rate.k == 1:
+            assert rate.one == pytest.approx(score.mean), "pass@1 is the mean of verdicts"
         assert rate.n == 12
         assert rate.one_low <= rate.one <= rate.one_high
 

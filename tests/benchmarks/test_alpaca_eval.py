@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes.anthropic_messages import anthropic_fake
 from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, lines_of
@@ -113,7 +114,7 @@ def test_preferences_become_official_figures(shelf: Shelf) -> None:
     assert scored.metrics["win_rate"].value == pytest.approx(80)
     assert scored.metrics["win_rate"].standard_error == pytest.approx(0, abs=1e-9)
     assert scored.metrics["discrete_win_rate"].value == 100
-    assert next(iter(scored.metrics)) == "length_controlled_winrate"
+    assert next(iter(scored.metrics)) == "win_rate"
     controlled = scored.metrics["length_controlled_winrate"]
     assert controlled.value is not None
     assert (controlled.standard_error, controlled.ci95, controlled.n) == (None, None, 6)
@@ -144,7 +145,9 @@ def test_equal_outputs_are_a_draw_without_asking(shelf: Shelf) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("count", "ours_said"), [(128, "ours"), (6, "ours"), (2, "theirs")])
+@pytest.mark.parametrize(
+    ("count", "ours_said"), [(128, "ours"), (100, "ours"), (99, "ours"), (6, "ours"), (2, "theirs")]
+)
 def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: int, ours_said: str) -> None:
     """All won; two draws, made without asking. Length control has an interval from 100 on."""
     shelf = shelf_of(tmp_path, [baseline(number) for number in range(count)])
@@ -153,6 +156,8 @@ def test_of_equal_preferences_every_interval_has_a_width(tmp_path: Path, count: 
     assert scored.metrics["win_rate"].value == pytest.approx(100 if ours_said == "ours" else 50)
     controlled = scored.metrics["length_controlled_winrate"]
     assert (controlled.value is not None, controlled.ci95 is not None) == (count > 2, count >= 100)
+    headline = "length_controlled_winrate" if count >= 100 else "win_rate"
+    assert next(iter(scored.metrics)) == headline, "with fewer than 100 prompts its fit is no estimate"
     metrics = [m for m in scored.metrics.values() if m is not controlled or count >= 100]
     assert len(metrics) == (3 if count >= 100 else 2)
     assert hold_on_the_scale(metrics, 0, 100)
@@ -184,7 +189,7 @@ async def met(
     return task, server.bodies
 
 
-def reported(*tokens: str, text: str, **message: Any) -> Answer:
+def reported(*tokens: str, text: str | None, ends: str = "length", **message: Any) -> Answer:
     """A reply with the log-probabilities of these tokens, or with none."""
     content = [
         {"token": token, "bytes": None, "logprob": -0.1, "top_logprobs": [{"token": token, "logprob": -0.1}]}
@@ -194,7 +199,7 @@ def reported(*tokens: str, text: str, **message: Any) -> Answer:
         "index": 0,
         "message": {"role": "assistant", "content": text, **message},
         "logprobs": {"content": content} if tokens else None,
-        "finish_reason": "length",
+        "finish_reason": ends,
     }
     return Answer(body={"choices": [choice]})
 
@@ -291,6 +296,27 @@ async def test_a_judge_that_reasons_is_given_room(shelf: Shelf, answer: Answer) 
     scored = panel.judge(thinks)
     assert scored.metrics["win_rate"].value == pytest.approx(90)
     assert any("reasons before it answers" in reason for reason in scored.reasons)
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+async def test_a_judge_whose_answers_a_parser_takes_for_reasoning_keeps_the_official_way(
+    shelf: Shelf, name: str
+) -> None:
+    token, whole = {name: "M"}, {name: "M, by far"}
+    task, bodies = await met(
+        shelf, reported("M", text=None, **token), reported("M", ",", text=None, ends="stop", **whole)
+    )
+    assert task.manner == "logprobs"
+    assert task.judge_sampling().max_tokens == 1
+    assert [body["max_tokens"] for body in bodies] == [1, LONG_REPLY]
+    panel = Panel(task, ours)
+
+    def parsed(ask_id: str, request: Request) -> Completion:
+        said = favours_ours(panel, 0.75)(ask_id, request)
+        return msgspec.structs.replace(said, text="", reasoning=said.text, truncated=True)
+
+    scored = panel.judge(parsed)
+    assert (scored.n_failed, scored.metrics["win_rate"].value) == ({}, pytest.approx(75))
 
 
 async def test_another_failure_of_the_judge_is_not_taken_for_an_answer(shelf: Shelf) -> None:

@@ -90,7 +90,7 @@ async def test_more_than_one_percent_of_cut_answers_cannot_be_compared(
     async with fake(reply=cutting(count)) as server:
         await bench.run(server.url, "long", judge=spec("official", server.url))
     found = summary(bench, "long")
-    assert found["truncated"] == {"n": count, "answers": 200, "share": count / 200}
+    assert found["truncated"] == {"n": count, "answers": 200, "share": count / 200, "by_window": 0}
     assert found["comparable"] == comparable
     said = [f"cut off at max_tokens: {count} of 200 answers (more than 1%)"]
     assert found["reasons"] == ([] if comparable else said)

@@ -69,7 +69,7 @@ async def test_prompts_are_answered_judged_and_scored(bench: Bench) -> None:
     assert found["inference"]["sampling"] == {"temperature": 0.7, "max_tokens": 99}
     assert found["judge"]["sampling"] == {"temperature": 0.0, "max_tokens": 9}
     assert (found["inference"]["calls"], found["inference"]["input_tokens"]) == (3, 33)
-    assert found["truncated"] == {"n": 0, "answers": 3, "share": 0.0}
+    assert found["truncated"] == {"n": 0, "answers": 3, "share": 0.0, "by_window": 0}
 
 
 async def test_what_is_there_is_not_asked_again(bench: Bench) -> None:

@@ -75,7 +75,38 @@ def test_a_loss_on_a_scale_of_ten_is_told_in_the_points_that_are_allowed(here: P
     ]
     [one] = api.gate(*folders, policy={"max_drop": 2}).candidates[0].tasks
     assert one.difference == pytest.approx(-0.1)
-    assert " by 10.0 ± 0.0 points, significantly, and more than the allowed 2.0;" in one.sentence
+    assert " by 10.0 ± 0.0 points, significantly more than the allowed 2.0;" in one.sentence
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(14, "INCONCLUSIVE"), (16, "INCONCLUSIVE"), (60, "NO-GO")])
+def test_a_loss_is_no_go_only_where_it_is_significantly_more_than_allowed(
+    lost: int, verdict: str, here: Path
+) -> None:
+    """14 of 200 is a significant loss and more than 5 points: it may be what is allowed."""
+    [one] = api.gate(*two(here, lost), policy={"max_drop": 5}).candidates[0].tasks
+    assert one.p_adjusted is not None
+    assert one.p_adjusted < 0.001
+    assert one.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("policy", "warned"),
+    [
+        ({"max_drop": 0.05}, ["max_drop: 0.05 is 0.05 points of 100; for 5% of it write 5"]),
+        ({"max_drop": 0.3}, ["max_drop: 0.3 is 0.3 points of 100; for 30% of it write 30"]),
+        ({"max_drop": 0.5}, []),
+        ({"max_drop": 0}, []),
+        (
+            {"max_drop": 2, "tasks": {"ifeval": {"max_drop": 0.01}}},
+            ["max_drop of ifeval: 0.01 is 0.01 points of 100; for 1% of it write 1"],
+        ),
+    ],
+)
+def test_a_drop_that_looks_like_a_share_is_warned_of(
+    policy: dict[str, Any], warned: list[str], here: Path
+) -> None:
+    found = api.gate(*two(here, 0), policy=policy)
+    assert [note for note in found.notes if "max_drop" in note] == warned
 
 
 def test_ten_equal_items_are_no_go_yet(here: Path, policy: Path, coeval: Command) -> None:

@@ -16,6 +16,24 @@ pytestmark = pytest.mark.process
 STUDENT, JUDGE = "Qwen/Qwen2.5-72B-Instruct-Turbo", "acme/judge-v1"
 
 
+APP = """
+import json
+
+def teach(prompt):
+    return json.dumps({"prompt": "Tell of Ada.", "response": "Ada."})
+
+def answer(prompt):
+    return "Ada."
+
+def judge(prompt, schema):
+    return json.dumps({name: "High" for name in schema["properties"]})
+"""
+
+
+def own(name: str, function: str, role: str) -> dict[str, Any]:
+    return {"name": name, "interface": "python", "roles": [role], "parameters": {"callable": function}}
+
+
 def judge(**parameters: Any) -> dict[str, Any]:
     return model(JUDGE, "judge", noise=0.1, **parameters)
 
@@ -51,6 +69,50 @@ def test_the_same_judge_has_not_moved_and_each_check_is_a_run_of_its_own(lab: La
     assert judges <= {JUDGE, "exact_match"}
     assert checked(coeval, lab)[0] == 0
     assert lab.path.with_name("exp-check-acme-judge-v1-2").is_dir()
+
+
+@pytest.fixture
+def coded(here: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A run with a function as teacher and student, a program as student, and checks that are code."""
+    made = Lab(here, id="coded")
+    (made.folder / "app.py").write_text(APP)
+    (made.folder / "grade.py").write_text("def score(response): return 1.0\n")
+    monkeypatch.chdir(made.folder)
+    made.models = [
+        own("mine", "app.py:teach", "teacher"),
+        own("bot", "app.py:answer", "student"),
+        {"name": "sh", "interface": "command", "roles": ["student"], "parameters": {"argv": ["cat"]}},
+        judge(),
+        own("strict", "app.py:judge", "judge"),
+    ]
+    rubric = {"tone": "It is kind.", "ours": {"check": "python", "function": "grade.py:score"}}
+    made.tasks = [task(sampling={"target": [1, 1], "total": 6}, rubric=rubric)]
+    assert made.run().exit_code == 0
+    return made
+
+
+def test_a_judge_is_checked_on_a_run_of_code_without_that_code(coded: Lab, coeval: Command) -> None:
+    """Neither of its teacher and students nor of its checks; ``inherited`` code is not run."""
+    (coded.folder / "app.py").unlink()
+    (coded.folder / "grade.py").unlink()
+    counted = coeval("judges", "check", "--judge", JUDGE, "--anchor", coded.path, "--dry-run")
+    assert counted.code == 0
+    assert "12 calls" in counted.out
+    assert "app.py" not in counted.out
+    code, found = checked(coeval, coded)
+    assert (code, found["items"], found["answers"], found["missing"]) == (0, 6, 12, 0)
+    assert [factor["factor"] for factor in found["factors"]] == ["tone"]
+
+
+def test_a_judge_that_is_code_is_asked_where_a_file_that_is_given_names_it(
+    coded: Lab, coeval: Command
+) -> None:
+    words = ("judges", "check", "--judge", "strict", "--anchor", coded.path)
+    refused = coeval(*words)
+    assert refused.code == 1
+    assert "give the experiment file that does: --config FILE" in " ".join(refused.err.split())
+    ended = coeval(*words, "--config", coded.file, "--json")
+    assert (ended.code, json.loads(ended.out)["answers"]) == (0, 12)
 
 
 def test_a_judge_that_has_moved_ends_with_4_and_is_allowed_so_much(lab: Lab, coeval: Command) -> None:

@@ -13,6 +13,7 @@ import pytest
 from cli.invoked import Command
 from cli.terminal import on_terminal
 from pipeline.experiments import Lab, listen, model, quiz, task
+from written_run import Run as Written
 
 import coeval as api
 from coeval.core.figures import points
@@ -367,3 +368,25 @@ def test_a_reader_that_has_seen_enough_is_no_error(judged: Lab) -> None:
     command = f"{sys.executable} -m coeval show --run runs/exp --json | head -c 10"
     done = subprocess.run(command, shell=True, cwd=judged.folder, capture_output=True, text=True, check=False)  # noqa: S602
     assert (done.stdout[:2], done.stderr) == ('{"', "")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({}, "a scores 50.0, the only student: add another to compare."),
+        ({"response": {"status": "failed"}}, "There is no score: 6 answers failed."),
+        ({"evaluation": {"status": "failed"}}, "There is no score: 6 judgments failed."),
+    ],
+)
+def test_a_run_of_one_student_or_without_a_score_says_so(
+    here: Path, coeval: Command, status: dict[str, dict[str, str]], said: str
+) -> None:
+    run = Written(here / "made")
+    for n in range(1, 7):
+        run.datapoint(n)
+        run.response(n, "a", **status.get("response", {}))
+        if "response" not in status:
+            of_judge = status.get("evaluation", {})
+            run.evaluation(n, "a", "j", {} if of_judge else {"x": "High" if n % 2 else "Low"}, **of_judge)
+    for command in ("results", "analyze"):
+        assert said in coeval(command, "--run", run.folder).out

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,8 +159,8 @@ def swept(place: Place) -> Place:
     needs_all_data()
     script = (place.folder / "examples" / "batch_eval.sh").read_text()
     for default, mine in {
-        "checkpoints/run_a}": "ckpts/run_a}",
-        "MAX_EXAMPLES:-}": "MAX_EXAMPLES:-2}",
+        "CKPT_DIR 'checkpoints/run_a'": "CKPT_DIR 'ckpts/run_a'",
+        "MAX_EXAMPLES ''": "MAX_EXAMPLES 2",
     }.items():
         assert default in script
         script = script.replace(default, mine)
@@ -354,3 +355,42 @@ def test_a_setting_that_makes_no_sense_is_told(place: Place) -> None:
     assert "RUN_JUDGE=yes: give 1, or 0" in place.paste("RUN_JUDGE=yes bash examples/batch_eval.sh", 1)
     said = place.paste("bash examples/batch_eval.sh", 127, COEVAL="no-such-coeval")
     assert "no-such-coeval is not in the PATH" in said
+
+
+EDITED = {
+    "NAME_PATTERN": "global_step_{step}/actor_hf",
+    "SERVER_COMMAND": "./serve.sh {checkpoint} {name} {port}",
+    "OUT_DIR": "its $results/{a}",
+    "KEYS": "",
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("script", ["batch_eval.sh", "shard_parallel_eval.sh"])
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_a_setting_is_passed_on_as_it_is_written(tmp_path: Path, script: str, by_environment: bool) -> None:
+    """Braces and blanks in it, in the script's settings or in the environment."""
+    lines = (ROOT / "examples" / script).read_text().splitlines()
+    for name, value in () if by_environment else EDITED.items():
+        lines = [
+            f"setting {name} '{value}'" if line.startswith(f"setting {name} ") else line for line in lines
+        ]
+    (tmp_path / script).write_text("\n".join(lines))
+    command = tmp_path / "coeval"
+    command.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    command.chmod(0o755)
+    environment = {"PATH": os.environ["PATH"], "COEVAL": str(command), "RUN_JUDGE": "0"}
+    environment |= EDITED if by_environment else {}
+    said = subprocess.run(
+        ["bash", str(tmp_path / script)], env=environment, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    passed = dict(pairwise(said))
+    flags = {
+        f"--{name.lower().replace('_', '-')}".replace("-dir", ""): value for name, value in EDITED.items()
+    }
+    if script == "shard_parallel_eval.sh":
+        del flags["--name-pattern"]
+    assert flags.pop("--keys") == ""
+    assert "--keys" not in passed
+    assert {flag: passed[flag] for flag in flags} == flags
+    assert (passed["--log-dir"], passed["--tp-size"]) == (f"{EDITED['OUT_DIR']}/logs", "1")

@@ -191,6 +191,34 @@ def test_numbers_beyond_reading_do_not_break_the_reply() -> None:
         ("<think>", ("", None, True)),
         ("Write <think>x</think> in HTML", ("Write <think>x</think> in HTML", None, False)),
         ("", ("", None, False)),
+        ("<think>a</think>\n<think>b</think>\nbecause", ("because", "a\nb", False)),
+        ("<think>a</think>one\n<think>b</think> two", ("one\n two", "a\nb", False)),
+        ("<think>a</think>one\n<think>b", ("one\n", "a\nb", True)),
+        ("it must be</think><think>b</think>because", ("because", "it must be\nb", False)),
+        ("<think>a</think>Write\n```\n<think>\n```", ("Write\n```\n<think>\n```", "a", False)),
+        ("<think>a</think>a <think> tag", ("a <think> tag", "a", False)),
+        ("<thinking>why</thinking>because", ("because", "why", False)),
+        ("<Thinking>why</Thinking>because", ("because", "why", False)),
+        ("<thought>why</thought>because", ("because", "why", False)),
+        ("<seed:think>why</seed:think>because", ("because", "why", False)),
+        ("why</seed:think>because", ("because", "why", False)),
+        ("<longcat_think>why", ("", "why", True)),
+        ("[THINK]why[/THINK]because", ("because", "why", False)),
+        ("◁think▷why◁/think▷because", ("because", "why", False)),
+        (
+            "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>because"
+            "<|return|>",
+            ("because", "why", False),
+        ),
+        (
+            "<|start|>assistant<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>"
+            "commentary to=f <|constrain|>json<|message|>{}<|call|>\n<|start|>assistant<|channel|>final "
+            "<|message|>because",
+            ("because", "why\n{}", False),
+        ),
+        ("<|channel|>analysis<|message|>why", ("", "why", True)),
+        ("analysisWhy?assistantfinalbecause", ("because", "Why?", False)),
+        ("analysis of the final", ("analysis of the final", None, False)),
     ],
 )
 def test_split_reasoning(text: str, expected: tuple[str, str | None, bool]) -> None:

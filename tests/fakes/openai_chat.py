@@ -112,6 +112,8 @@ def completion_of(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         tokens = [_token(token, body.get("top_logprobs", 0)) for token in (answer.text or "").split()]
         logprobs = {"content": tokens, "refusal": None}
     prompt, completion = answer.usage
+    if answer.finish_reason == "length" and answer.usage == Answer.usage:
+        completion = body.get("max_tokens") or body.get("max_completion_tokens") or completion
     message: dict[str, Any] = {
         "role": "assistant",
         "content": answer.text,

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from aiohttp import web
 from fakes.moments import forks
-from flaky_host import MODELS, hosted
+from flaky_host import MODELS, Requested, hosted, said
 from small_runs import content, experiment, folder_of, good_lines, records, run
 from test_budget import write_prices
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import GAPS, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import CallId, Completion, Message, Request, Usage
 from coeval.models.address import address_of
@@ -111,6 +112,41 @@ async def test_a_check_of_a_judge_asks_it_again_whatever_is_in_the_store(
         asked = Counter(request.digest for request in host.requested)
         assert {asked[digest] for digest in verdicts} == {2}
     assert files_below(store) == kept
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "reply",
+    ["I would rather not judge this.", "", '{"grade": 7}', "```json\n{\n```", "High or Low, who can tell?"],
+)
+async def test_what_could_not_be_read_is_not_kept(tmp_path: Path, store: Path, reply: str) -> None:
+    async def mumbles(requested: Requested) -> web.StreamResponse | None:
+        return said(requested, reply) if requested.model == "judge-1" else None
+
+    async with hosted(fault=mumbles) as host:
+        first = sharing(tmp_path / "first", host.url, store)
+        assert (await run(first)).exit_code == GAPS
+        paid, unread = len(host.requested), host.count("judge-1")
+        assert len(files_below(store)) == paid - unread > 0
+        host.fault = None
+        second = sharing(tmp_path / "second", host.url, store)
+        assert (await run(second)).exit_code == 0
+        assert len(host.requested) - paid == host.count("judge-1") - unread > 0
+    scores = records(folder_of(second), "evaluation").values()
+    assert all("scores" in each for each in scores if each["judge_model_id"] == "judge-1")
+
+
+@pytest.mark.process
+async def test_a_store_is_its_owners_unless_they_open_it(tmp_path: Path, store: Path) -> None:
+    async with hosted() as host:
+        await run(sharing(tmp_path / "first", host.url, store / "new"))
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        shared.chmod(0o770)
+        await run(sharing(tmp_path / "second", host.url, shared))
+    assert {path.stat().st_mode & 0o077 for path in (store / "new", *(store / "new").iterdir())} == {0}
+    assert {path.stat().st_mode & 0o700 for path in shared.iterdir()} == {0o700}
+    assert any(path.stat().st_mode & 0o070 for path in shared.iterdir())
 
 
 @pytest.mark.process

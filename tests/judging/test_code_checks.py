@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -135,6 +137,31 @@ async def test_a_hostile_function_costs_its_item_alone(folder: Path, runner: Che
     assert (await runner.score(check, FINE)).value == 1.0
     await runner.aclose()
     assert running(here=folder) == set()
+
+
+async def test_a_function_sees_no_credential_that_is_not_named(
+    folder: Path, runner: CheckRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "OPENAI_API_KEY",
+        "WANDB_API_KEY",
+        "MLFLOW_TRACKING_TOKEN",
+        "AWS_SESSION_TOKEN",
+        "OWN_TOKEN",
+    ):
+        monkeypatch.setenv(name, "not-to-be-seen")
+    monkeypatch.setenv("DB_URL", "mysql://me:not-to-be-seen@db/x")
+    monkeypatch.setenv("OWN_SETTING", "seen")
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:seen@proxy:8080")
+    (folder / "env.py").write_text(
+        "import os\ndef names(response):\n"
+        "    kept = [name for name, value in os.environ.items() if 'seen' in value]\n"
+        "    return {'score': 1.0, 'reason': ' '.join(sorted(kept))}\n"
+    )
+    seen = await runner.score(python("env.py:names"), ANSWER)
+    assert seen.reason == "HTTPS_PROXY OWN_SETTING"
+    seen = await runner.score(python("env.py:names", env=["OWN_TOKEN"]), ANSWER)
+    assert seen.reason == "HTTPS_PROXY OWN_SETTING OWN_TOKEN"
 
 
 async def test_arguments_are_copies(folder: Path, runner: CheckRunner) -> None:
@@ -328,6 +355,51 @@ async def test_a_program_in_a_sandbox_reaches_no_network(folder: Path, runner: C
     scored = await runner.score(command("python3", "-c", script), ANSWER)
     server.close()
     assert scored.value == 0.0
+
+
+@needs_sandbox
+@pytest.mark.parametrize("kind", ["socket", "pipe"])
+async def test_what_services_keep_for_an_account_is_out_of_reach(
+    folder: Path, runner: CheckRunner, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    runtime = folder / "runtime"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.chdir(runtime)  # the path of a socket is short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        listening.listen()
+        os.mkfifo("pipe")
+        reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+        touches = {
+            "socket": "import socket as s, os; os.chdir('runtime'); s.socket(s.AF_UNIX).connect('socket')",
+            "pipe": "import os; os.open('runtime/pipe', os.O_WRONLY | os.O_NONBLOCK)",
+        }[kind]
+        monkeypatch.chdir(folder)
+        assert (await runner.score(command("python3", "-c", touches), ANSWER)).value == 0.0
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        assert (await runner.score(command("python3", "-c", touches), ANSWER)).value == 1.0, (
+            "the test can fail"
+        )
+        os.close(reader)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("where", ["dev/shm", "run", "tmp"])
+async def test_a_sandbox_holds_no_more_than_its_size(folder: Path, runner: CheckRunner, where: str) -> None:
+    script = f"touch /dev/more && exit 3; df -k --output=size /{where} | tail -1 | xargs test 262144 -ge"
+    script += ' && test -z "$(ls /run /dev/shm | grep -v : | grep .)"'
+    assert (await runner.score(command("sh", "-c", script), ANSWER)).value == 1.0
+
+
+@needs_sandbox
+async def test_a_program_sees_the_variables_that_it_is_passed(
+    folder: Path, runner: CheckRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_TOKEN", "x")
+    monkeypatch.setenv("OTHER_TOKEN", "x")
+    sees = command("sh", "-c", 'test "$JUDGE_TOKEN$OTHER_TOKEN" = x', env=["JUDGE_TOKEN"])
+    assert (await runner.score(sees, ANSWER)).value == 1.0
 
 
 async def test_programs_run_without_a_sandbox_where_that_is_allowed(folder: Path) -> None:

@@ -267,12 +267,18 @@ async def test_keys_are_kept_from_it_unless_it_is_to_see_them(monkeypatch: pytes
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key)
     monkeypatch.setenv("OWN_SETTING", "seen")
+    for name in ("WANDB_API_KEY", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD", "GH_TOKEN"):
+        monkeypatch.setenv(name, "of-a-tracker-4711")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:of-a-tracker-4711@db/runs")
     code = """
     import os
-    print(*(name in os.environ for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "OWN_SETTING")))
+    seen = [name for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "OWN_SETTING") if name in os.environ]
+    print(*seen, *(name for name, value in os.environ.items() if "4711" in value))
     """
-    assert await said(code) == "False False True"
-    assert await said(code, options={"env": ["OPENAI_API_KEY"]}) == "True False True"
+    assert await said(code) == "OWN_SETTING"
+    assert await said(code, options={"env": ["OPENAI_API_KEY", "GH_TOKEN"]}) == (
+        "OPENAI_API_KEY OWN_SETTING GH_TOKEN"
+    )
     tells = "import os, sys; print(os.environ['OPENAI_API_KEY']); sys.exit(os.environ['OPENAI_API_KEY'])"
     assert key not in str(await failed(tells, options={"env": ["OPENAI_API_KEY"]}))
     assert key not in await said(tells.split("; sys")[0], options={"env": ["OPENAI_API_KEY"]})

@@ -19,6 +19,7 @@ from coeval.core.records import Usage
 from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
+from coeval.models.metering.answer_bound import refuses_limit
 from coeval.models.metering.budget_gate import Held
 from coeval.models.metering.ledger import Ledger
 from coeval.models.metering.meter import Meter, Reservation
@@ -537,3 +538,55 @@ async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path)
     assert money is not None
     with pytest.raises(StoreError, match="disk is full"):
         await asyncio.wait_for(asyncio.ensure_future(money), 5)
+
+
+# --- Refusals of the limit on answers, by other servers than vLLM
+
+OF_THE_LIMIT = [
+    "'max_tokens' or 'max_completion_tokens' is too large: 2048. This model's maximum context length is 512 "
+    "tokens and your request has 20 input tokens (2048 > 512 - 20).",
+    "This model's maximum context length is 1024 tokens. However, you requested 2112 tokens (64 in the "
+    "messages, 2048 in the completion). Please reduce the length of the messages or completion.",
+    "max_tokens is too large: 2048. This model supports at most 1,024 completion tokens.",
+    "`max_tokens` must be less than or equal to `1024`, the maximum value for `max_tokens` is less than the "
+    "`context_window` for this model",
+    "max_tokens: 2048 > 1024, which is the maximum allowed number of output tokens for claude-x",
+    "Unable to submit request because it has a maxOutputTokens value of 2048 but the supported range is from "
+    "1 (inclusive) to 1025 (exclusive). Update the value and try again.",
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 1024]",
+    "`inputs` tokens + `max_new_tokens` must be <= 1024. Given: 30 `inputs` tokens and 2048 `max_new_tokens`",
+    "Requested token count exceeds the model's maximum context length of 1024 tokens. You requested a total "
+    "of 2112 tokens: 64 tokens from the input messages and 2048 tokens for the completion.",
+    "too many tokens: max tokens must be less than or equal to 1024",
+    "The maximum tokens you requested exceeds the model limit of 1024. Try again with a maximum tokens value "
+    "that is lower than 1024.",
+    "max_completion_tokens (2048) must be less than 1024",
+    "Requests with max_tokens > 1024 must have stream=true",
+]
+OF_A_PROMPT = [
+    "This model's maximum context length is 4096 tokens. However, you requested 5120 tokens (3072 in the "
+    "messages, 2048 in the completion).",
+    "This model's maximum context length is 4096 tokens. However, your prompt contains at least 4097 input "
+    "tokens and you requested 2048 output tokens",
+    "'max_tokens' is too large: 2048. This model's maximum context length is 4096 tokens and your request "
+    "has 2100 input tokens (2048 > 4096 - 2100).",
+    "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 2048 "
+    "`max_new_tokens`",
+    "the request exceeds the available context size (4096 tokens), try increasing it",
+    "temperature must be less than or equal to 2",
+    "invalid chat completion request: top_logprobs must be at most 20",
+    "messages: text content blocks must be non-empty",
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
+]
+
+
+@pytest.mark.parametrize("message", OF_THE_LIMIT)
+def test_a_limit_that_no_request_can_have_is_told_from_a_prompt_that_is_too_long(message: str) -> None:
+    assert refuses_limit(message, 2048)
+    assert not refuses_limit(message, 256), "the limit is below what the host takes"
+    assert not refuses_limit(message, None)
+
+
+@pytest.mark.parametrize("message", OF_A_PROMPT)
+def test_what_is_wrong_with_one_prompt_does_not_end_a_model(message: str) -> None:
+    assert not refuses_limit(message, 2048)

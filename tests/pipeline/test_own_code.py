@@ -211,6 +211,38 @@ def test_the_commands_say_which_code_is_run(lab: Lab, coeval: Command) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("roles", ["student", "teacher", "judge"])
+@pytest.mark.parametrize(
+    "words",
+    [("plan",), ("plan", "--estimate-samples", "5"), ("run", "--estimate-only"), ("run", "--dry-run")],
+    ids=" ".join,
+)
+def test_what_only_counts_runs_no_code(lab: Lab, coeval: Command, words: tuple[str, ...], roles: str) -> None:
+    """Neither functions nor programs nor checks, in no role; each would leave a file where it ran."""
+    (lab.folder / "app.py").write_text("open('ran-app', 'w')\n" + APP)
+    (lab.folder / "package").mkdir()
+    (lab.folder / "package" / "__init__.py").write_text("open('ran-package', 'w')\n")
+    (lab.folder / "package" / "bot.py").write_text(
+        "open('ran-module', 'w')\ndef answer(prompt): return prompt\n"
+    )
+    (lab.folder / "grade.py").write_text("open('ran-check', 'w')\ndef score(response): return 1.0\n")
+    argv = ["sh", "-c", "touch ran-program; cat"]
+    lab.models[1] = own("mine", "app.py:answer", roles)
+    lab.models += [
+        own("packaged", "package.bot:answer", roles),
+        {"name": "shell", "interface": "command", "roles": [roles], "parameters": {"argv": argv}},
+        model("ben", "student"),
+    ]
+    lab.tasks[0]["rubric"] = {
+        "tone": "It is kind.",
+        "ours": {"check": "python", "function": "grade.py:score"},
+    }
+    shown = coeval(*words, "--config", lab.file)
+    assert shown.code == 0, shown.err
+    assert sorted(file.name for file in lab.folder.glob("ran-*")) == []
+
+
+@pytest.mark.process
 def test_a_function_that_ends_the_process_loses_nothing(lab: Lab) -> None:
     """`os._exit` cannot be caught; what was recorded stands, and the run goes on from there."""
     (lab.folder / "app.py").write_text("import os\ndef answer(prompt): os._exit(9)")

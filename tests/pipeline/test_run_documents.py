@@ -76,6 +76,13 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path, [TEA, ANN, JOE], [about(handbook(tmp_path))])
 
 
+def test_a_dry_run_names_the_documents_that_are_left_out(lab: Lab, coeval: Command) -> None:
+    (lab.folder / "handbook/broken.html").write_text('<a href="' * 100_000)
+    ended = coeval("run", "--config", lab.file, "--dry-run")
+    assert ended.code == 0
+    assert "never ends): broken.html" in " ".join((ended.out + ended.err).split())
+
+
 def items(lab: Lab) -> list[dict[str, Any]]:
     return [line for line in lab.records("data_generation").values() if line.get("status", "ok") == "ok"]
 

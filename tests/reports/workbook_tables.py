@@ -1,42 +1,19 @@
-"""Tables of a workbook, wherever they stand on its sheets."""
+"""Tables of a workbook: each on the sheet with its name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from openpyxl.workbook import Workbook
-from openpyxl.worksheet.worksheet import Worksheet
 
 Line = tuple[Any, ...]
 
 
-def blocks(sheet: Worksheet) -> Iterator[tuple[str, Line, list[Line]]]:
-    """Title, head and rows of each table: the first begins the sheet that is named like it, others stand
-    below their titles; a line without any cell ends one."""
-    title, lines = sheet.title, []
-    for line in (*sheet.iter_rows(values_only=True), ()):
-        if any(cell is not None for cell in line):
-            lines.append(line)
-            continue
-        if lines and lines[0][0] is not None and len(lines) == 1:
-            lines = []  # a note
-        if lines:
-            alone = lines[0][0] is not None and not any(cell is not None for cell in lines[0][1:])
-            if alone and len(lines) > 1:
-                title, *lines = lines[0][0], *lines[1:]
-            yield title, lines[0], lines[1:]
-        lines = []
-
-
 def table_lines(book: Workbook, title: str) -> tuple[Line, list[Line]]:
-    """Head and rows of a table, by its title or the name of its sheet."""
-    return next(
-        (head, rows)
-        for sheet in book.worksheets[1:]
-        for name, head, rows in blocks(sheet)
-        if name.partition(":")[0] == title
-    )
+    """Head and rows of a table, by its title; a line without any cell ends it."""
+    head, *lines = book[title[:31]].iter_rows(values_only=True)
+    end = next((at for at, line in enumerate(lines) if all(cell is None for cell in line)), len(lines))
+    return head, lines[:end]
 
 
 def summary_lines(book: Workbook) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import json
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
@@ -25,11 +24,9 @@ ENCODINGS: dict[str, Encoding] = {
     "in JSON, every sign": _each("\\u{:04x}"),
     "in base64": lambda secret: base64.b64encode(f"Bearer {secret}".encode()).decode(),
     "in base64 for URLs": lambda secret: base64.urlsafe_b64encode(f"?{secret}".encode()).decode(),
-    "in hexadecimal": lambda secret: secret.encode().hex(),
     "for HTML, every sign": _each("&#{};"),
-    "backwards": lambda secret: secret[::-1],
 }
-"""The twelve that the sweep over all commands uses."""
+"""The ten that the sweep over all commands uses."""
 
 MORE_ENCODINGS: dict[str, Encoding] = {
     "with case changed": str.swapcase,
@@ -39,13 +36,6 @@ MORE_ENCODINGS: dict[str, Encoding] = {
     "for HTML in hexadecimal": _each("&#x{:x};"),
     "in JSON in JSON": _each("\\\\u{:04X}"),
     "in base64, in lines": lambda secret: base64.encodebytes(f"{'.' * 40}{secret}".encode()).decode(),
-    "in base32": lambda secret: base64.b32encode(secret.encode()).decode(),
-    "in hexadecimal, spaced": lambda secret: secret.encode().hex(" "),
-    "letters moved by 13": lambda secret: codecs.encode(secret, "rot13"),
-    "with blanks between": " ".join,
-    "a sign a line": "\n".join,
-    "with nothing that is seen between": "\u200b".join,
-    "in wide letters": lambda secret: "".join(chr(ord(sign) + 0xFEE0) for sign in secret),
     "broken in two": lambda secret: f"{secret[:11]}\n   {secret[11:]}",
 }
 

@@ -4,7 +4,8 @@
 answers each question with 500. ``other``: it serves another model. ``stubborn``: SIGTERM does not end it.
 ``noisy``: it writes without an end of line. ``family``: it has a child in its group, and one in a session of
 its own. ``mute``: it has no /health. ``tells``: it writes down that it was asked. ``lenient``: it lists
-another model, and answers whatever it is called. ``spills``: it writes down its environment.
+another model, and answers whatever it is called. ``spills``: it writes down its environment. ``narrow``: its
+window is 64 tokens. ``picky``: it takes no prompt but the first.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Handler(BaseHTTPRequestHandler):
         if "tells" in self.faults:
             Path(os.environ["ASKED"]).write_text(self.path)
         if self.path == "/v1/models":
-            self.say(200, {"data": [{"id": "other" if self.faults & {"other", "lenient"} else "tiny"}]})
+            name = "other" if self.faults & {"other", "lenient"} else "tiny"
+            self.say(200, {"data": [{"id": name, "max_model_len": 64 if "narrow" in self.faults else 4096}]})
         else:
             self.say(200 if self.path == "/health" and "mute" not in self.faults else 404, {})
 
@@ -40,6 +42,8 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(LATENCY_S)
         if "sick" in self.faults:
             self.say(500, {"error": {"message": "CUDA error: an illegal memory access was encountered"}})
+        elif "picky" in self.faults and not requested["messages"][0]["content"].endswith(" 0."):
+            self.say(400, {"error": {"message": "unknown role: user"}})
         elif "other" in self.faults and requested["model"] != "other":
             self.say(404, {"error": {"message": f"The model `{requested['model']}` does not exist."}})
         else:

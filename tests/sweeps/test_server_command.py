@@ -123,6 +123,13 @@ def test_what_is_no_credential_is_none(part: str) -> None:
             "vllm serve {model} --port {port}",
             r"\{model\} is no placeholder; there are \{checkpoint\}, \{name\}",
         ),
+        ("./serve.sh {name {port}}", r"braces do not match in '\{name'. In a shell script"),
+        ("vllm serve {checkpoint} --port {port}}", r"braces do not match in '\{port\}\}'"),
+        ("serve {checkpoint --port {port}", r"braces do not match in '\{checkpoint'"),
+        ("serve checkpoint} --port {port}", r"braces do not match in 'checkpoint\}'"),
+        ("env sh -c 'exec serve {name --port {port}'", r"braces do not match in 'exec serve "),
+        ("sh -c 'serve \"{checkpoint} --port {port}'", "No closing quotation in .*, which sh reads"),
+        ('/bin/bash -lc "serve \'a --port {port}"', "No closing quotation in .*, which /bin/bash reads"),
         ("vllm serve {chekpoint} --port {port}", r"did you mean \{checkpoint\}\?"),
         ("vllm serve {checkpoint}", r"needs \{port\}: every server gets one"),
         ("vllm serve x --port {port} > log", "without a shell, and '>' is a shell's"),
@@ -132,6 +139,20 @@ def test_what_is_no_credential_is_none(part: str) -> None:
 def test_what_is_wrong_is_said_at_once(template: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         ServerCommand(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        """serve --port {port} --json '{"a": {"b": 1}}'""",
+        """serve --port {port} --stop '{"stop": "}"}'""",
+        "serve --port {port} --literal {{name}}",
+        """sh -c 'exec serve "$1" --port ${2:-1} # don'"'"'t wait' sh {checkpoint} {port}""",
+        """python -c "print('it', '}') # isn't" {port}""",
+    ],
+)
+def test_braces_and_quotes_that_match_are_taken(template: str) -> None:
+    assert ServerCommand(template).words
 
 
 def test_presets_have_a_port_of_their_own() -> None:

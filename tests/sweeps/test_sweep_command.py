@@ -24,6 +24,7 @@ from left_behind import MARK, marked, none_left
 from pipeline.experiments import Lab, model, task
 from rich.console import Console
 from sweeping import JUDGE, Sweeping, judge_host, needs
+from workers import odd
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.cli.commands.sweep.sweep_report import board_table, settings_of, tell_end
@@ -350,6 +351,39 @@ async def test_a_second_sweep_is_told_who_is_at_work(sweeping: Marked) -> None:
 
 
 # What a sweep shows of itself: a table on a terminal, plain lines elsewhere.
+
+
+@pytest.mark.process
+async def test_what_fits_no_window_ends_a_sweep_before_the_first_request(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(*SKILLS)
+    served = ("--server-command", odd("narrow"), "--served-name", "tiny")
+    ended = await sweeping.run(*served, "--max-tokens", 100)
+    assert ended.code == 1, ended
+    said = " ".join(ended.err.split())
+    assert said.count("an answer may have 100 tokens, and its server's window (max_model_len) has 64") == 1
+    assert "Use --max-tokens 32, or serve it with a larger --max-model-len" in said
+    assert not list(sweeping.out.rglob("responses.jsonl")), "nothing was asked"
+    assert (await sweeping.run(*served, "--max-tokens", 32, "--no-plot")).code == 0
+    assert len(sweeping.concluded()) == 2 * len(SKILLS)
+
+
+@pytest.mark.process
+async def test_a_checkpoint_that_was_not_measured_has_no_point(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(30)
+    served = ("--served-name", "tiny", "--no-plot")
+    assert (await sweeping.run("--server-command", odd(), *served)).code == 0
+    sweeping.trained(60)
+    ended = await sweeping.run("--server-command", odd("picky"), *served)
+    assert ended.code == 3, ended
+    ended = await sweeping.run("--server-command", odd("picky"), "--served-name", "tiny")
+    said = " ".join((ended.out + ended.err).split())
+    assert "ifeval, step 60: run_0 is left out: not measured: 5 bad_request" in said
+    assert (sweeping.out / "step_30" / "ifeval" / "summary_agg.json").exists()
+    assert not (sweeping.out / "step_60" / "ifeval" / "summary_agg.json").exists()
+    drawn = (sweeping.out / "plots" / "curves.html").read_text()
+    assert "not measured: 5 bad_request" in drawn
 
 
 def drawn(board: SweepBoard, width: int, height: int) -> list[str]:

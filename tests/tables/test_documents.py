@@ -66,6 +66,59 @@ def test_html_is_what_it_shows(tmp_path: Path) -> None:
     assert passage.text == f"Returns\n\nMembers may return a parcel & more.\n\n{PARAGRAPH}"
 
 
+BROKEN = (
+    *(
+        '<a href="',
+        "<a b='",
+        "<p c=d ",
+        "<b ",
+        "</p ",
+        "<!--",
+        "<!-- --",
+        "<!doctype ",
+        "<?php ",
+        "<![cdata[",
+        "<![if ",
+    ),
+    *("<script>", "<style>i", "<script>var a = '</script", "<a =", '<a = "', "<p" + " " * 99, "<a\tb=/"),
+)
+
+
+@pytest.mark.parametrize("markup", BROKEN)
+def test_html_that_never_ends_is_left_out_and_named(tmp_path: Path, markup: str) -> None:
+    """In a megabyte, which the parser of the standard library reads for hours."""
+    page = f"<p>{PARAGRAPH}</p>" + markup * (1_000_000 // len(markup))
+    found = read_documents(write(tmp_path, good_html=f"<p>{PARAGRAPH}</p><b", bad_html=page), 800)
+    assert [passage.source for passage in found.passages] == ["good.html#0"]
+    assert [line.partition(" left out ")[2] for line in found.said] == [
+        "(HTML with a tag, a comment or a script that never ends): bad.html"
+    ]
+
+
+@pytest.mark.parametrize(
+    "filler",
+    [
+        "<b>",
+        "<",
+        "< ",
+        "&",
+        "&#",
+        "&#9",
+        "</>",
+        "<!>",
+        "<a b='>",
+        "<!---->",
+        "--",
+        "<script></script>",
+        "]]",
+        '="',
+    ],
+)
+def test_a_megabyte_of_markup_is_read(tmp_path: Path, filler: str) -> None:
+    page = filler * (1_000_000 // len(filler)) + f"'><p>{PARAGRAPH}</p><!-- {'x' * 5000} -->"
+    assert PARAGRAPH in read_documents(write(tmp_path, page_html=page), 800).passages[-1].text
+
+
 def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     folder = write(
         tmp_path / "handbook",

@@ -14,6 +14,7 @@ _REMEDIES = (
     (r"NLTK data is not there", "coeval datasets fetch nltk"),
     (r"\bcame from\b", "the gateway's fallbacks turned off, or `base_model` set to that name"),
     (r"cut off at max_tokens", "a larger --max-tokens"),
+    (r"cut off by the server's window", "a larger --max-model-len"),
     (r"records without a value", "the same command again"),
 )
 

@@ -10,6 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coeval.analysis.doubtful_answers import (
+    CutOffAnswers,
+    EmptyAnswers,
+    cut_off_sentence,
+    empty_answers_sentence,
+    warning_of_cut_off,
+)
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.analysis.served_models import ServedModel
 from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
@@ -105,93 +112,6 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
     )
 
 
-# --- Answers cut off by max_tokens
-
-# The share of cut answers above which a score is no longer that of the model.
-TOO_MANY = 0.01
-ANSWER_LIMIT = "max_tokens (of your own code: max_answer_bytes)"
-_ABOVE = "more than 1%"
-
-
-class CutOffAnswers(NamedTuple):
-    """How many of the answers of a student, or to a task, are cut off; ``answers`` counts the good ones."""
-
-    name: str
-    cut: int
-    answers: int
-
-    @property
-    def too_many(self) -> bool:
-        return self.cut > TOO_MANY * self.answers
-
-    @property
-    def reason(self) -> str:
-        """Why scores cannot be compared with published ones, where they are too many."""
-        return f"cut off at max_tokens: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
-
-
-def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str | None:
-    """How many answers ``of`` each student, or ``to`` each task, are cut off; None where none is."""
-    cut = sorted((count for count in counts if count.cut), key=lambda count: -count.cut)
-    if not cut:
-        return None
-    parts = [f"{count.cut:,} of {count.answers:,} answers {preposition} {count.name}" for count in cut]
-    return f"Cut off at max_tokens: {listed(parts)}."
-
-
-def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
-    """What follows for the scores where more than 1 % are cut off; None where it is less."""
-    names = [count.name for count in counts if count.too_many]
-    if not names:
-        return None
-    return (
-        f"{_ABOVE.capitalize()} of the answers cut off: {listed(names)}. "
-        f"Raise {ANSWER_LIMIT} before trusting these scores."
-    )
-
-
-# --- Empty answers
-
-_CUT_OFF = "reasoning that used all of max_tokens (raise it)"
-_ENDED = "a filter of the host, or a chat template that does not fit the model"
-_GIVEN = "they are empty in the file of responses"
-
-
-class EmptyAnswers(NamedTuple):
-    """How many of the answers of a student, or to a task, are empty; ``answers`` counts the good ones.
-
-    ``truncated`` of the empty ones were cut off; ``given``: they come from a file, not from a model.
-    """
-
-    name: str
-    empty: int
-    truncated: int
-    answers: int
-    given: bool = False
-
-
-def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> str | None:
-    """How many answers ``of`` each student, or ``to`` each task, are empty, and the likely causes; None
-    where none is."""
-    found = sorted((count for count in counts if count.empty), key=lambda count: -count.empty)
-    if not found:
-        return None
-    parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in found]
-    return f"Empty, and counted like all others: {listed(parts)}. {_causes(found)}."
-
-
-def _causes(found: Sequence[EmptyAnswers]) -> str:
-    requested = [count for count in found if not count.given]
-    cut = sum(count.truncated for count in requested)
-    ended = sum(count.empty for count in requested) - cut
-    causes = [cause for cause, number in ((_CUT_OFF, cut), (_ENDED, ended)) if number]
-    if len(causes) == 2:
-        causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_ENDED}"]
-    if len(requested) < len(found):
-        causes.append(_GIVEN)
-    return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
-
-
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
@@ -201,7 +121,8 @@ class StudentScore(msgspec.Struct, frozen=True):
     ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
     failed responses, failed evaluations, and factors a judge was asked for and did not score.
     ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
-    ``empty`` those without any text, of which ``empty_truncated`` were cut off.
+    ``truncated_by_window`` by the server's window, ``empty`` those without any text, of which
+    ``empty_truncated`` were cut off.
 
     ``low`` and ``high`` are its 95% interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
@@ -221,6 +142,7 @@ class StudentScore(msgspec.Struct, frozen=True):
     failed: int
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
     removed: Removed = ()
@@ -229,6 +151,11 @@ class StudentScore(msgspec.Struct, frozen=True):
     adjusted: float | None = None
     samples: int = 1
     partial: bool = False
+
+
+def cut_of(score: StudentScore) -> CutOffAnswers:
+    """Count a student's answers that were cut off."""
+    return CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
 
 
 class LabelAccuracy(msgspec.Struct, frozen=True):
@@ -259,7 +186,8 @@ class MetricScore(msgspec.Struct, frozen=True):
     it, with its 95% interval and standard error over n prompts.
 
     ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
-    of these, says ``counted``), of which ``failed`` came to nothing.
+    of these, says ``counted``), of which ``failed`` came to nothing. ``not_measured`` counts the failures
+    that left no value, by reason.
     """
 
     model: str
@@ -275,6 +203,7 @@ class MetricScore(msgspec.Struct, frozen=True):
     counted: str
     expected: int
     failed: int
+    not_measured: str = ""
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -422,7 +351,7 @@ def _metric(metric: MetricScore) -> list[object]:
 def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
     """What of the answers speaks against the scores as they are: in some tasks only, cut off, empty."""
     overall = [score for score in scores if score.task is None]
-    cut = [CutOffAnswers(score.student, score.truncated, score.answers) for score in overall]
+    cut = [cut_of(score) for score in overall]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
     found = (
         *missing_sentences(scores),

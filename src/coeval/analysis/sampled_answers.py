@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, Interval, clustered_error, mean_over_strata
 from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
@@ -29,10 +30,12 @@ def sampled_scores(reader: RunReader) -> tuple[SampledScore, ...]:
 
 
 class _ItemSums(NamedTuple):
-    """By item: how many answers there are, how many pass, the sum of their scores, and of the squares."""
+    """By item: how many answers there are, how many pass, of how many the judges are evenly divided, the sum
+    of their scores, and of the squares."""
 
     n: Floats
     passed: Floats
+    halves: Floats
     total: Floats
     squares: Floats
     clusters: NDArray[np.int64] | None
@@ -49,8 +52,7 @@ def _scores(reader: RunReader, often: Sequence[str]) -> Iterator[SampledScore]:
     for task, student, factor, is_label, sharp, names, *found in reader.rows(
         _BY_ITEM.format(names=reader.names_sql), [often] * 3
     ):
-        n, passed, total, squares = (np.array(each, np.float64) for each in found)
-        items = _ItemSums(n, passed, total, squares, reader.clusters_of(names))
+        items = _ItemSums(*(np.array(each, np.float64) for each in found), reader.clusters_of(names))
         means = items.total / items.n
         several = items.n > 1
         within = (items.squares - items.total * means)[several] / (items.n[several] - 1)
@@ -87,7 +89,8 @@ def _pass_rates(items: _ItemSums, samples: int) -> Iterator[PassRate]:
     for k in (*doubled, samples):
         enough = items.n >= k
         if enough.any():
-            one, every = pass_at(items.n, items.passed, k), pass_all(items.n, items.passed, k)
+            counts = items.n, items.passed, items.halves
+            one, every = pass_at(*counts, k), pass_all(*counts, k)
             yield PassRate(
                 k, int(enough.sum()), *_bounded(items.mean(one, enough)), *_bounded(items.mean(every, enough))
             )
@@ -97,20 +100,24 @@ def _bounded(share: Interval) -> tuple[float, float, float]:
     return share.mean or 0.0, share.low or 0.0, share.high or 0.0
 
 
-def pass_at(n: Floats, passed: Floats, k: int) -> Floats:
+def pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
     """Estimate without bias how often one of k answers passes, item by item: ``1 − C(n − c, k) / C(n, k)``;
-    meaningless where n < k."""
-    return 1 - pass_all(n, n - passed, k)
+    meaningless where n < k. ``halves``: answers that pass half of the time, as if a coin were thrown."""
+    return 1 - pass_all(n, n - passed - halves, halves, k)
 
 
-def pass_all(n: Floats, passed: Floats, k: int) -> Floats:
-    """Estimate without bias how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``."""
-    drawn = np.arange(k)[:, None]  # factor by factor: binomials of 1,000 are beyond floats
+def pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
+    """Estimate without bias how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves``
+    as in `pass_at`."""
+    heads, drawn = np.arange(halves.max(initial=0) + 1)[:, None, None], np.arange(k)[:, None]
+    # in logarithms, and factor by factor: binomials of 1,000 are beyond floats
+    ways = gammaln(halves + 1) - gammaln(heads + 1) - gammaln(halves - heads + 1) - halves * np.log(2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.prod(np.maximum(passed - drawn, 0) / (n - drawn), axis=0), np.float64)
+        shares = np.prod(np.maximum(passed + heads - drawn, 0) / (n - drawn), axis=1)
+    return np.asarray((np.exp(ways[:, 0]) * shares).sum(axis=0), np.float64)
 
 
-# Several judges of an answer decide by majority: above a half it passes.
+# Several judges of an answer decide by majority: above a half it passes, and at a half it does half.
 _BY_ITEM = """
 WITH answer AS (
     SELECT task, model, metric AS factor, false AS is_label, item, sample, avg(value) AS value,
@@ -125,11 +132,13 @@ WITH answer AS (
     FROM labels WHERE list_contains(?::VARCHAR[], model)
 ), of_item AS (
     SELECT task, model, factor, is_label, item, bool_and(sharp) AS sharp, count(*) AS n,
-           count(*) FILTER (value > 0.5) AS passed, sum(value) AS total, sum(value * value) AS squares
+           count(*) FILTER (value > 0.5) AS passed, count(*) FILTER (value = 0.5) AS halves,
+           sum(value) AS total, sum(value * value) AS squares
     FROM answer GROUP BY task, model, factor, is_label, item
 )
 SELECT task, model, factor, is_label, bool_and(sharp), {names}, list(n ORDER BY item),
-       list(passed ORDER BY item), list(total ORDER BY item), list(squares ORDER BY item)
+       list(passed ORDER BY item), list(halves ORDER BY item),
+       list(total ORDER BY item), list(squares ORDER BY item)
 FROM of_item GROUP BY task, model, factor, is_label ORDER BY task, factor NULLS FIRST, model
 """
 

@@ -54,7 +54,8 @@ from coeval.analysis.run_results import (
 from coeval.analysis.sampled_answers import sampled_scores
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
-from coeval.core.text import listed
+from coeval.core.text import listed, numbered
+from coeval.store.rundir import PAIRS
 
 
 def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
@@ -80,7 +81,7 @@ def _(reader: RunReader) -> Results:
     students = student_headlines(grid)
     ranks = ranking(grid, students)
     pairs = measured_pairs(read_comparisons(reader))
-    leads = leader_sentences(students, ranks, grid.looks) if len(ranks.order) > 1 else ()
+    leads = leader_sentences(students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=_by_shared_scores(scores, ranks),
         leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
@@ -100,6 +101,7 @@ class _Counts(NamedTuple):
     failed: int = 0
     answers: int = 0
     truncated: int = 0
+    truncated_by_window: int = 0
     empty: int = 0
     empty_truncated: int = 0
 
@@ -234,7 +236,12 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
 
 
 def unscored_notes(reader: RunReader) -> Iterator[str]:
-    """Name the factors that all answers of a student lack, so that it has no score in a task."""
+    """Say that all failed; name the factors that all answers of a student lack, so that it has no score in a
+    task."""
+    [(known, *failed)] = reader.rows(_FAILURES)
+    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+    if lost and not known and not reader.run.files(PAIRS):
+        yield f"There is no score: {' and '.join(lost)} failed."
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
         lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))
@@ -249,6 +256,11 @@ def unscored_notes(reader: RunReader) -> Iterator[str]:
 
 _ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
 
+_FAILURES = """
+SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) FROM labels),
+       (SELECT count(*) FROM answers WHERE failed), (SELECT count(*) FROM judgments WHERE failed)
+"""
+
 _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
        task IN (SELECT task FROM labels)
@@ -262,16 +274,17 @@ GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 
 _COUNTS = """
 SELECT task, model, sum(failed)::BIGINT, sum(answer)::BIGINT, sum(truncated)::BIGINT,
-       sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
 FROM (
     SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
-           (truncated AND NOT failed)::INTEGER AS truncated, (empty AND NOT failed)::INTEGER AS empty,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
            (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
     FROM answers
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM judgments WHERE failed
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
     UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0 FROM scores WHERE value IS NULL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """

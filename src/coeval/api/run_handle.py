@@ -273,7 +273,8 @@ def gate(
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
     with sides_of((base, *candidates), students) as (groups, notes):
-        return gate_sides(groups, GatePolicy(**values), notes)
+        rules = GatePolicy(**values)
+        return gate_sides(groups, rules, (*rules.small_drops(), *notes))
 
 
 @contextmanager

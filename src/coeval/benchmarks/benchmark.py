@@ -105,6 +105,11 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     items: dict[str, dict[str, float | None]] = {}
     weights: dict[str, dict[str, float]] = {}
 
+    def without_figures(self) -> Scored:
+        """Return it with its metrics by name alone."""
+        metrics = {name: Metric(None, n=metric.n, unit=metric.unit) for name, metric in self.metrics.items()}
+        return Scored(metrics=metrics, n_expected=self.n_expected, n_scored=0, n_failed=self.n_failed)
+
 
 class JudgeSettings(msgspec.Struct, frozen=True):
     """The judge. ``sampling`` are the user's settings, which override the official ones."""

@@ -3,7 +3,8 @@
     CoevalError                     everything we raise on purpose
     ├── UsageError                  the request was wrong: exit 1, one message, no traceback
     │   ├── ConfigError             carries every problem of a configuration at once
-    │   └── KeyMissing              all that is wrong is that a credential is not there yet
+    │   ├── KeyMissing              all that is wrong is that a credential is not there yet
+    │   └── WindowExceeded          answers of the requested length do not fit into a model's window
     ├── ModelUnavailable            a probed model does not answer: exit 2
     ├── ServerDown                  a server that we started does not come up, or is gone
     │   └── SwapDoubted                 it may not hold the weights that it was told to load
@@ -33,7 +34,8 @@
             ├── EmptyReply *        nothing in it
             ├── Filtered *          items that say what their documents do not, or what others ask
             └── Unparsable *        not in the form asked for
-                └── CutOff *            because it ended at max_tokens
+                ├── CutOff *            because it ended at max_tokens
+                └── CutByWindow *       because it filled its server's window
 
 (* retryable.) Foreign exceptions are mapped to this tree in one place each:
 ``models.transport.faults`` for aiohttp and the operating system's sockets, ``store.jsonl`` for files,
@@ -73,6 +75,10 @@ class RecordsChanged(UsageError):
 
 class KeyMissing(UsageError):
     """A credential is missing; everything that needs no request still works."""
+
+
+class WindowExceeded(UsageError):
+    """A server's window is smaller than the answers that are requested of it."""
 
 
 class ConfigError(UsageError):
@@ -262,6 +268,18 @@ class CutOff(Unparsable):
     """The answer ended at max_tokens; a higher limit helps, a retry seldom."""
 
     kind = "cut_off"
+
+
+class CutByWindow(Unparsable):
+    """The answer filled its server's window; a larger one helps, or a shorter prompt."""
+
+    kind = "window"
+
+
+OF_MODEL = frozenset(
+    each.kind for each in (ReplyError, Refused, EmptyReply, Filtered, Unparsable, CutOff, ContentFiltered)
+)
+"""Failures that say something of the model; all others are of the settings or the connection."""
 
 
 # --- The exit codes that have a name

@@ -7,6 +7,7 @@ library raise different exceptions for these, all of which are caught here.
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,6 +60,26 @@ def decode_python(data: bytes, kind: type[T]) -> T:
         return convert(json.loads(data), kind)
     except _RAISED as error:
         raise _undecodable(error) from error
+
+
+# An escape in JSON: of two surrogates that make a character, of one alone, any other.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)")
+
+
+def decode_damaged(data: bytes) -> tuple[Any, bool]:
+    """Decode JSON as some hosts write it; return whether characters were replaced as well.
+
+    Surrogates that make no character become U+FFFD; NaN and Infinity null. Raises Undecodable: it is no JSON.
+    """
+    try:
+        written = data.decode("utf-8", "surrogatepass")
+        text = written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        text = _ESCAPE.sub(lambda escape: r"\ufffd" if escape[1] else escape[0], text)
+        value = json.loads(text, parse_int=whole_number, parse_constant=lambda _: None)
+        msgspec.json.encode(value)  # what does not nest too deep for this can be taken apart
+    except _RAISED as error:
+        raise _undecodable(error) from error
+    return value, text != written
 
 
 def decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Callable[[bytes | str], T]:

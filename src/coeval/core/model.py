@@ -19,6 +19,8 @@ from coeval.core.shown_url import HIDDEN, shown_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
 MAX_ANSWER_BYTES = 1 << 20
+WINDOW = "window"
+"""The finish reason of an answer that ended below its limit, by the window (or a limit) of its server."""
 
 Price: TypeAlias = Callable[[Usage], float | None]
 """Price an answer by its usage: US dollars, or None where unknown."""
@@ -102,6 +104,13 @@ class Model(ABC):
         """
         return False
 
+    async def context_window(self) -> int | None:
+        """Return the most tokens of a prompt and its answer, where the host says it.
+
+        Raises Gap: the run is being interrupted.
+        """
+        return None
+
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
         """Answer one request.
@@ -109,6 +118,9 @@ class Model(ABC):
         Raises ModelError: the request failed; transport errors have been retried already; Gap: no request was
         sent: quota reached, model given up, run being interrupted.
         """
+
+    def forget(self, request: Request) -> None:  # noqa: B027  most models keep nothing
+        """Take back the answer to ``request`` from where answers are kept: it cannot be used."""
 
 
 def is_own_address(url: str) -> bool:

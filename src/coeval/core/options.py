@@ -88,6 +88,12 @@ def setting(name: str) -> str:
     return name if _face.get() is Face.PYTHON else f"--{name.replace('_', '-')}"
 
 
+def max_tokens(*, judge: bool) -> Option:
+    """Name the setting that limits answers, or judgments."""
+    key = "parameters.max_tokens"
+    return Option(key, key, "--judge-max-tokens" if judge else "--max-tokens")
+
+
 def max_calls(model: str) -> Option:
     """Name the setting that limits a model's requests."""
     key = f"experiment.quota.{model}.max_calls"

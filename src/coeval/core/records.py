@@ -57,10 +57,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 class CallId(NamedTuple):
     """Identity of one request: the record (or part) it makes, its sample from 0, and its attempt from 0 over
-    all starts of a run.
-
-    Unique within a run, but for the transport's retries.
-    """
+    all starts of a run. Unique within a run, but for the transport's retries."""
 
     key: str
     sample: int = 0
@@ -219,10 +216,10 @@ class Completion(msgspec.Struct, frozen=True):
     """A model's answer.
 
     ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
-    ``length``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
+    ``length``, ``window``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
     the time of the attempt that answered; ``attempts`` counts the transport's attempts;
     ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
-    the model that the reply names, ``served_as`` as in `Kept`.
+    the model that the reply names, ``served_as`` as in `Kept`; ``notes`` say what of it could not be read.
     """
 
     text: str
@@ -236,6 +233,7 @@ class Completion(msgspec.Struct, frozen=True):
     refusal: str | None = None
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
     served_as: ServedAs = ""
     reply_id: str = ""
 
@@ -248,11 +246,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored record: its id, and how it was made.
-
-    ``dropped`` names the sampling parameters that the model's host refused; ``served_by`` is the model that
-    the reply names, if not the requested one, and ``served_as`` whether the host calls the requested name an
-    alias of it, or it a fallback. ``reply_id``: the host's id of the reply, kept of samples.
+    """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
+    ``served_by`` is the model that the reply names, if not the requested one, and ``served_as`` whether the
+    host calls the requested name an alias of it, or it a fallback. ``reply_id``: the host's, kept of samples.
     """
 
     id: str
@@ -266,6 +262,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncated: bool = False
     dropped: tuple[str, ...] = ()
     served_by: str = ""
+    notes: tuple[str, ...] = ()
     served_as: ServedAs = ""
     reply_id: str = ""
     repaired: bool = False

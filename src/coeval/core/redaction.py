@@ -6,12 +6,10 @@ like a secret goes too. Both happen before a text is cut.
 
 from __future__ import annotations
 
-import codecs
 import html
 import json
 import re
-import unicodedata
-from base64 import b32encode, b64encode
+from base64 import b64encode
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +21,9 @@ from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
 
 # --- Spellings of a secret
 #
-# A host may repeat a credential in any of them, and so may a model that was shown one. `spellings` are
-# literal texts; `VIEWS` undo what is done to a text character by character.
+# A host may repeat a credential as it is, in base64, or escaped for a URL, JSON or HTML; so may a model that
+# was shown one. `spellings` are literal texts; `VIEWS` undo escapes character by character. Other disguises
+# take intent, and whoever means harm has the credential already.
 
 # Characters: shorter parts of a secret are harmless; as many in a row, left over by a cut, are redacted.
 PART = 8
@@ -70,10 +69,6 @@ def spellings(secret: str) -> list[str]:
         json.dumps(secret)[1:-1],
         secret.replace("/", "\\/"),
         html.escape(secret),
-        secret[::-1],
-        codecs.encode(secret, "rot13"),
-        data.hex(),
-        b32encode(data).decode().rstrip("="),
     ]
     for standard in _base64(data):
         texts += [standard, standard.replace("+", "-").replace("/", "_")]
@@ -142,8 +137,6 @@ def _meaning(match: re.Match[str]) -> str:
             return _character(int(found))
         case "named":
             return html.unescape(f"&{found};")
-        case "wide":
-            return unicodedata.normalize("NFKC", found)
         case _:
             return ""
 
@@ -152,23 +145,15 @@ def _character(code: int) -> str:
     return chr(code) if 0x20 < code < 0x7F else ""
 
 
-_NOTHING = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]+"
 _ESCAPED = (
     r"(?:%(?:25)*|\\+x|\\+u00|&(?:amp;)*\#x0*)(?P<hex>[0-9a-f]{2})[};]?"
     r"|&(?:amp;)*\#0*(?P<decimal>\d{2,3});?"
     r"|&(?:amp;)*(?P<named>[a-z]{2,8});"
     r"|\\+[nrt]?"
 )
-VIEWS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"{_NOTHING}|(?P<wide>[\uff01-\uff5e\U0001d400-\U0001d7ff])",
-        rf"{_NOTHING}|{_ESCAPED}",
-        r"[\W_]+",
-    )
-)
-"""Escapes to undo: inner blanks and wide letters; those of URLs, JSON, Python and HTML; all punctuation.
-Apart, since each may also consume literal characters."""
+VIEWS = (re.compile(r"\s+"), re.compile(rf"\s+|{_ESCAPED}", re.IGNORECASE))
+"""What to undo: line breaks and blanks; with them the escapes of URLs, JSON, Python and HTML. Apart, since an
+escape may be literal characters of a secret."""
 
 
 # --- Quick test for texts without secrets
@@ -212,10 +197,7 @@ def _traces(secret: str) -> Iterator[str]:
     for first in {secret[0].lower(), secret[0].upper()}:
         code = ord(first)
         yield from (f"%{code:02x}", f"%25{code:02x}", f"\\u{code:04x}", f"\\x{code:02x}")
-        yield from (f"#{code};", f"#x{code:x};", _as_bytes(_wide(first)))
-    yield _rarest(" ".join(f"{byte:02x}" for byte in secret.encode()[:3]), _LEAST)
-    for between in (" ", "\n", "\u200b"):
-        yield _rarest(between.join(plain[:7]), PART)
+        yield from (f"#{code};", f"#x{code:x};")
 
 
 def _thirds(text: str) -> list[str]:
@@ -245,10 +227,6 @@ def _rarest(text: str, length: int) -> str:
 def _rarity(sign: str) -> int:
     found = _FREQUENT.find(sign)
     return found if found >= 0 else len(_FREQUENT)
-
-
-def _wide(sign: str) -> str:
-    return chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign
 
 
 REDACTED = "[redacted]"
@@ -333,16 +311,14 @@ class Redactor:
 
     @cached_property
     def _spellings(self) -> list[str]:
-        """Every spelling of every secret, and each without what is neither letter nor digit."""
+        """Every spelling of every secret, without blanks, as the views have none."""
         spelled = (spelling for secret in self._strong for spelling in spellings(secret))
-        found = ["".join(spelling.split()) for spelling in spelled]  # as the views have no blanks
-        return list(dict.fromkeys((*found, *(text for text in map(_bare, found) if len(text) >= PART))))
+        return list(dict.fromkeys("".join(spelling.split()) for spelling in spelled))
 
     @cached_property
     def _heads(self) -> tuple[str, ...]:
         """How tokens of three parts begin: the first says how they are signed, and is no secret."""
-        tokens = (secret.partition(".")[0].lower() for secret in self._strong if secret.startswith("eyJ"))
-        return tuple(spelling for token in tokens for spelling in (token, _bare(token)))
+        return tuple(secret.partition(".")[0].lower() for secret in self._strong if secret.startswith("eyJ"))
 
     @cached_property
     def _parts(self) -> dict[str, list[_Place]]:
@@ -421,10 +397,6 @@ def _open_names(names: Iterable[str]) -> re.Pattern[str]:
     short = (name for name in found if len(name) <= _LONGEST_NAME)
     usable = sorted((name for name in short if not is_key_like(name)), key=lambda name: (-len(name), name))
     return re.compile("|".join(map(re.escape, usable)) or r"(?!)", re.IGNORECASE)
-
-
-def _bare(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
 
 
 def _begins_at_cut(text: str, start: int) -> bool:

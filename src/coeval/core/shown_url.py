@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -201,3 +201,18 @@ def _shown_setting(setting: str) -> str:
     name, equals, _ = setting.partition("=")
     secret = is_credential_name(name) or name.lower() in _QUERY_SECRETS or is_key_like(unquote(setting))
     return f"{name}={HIDDEN}" if equals and secret else HIDDEN if secret else setting
+
+
+def without_credentials(environment: Mapping[str, str], passed: Collection[str] = ()) -> dict[str, str]:
+    """Return what checks, programs and servers of others see of an environment: no credential but those
+    ``passed`` by name. Proxies keep their passwords."""
+
+    def opens(name: str, value: str) -> bool:
+        of_service = "://" in value and not name.lower().endswith("_proxy")
+        return (
+            is_credential_name(name)
+            or bool(KNOWN_KEY.search(value))
+            or (of_service and any(url_secrets(value)))
+        )
+
+    return {name: value for name, value in environment.items() if name in passed or not opens(name, value)}

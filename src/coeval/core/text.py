@@ -257,23 +257,65 @@ def _scrubbed(value: Any, source: str) -> Any:
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def split_reasoning(text: str) -> tuple[str, str | None, bool]:
-    """Split off a leading ``<think>…</think>``: ``(answer, reasoning, unclosed)``.
+# How models mark thinking in a text: most, ByteDance and Meituan among them, by a tag; Mistral; Moonshot.
+_MARKS = r"<{0}(?:think|thinking|thought|seed:think|longcat_think)>|\[{0}THINK\]|◁{0}think▷"
+_OPEN, _CLOSE = (re.compile(_MARKS.format(slash), re.IGNORECASE) for slash in ("", "/"))
+_OPEN_HERE = re.compile(rf"\s*(?:{_OPEN.pattern})", re.IGNORECASE)
+_OPEN_ON_A_LINE = re.compile(rf"^[ \t]*(?:{_OPEN.pattern})", re.IGNORECASE | re.MULTILINE)
+# OpenAI's harmony (gpt-oss), and what decoders leave of it that skip special tokens.
+_CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>")
+_END_OF_MESSAGE = re.compile(r"<\|(?:end|return|call|start)\|>")
+_BARE_CHANNELS = re.compile(r"\s*(?:assistant)?analysis(.*?)assistantfinal(.*)", re.DOTALL)
 
-    A bare ``…</think>`` prefix counts too (chat templates may write the opening tag themselves).
-    An unclosed ``<think>`` is all reasoning: the answer is empty and ``unclosed`` is True. Text
-    without reasoning is returned as it stands; blank reasoning is None.
+
+def split_reasoning(text: str, *, unopened: bool = True) -> tuple[str, str | None, bool]:
+    """Split off the thinking that a text begins with: ``(answer, reasoning, unclosed)``.
+
+    Further blocks count that begin a line outside of fenced code. ``unopened``: a bare ``…</think>`` prefix
+    counts too (chat templates may write the opening tag themselves). A block without an end is all reasoning,
+    and ``unclosed`` is True. Text without reasoning is returned as it stands; blank reasoning is None.
     """
-    if "think>" not in text:
+    if _CHANNELS.match(text):
+        return _split_channels(text)
+    if bare := _BARE_CHANNELS.match(text):
+        return bare[2].lstrip(), bare[1].strip() or None, False
+    if _OPEN_HERE.match(text):
+        return _split_blocks(text, 0, [])
+    first = _CLOSE.search(text) if unopened else None
+    if first is None or _OPEN.search(text, 0, first.start()):
         return text, None, False
-    body = text.lstrip()
-    opened = body.startswith("<think>")
-    inside, closing, answer = body.removeprefix("<think>").partition("</think>")
-    if not closing:
-        return ("", inside.strip() or None, True) if opened else (text, None, False)
-    if not opened and "<think>" in inside:
-        return text, None, False
-    return answer.lstrip(), inside.strip() or None, False
+    return _split_blocks(text, first.end(), [text[: first.start()]])
+
+
+def _split_blocks(text: str, at: int, thoughts: list[str]) -> tuple[str, str | None, bool]:
+    """Take the blocks out of the text from ``at`` on, where one has just ended, or may begin."""
+    said: list[str] = []
+    is_code = unclosed = False
+    between = True
+    while opening := (_OPEN_HERE.match(text, at) if between else None) or _OPEN_ON_A_LINE.search(text, at):
+        is_code ^= bool(text.count("```", at, opening.start()) % 2)
+        between = not is_code
+        if is_code:
+            said.append(text[at : opening.end()])
+            at = opening.end()
+            continue
+        said.append(text[at : opening.start()])
+        closing = _CLOSE.search(text, opening.end())
+        unclosed = closing is None
+        at = closing.end() if closing is not None else len(text)
+        thoughts.append(text[opening.end() : closing.start() if closing is not None else at])
+    said.append(text[at:])
+    reasoning = "\n".join(thought.strip() for thought in thoughts if thought.strip())
+    return "".join(said).lstrip(), reasoning or None, unclosed
+
+
+def _split_channels(text: str) -> tuple[str, str | None, bool]:
+    """Read harmony: the channel ``final`` is the answer, the others (analysis, commentary) are reasoning."""
+    said: dict[bool, list[str]] = {True: [], False: []}
+    for part in text.split("<|channel|>")[1:]:
+        head, _, message = part.partition("<|message|>")
+        said[head.strip() == "final"].append(_END_OF_MESSAGE.split(message, 1)[0].strip())
+    return "\n".join(said[True]), "\n".join(filter(None, said[False])) or None, not said[True]
 
 
 def cut_to_bytes(text: str, most: int) -> str:

@@ -255,6 +255,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
                 "truncated": last.truncated,
                 "dropped": last.dropped,
                 "served_by": last.served_by,
+                "notes": last.notes,
                 "served_as": last.served_as,
                 "reply_id": last.reply_id if self.role_model.samples > 1 else "",
             }

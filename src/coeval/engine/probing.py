@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from coeval.core.errors import ModelUnavailable, QuotaExhausted
-from coeval.core.model import Model
-from coeval.core.options import PROBE_WARNS, ProbeMode
+from coeval.core.errors import ModelError, ModelUnavailable, QuotaExhausted, WindowExceeded
+from coeval.core.model import Model, ModelSpec, is_own_address
+from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.engine.session import Session, unless_interrupted
+from coeval.engine.terms import RequestedUnder
+from coeval.models.metering.answer_bound import most_answer_tokens
 from coeval.models.probe import ProbeResult, probe
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now
@@ -44,14 +46,25 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
     return results
 
 
-async def probe_models(session: Session, probing: Probing, owing: Collection[str] | None) -> None:
-    """Probe the models as `try_models` does, before a start.
+async def probe_models(
+    session: Session,
+    probing: Probing,
+    owing: Collection[str] | None,
+    requested: Iterable[RequestedUnder] = (),
+) -> None:
+    """Probe the models as `try_models` does, before a start, and ask for the windows of those ``requested``.
 
-    Raises ModelUnavailable: one does not answer, and that is to end the start; Draining: somebody interrupted
-    it meanwhile.
+    Raises ModelUnavailable: one does not answer, and that is to end the start; WindowExceeded: answers of the
+    length that is requested do not fit into a model's window; Draining: somebody interrupted it meanwhile.
     """
     watcher = session.context.watcher
     results = await try_models(session, probing, owing)
+    asked = _requested(session.models, probing, owing)
+    await unless_interrupted(
+        _refuse_above_window(session, [each for each in requested if _has_window(each.spec, asked, owing)]),
+        session.context.interrupt,
+        "stopped before anything was run",
+    )
     reasons = list(silent(results, watcher.warn))
     if not reasons:
         return
@@ -63,6 +76,41 @@ async def probe_models(session: Session, probing: Probing, owing: Collection[str
         way = f", or go on all the same with {warned}" if warned else ""
         raise ModelUnavailable(f"{message}{listed}\nNothing was run. Correct this and start again{way}.")
     watcher.warn(f"{message} {'; '.join(reasons)}")
+
+
+def _has_window(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
+    """Whether a model's window is worth a request: it is probed, or a server of the user's is to work."""
+    works = owing is None or spec.name in owing
+    return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
+
+
+async def _refuse_above_window(session: Session, requested: Iterable[RequestedUnder]) -> None:
+    """Check that the longest answers fit into the windows that servers list.
+
+    Raises WindowExceeded: they do not, so that every request would be refused.
+    """
+    problems: dict[str, None] = {}
+    for spec, sampling, judge in requested:
+        most, model = most_answer_tokens(sampling, spec), session.models.get(spec.name)
+        window = None if model is None or most is None else await _window(model)
+        if most is None or window is None or most <= window:
+            continue
+        # Half of the window is left for prompts: their tokens are not counted before they are sent.
+        problems[
+            f"{plain(spec.name)}: an answer may have {most:,} tokens, and its server's window "
+            f"(max_model_len) has {window:,}: every request would be refused. Use {max_tokens(judge=judge)} "
+            f"{max(1, window // 2)}, or serve it with a larger --max-model-len"
+        ] = None
+    if problems:
+        raise WindowExceeded("\n".join([*problems, "Nothing was run."]))
+
+
+async def _window(model: Model) -> int | None:
+    try:
+        await model.reach()
+    except ModelError:
+        return None  # its first requests say what is wrong with it
+    return await model.context_window()
 
 
 def _requested(

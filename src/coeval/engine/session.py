@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from coeval.core.errors import Draining
+from coeval.core.errors import BadRequest, Draining
 from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter, open_file
 from coeval.core.records import Evaluation, Kept, Usage
@@ -69,6 +71,10 @@ def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
         torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
     )
 
+
+_NUMBER = re.compile(r"\d+")
+# One refusal is an item's, the same one again is the settings'.
+_REPEATED = 2
 
 # --- Messages on troubled hosts, and interruption
 
@@ -162,6 +168,7 @@ class Session:
     stopped: dict[str, str] = field(default_factory=dict)
     clears_batches: bool = False
     _short: set[bytes] = field(default_factory=set)
+    _refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     _to_come: dict[tuple[str, str], int] = field(default_factory=dict)
 
     async def carry_out(
@@ -296,6 +303,12 @@ class Session:
         )
         self.journal.append(self.accounts.errors, line)
         log.warning("%s %s: %s (%s)", work.model, work.key, line.message, kind)
+        if kind == BadRequest.kind and work.model not in self.stopped:
+            # Requests differ in their lengths, and so do the numbers in a refusal of the same thing.
+            alike = work.model, _NUMBER.sub("", line.message)
+            self._refused[alike] += 1
+            if self._refused[alike] == _REPEATED:
+                self.context.watcher.warn(f"{work.model} refuses requests: {line.message}")
 
 
 @dataclass(frozen=True, slots=True)

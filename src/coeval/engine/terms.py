@@ -141,6 +141,7 @@ class RequestedUnder(NamedTuple):
 
     spec: ModelSpec
     sampling: SamplingParameters
+    judge: bool = False
 
 
 def refuse_boundless(
@@ -153,7 +154,7 @@ def refuse_boundless(
     """
     unpriced: dict[str, str] = {}
     unbounded: dict[str, str] = {}
-    for spec, sampling in requested:
+    for spec, sampling, _ in requested:
         of_model = terms[spec.name]
         if budget_usd is None and of_model.max_cost_usd is None:
             continue

@@ -10,16 +10,19 @@ from typing import NamedTuple, Protocol, TypeVar
 from coeval.core.errors import (
     AskError,
     CoevalError,
+    CutByWindow,
     CutOff,
     Draining,
     EmptyReply,
     Gap,
     ModelError,
     Pending,
+    Refused,
+    ReplyError,
     Unparsable,
     named,
 )
-from coeval.core.model import Model
+from coeval.core.model import WINDOW, Model
 from coeval.core.records import Completion, Kept, Request, Usage, is_good
 
 ValueT = TypeVar("ValueT")
@@ -112,9 +115,14 @@ async def ask(
                 # was asked for, with its log-probabilities.
                 if not completion.truncated or request.top_logprobs is not None:
                     raise
+                if completion.finish_reason == WINDOW:
+                    said = f"the answer filled its server's window (--max-model-len), so that {error}"
+                    raise CutByWindow(said, raw=error.raw) from error
                 limit = model.answer_limit
                 raise CutOff(f"the answer was cut off at {limit}, so that {error}", raw=error.raw) from error
         except AskError as error:
+            if isinstance(error, ReplyError) and not isinstance(error, Refused):
+                model.forget(request)
             advised = not isinstance(error, ModelError) or error.retry_advised
             if isinstance(error, ModelError) and error.usage is not None:
                 tally.spend(error.usage)

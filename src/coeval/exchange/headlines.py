@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_steps
+from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.text import digest
 from coeval.exchange.exported import export_of
@@ -66,7 +67,8 @@ class Tracking:
         if not self._steps:
             write_report(self._folder, out)
             return sorted(out.iterdir())
-        write_sweep_page(training_curves({self._folder.name: self._folder}), out / PAGE)
+        runs = training_curves({self._folder.name: self._folder})
+        write_sweep_page(runs, compare_runs(runs), out / PAGE)
         content = msgspec.json.encode([task for one in self._steps for task in one.tasks.values()])
         write_bytes_atomic(out / "figures.json", content)
         return sorted(out.iterdir())

@@ -8,32 +8,31 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.core.errors import Unparsable
 from coeval.core.records import Completion, TokenLogprob, Winner
-from coeval.core.text import extract_json
+from coeval.core.text import extract_json, split_reasoning
 from coeval.judging.verdict import is_contradicted
 
 # --- Log-probabilities of the verdict token
-
-_REASONING = ("<think>", "</think>")
 
 
 def is_lost_in_reasoning(completion: Completion) -> bool:
     """Check whether a reply ended before its answer began."""
     if completion.text.strip():
         return False
-    said = "".join(token.token for token in completion.logprobs)
-    return completion.reasoning is not None or said.lstrip().startswith(_REASONING[0])
+    is_unclosed = split_reasoning("".join(token.token for token in completion.logprobs))[2]
+    return completion.reasoning is not None or is_unclosed
 
 
-def answer_logprobs(completion: Completion) -> dict[str, float]:
+def answer_logprobs(completion: Completion, *, reasons_first: bool = True) -> dict[str, float]:
     """Return the likeliest first tokens of the answer: token → natural-log probability.
 
-    For a judge that reasons first, the answer's first token is located by the answer's text.
+    For a judge that reasons first, the answer's first token is located by the answer's text; all that another
+    says is its answer, wherever the host put it.
 
     Raises Unparsable: there are no log-probabilities, or no answer before the end.
     """
     if not completion.logprobs:
         raise Unparsable("the reply came without log-probabilities", raw=completion.text)
-    if is_lost_in_reasoning(completion):
+    if reasons_first and is_lost_in_reasoning(completion):
         raise Unparsable(f"the reply ended before its answer ({completion.finish_reason})", raw="")
     token = _first_of_answer(completion)
     return token.top or {token.token: token.logprob}
@@ -44,8 +43,7 @@ def _first_of_answer(completion: Completion) -> TokenLogprob:
     said = "".join(token.token for token in tokens)
     start = said.rfind(completion.text.strip())
     if start < 0:  # tokens that spell their blanks in marks, or bytes in escapes
-        end = said.rfind(_REASONING[1])
-        start = end + len(_REASONING[1]) if end >= 0 else 0
+        start = len(said) - len(split_reasoning(said)[0])
     position = 0
     for token in tokens:
         position += len(token.token)

@@ -91,7 +91,7 @@ class AnswerStore:
         if path is None:
             return None
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"store {path} cannot be made: {error.strerror}; name another folder.") from None
         if not os.access(path, os.W_OK | os.X_OK):
@@ -125,12 +125,19 @@ class AnswerStore:
         self._made += 1
         beside = path.with_name(f".{name}.{os.getpid()}.{self._made}")
         try:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(mode=self.folder.stat().st_mode & 0o777, exist_ok=True)  # a group may share it
             beside.write_bytes(_checksum(content) + content)
             beside.replace(path)
         except OSError as error:
             with suppress(OSError):
                 beside.unlink()
+            self._report("written", error)
+
+    def drop(self, name: str) -> None:
+        """Remove the answer of that name, if it is there."""
+        try:
+            self._path(name).unlink(missing_ok=True)
+        except OSError as error:
             self._report("written", error)
 
     def _path(self, name: str) -> Path:
@@ -159,6 +166,9 @@ class StoredModel(Model):
     async def is_listed(self) -> bool:
         return await self._model.is_listed()
 
+    async def context_window(self) -> int | None:
+        return await self._model.context_window()
+
     async def complete(self, request: Request) -> Completion:
         name = self._name(request)
         if name is None:
@@ -174,6 +184,10 @@ class StoredModel(Model):
         if completion.text or completion.refusal:
             self._store.keep(name, completion)
         return completion
+
+    def forget(self, request: Request) -> None:
+        if (name := self._name(request)) is not None:
+            self._store.drop(name)
 
     def _name(self, request: Request) -> str | None:
         """Name the answer to a request; None for a probe, and where no such request can be made.

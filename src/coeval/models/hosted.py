@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import ModelError
+from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import Model
 from coeval.core.records import Completion, Request, SamplingParameters, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
-from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
+from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
 from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import counted, most_answer_tokens
+from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
@@ -83,6 +83,7 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
+        self._noted: set[str] = set()
         self._limit_renamed = self._is_behind_gateway = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
@@ -93,9 +94,17 @@ class HostedModel(Model):
             await reach(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
+        listed = await self._listed()
+        return listed is not None and not listed.routed
+
+    async def context_window(self) -> int | None:
+        listed = await self._listed()
+        return None if listed is None else listed.context_window
+
+    async def _listed(self) -> ListedModel | None:
         if self._host_models is None or self._admission.refusal() is not None:
-            return False
-        return await self._host_models.name(self._spec.model)
+            return None
+        return await self._host_models.find(self._spec.model)
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.shared and self._dialect.keeps_prefix(request, self._spec):
@@ -137,6 +146,11 @@ class HostedModel(Model):
                 raise
             self._learn(self._unknown, error.field, error.field, error)
             return await self._ask(request)
+        except BadRequest as error:
+            if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
+                self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+            raise
+        completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     def _send(
@@ -248,8 +262,14 @@ class HostedModel(Model):
         return bounded(completion, self._most)
 
     def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
-        """Decode an answer, with what a gateway's headers say of it."""
+        """Decode an answer, with what a gateway's headers say of it; warn once of what is odd in it."""
         completion = self._dialect.decode(reply.body, redactor)
+        for note in completion.notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                _log.warning(
+                    "%s sends unusual replies (%s); `notes` in its records say which", self.name, note
+                )
         return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:

@@ -29,26 +29,26 @@ class HostModels:
         self._endpoint = endpoint
         self._dialect = dialect
         self._asking = asyncio.Lock()
-        self._ids: frozenset[str] | None = None
+        self._models: dict[str, ListedModel] | None = None
 
-    async def name(self, model: str) -> bool:
-        """Whether the list names a model. False says nothing of it: many go by names that are in no list,
+    async def find(self, model: str) -> ListedModel | None:
+        """Return what the list says of a model. None proves nothing: many go by names that are in no list,
         and the list may not be had.
 
         Raises Gap: the run is being interrupted.
         """
         async with self._asking:
-            if self._ids is None:
-                self._ids = await self._listed()
-            return model in self._ids
+            if self._models is None:
+                self._models = await self._listed()
+            return self._models.get(model)
 
-    async def _listed(self) -> frozenset[str]:
+    async def _listed(self) -> dict[str, ListedModel]:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 models = await list_models(self._http, self._endpoint, self._dialect)
         except (ModelError, TimeoutError):
-            return frozenset()
-        return frozenset(model.id for model in models or () if not model.routed)
+            return {}
+        return {model.id: model for model in models or ()}
 
 
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:

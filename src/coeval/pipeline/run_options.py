@@ -9,7 +9,7 @@ from pathlib import Path
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.models.batch.waiting.job_list import BatchMode
-from coeval.pipeline.config.schema import PHASES, Config, Mode, Phase
+from coeval.pipeline.config.schema import PHASES, Config, Mode, ModelConfig, Phase
 from coeval.store.rundir import RunDir
 
 
@@ -30,7 +30,8 @@ class RunOptions:
     """How a run is started; the defaults are those of ``coeval run`` without flags.
 
     ``stored_answers``: use the store of paid answers, where there is one. A check of a judge asks again what
-    a run has asked, and must not be given the replies of that run.
+    a run has asked, and must not be given the replies of that run. ``only_asked``: the one model that is
+    opened and has work; the others need neither a key nor their code, and no check is computed.
     """
 
     continue_run: bool = False
@@ -41,6 +42,7 @@ class RunOptions:
     batches: BatchMode = BatchMode.WAIT
     allow_unsandboxed: bool = False
     stored_answers: bool = True
+    only_asked: str | None = None
 
     def __post_init__(self) -> None:
         if self.continue_run and self.overwrite:
@@ -50,6 +52,10 @@ class RunOptions:
     def so_far(cls, config: Config) -> RunOptions:
         """To go on with the run where there is one, else to begin it."""
         return cls(continue_run=run_folder(config).meta.exists())
+
+    def opened(self, config: Config) -> list[ModelConfig]:
+        """Return the models that are opened."""
+        return [model for model in config.models if self.only_asked in (None, model.name)]
 
     def mode(self, config: Config, phase: Phase) -> Mode:
         """A phase's mode: ``--continue`` is Keep for phases 1–2 and Extend for 3–5."""

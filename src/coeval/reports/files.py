@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ from coeval.core.text import numbered
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
 from coeval.reports.workbook.report_workbook import write_workbook
-from coeval.reports.workbook.workbook_file import SheetTable
 from coeval.store.jsonl import write_bytes_atomic
 
 
@@ -32,19 +31,14 @@ class ReportFiles(NamedTuple):
             raise UsageError(f"{self.figures} is a file; name a folder, in which the pictures are written")
 
 
-def write_files(
-    report: Report,
-    files: ReportFiles,
-    sheets: Iterable[SheetTable] = (),
-    without: Collection[str] = (),
-) -> list[Path]:
-    """Write what is wanted; ``sheets`` and ``without`` are those of `write_workbook`.
+def write_files(report: Report, files: ReportFiles) -> list[Path]:
+    """Write what is wanted.
 
     Raises StoreError: a file cannot be written.
     """
     written: list[Path] = []
     if files.excel is not None:
-        write_workbook(files.excel, report, sheets, without=without)
+        write_workbook(files.excel, report)
         written.append(files.excel)
     if files.figures is not None:
         written += write_figures(report, files.figures)

@@ -5,7 +5,7 @@ The one place where a report is made of whatever was read; a kind of folder is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatch
@@ -26,8 +26,6 @@ from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import ScoreBlocks, evidence_of, score_blocks
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.workbook.record_sheets import output_sheets, run_sheets
-from coeval.reports.workbook.workbook_file import SheetTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +33,15 @@ class FolderReport:
     """A report, the measures that it shows, and what whoever read the folder has to say.
 
     ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences.
-    ``records``: items, answers, judgments and failures as sheets, while the folder is open. ``scores`` are
-    packed for filters in a page; ``items`` is what was measured of them, by id, and ``order`` the students,
-    best first. Of what was measured no more is kept: the scores are as large as what is read next.
+    ``scores`` are packed for filters in a page; ``items`` is what was measured of them, by id, and ``order``
+    the students, best first. Of what was measured no more is kept: the scores are as large as what is read
+    next.
     """
 
     report: Report
     measures: Measures
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
-    records: Callable[[], Iterator[SheetTable]]
     scores: ScoreBlocks | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
@@ -94,7 +91,6 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: MeasureOptions | 
         measured.measures,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
-        lambda: run_sheets(reader, items),
         score_blocks(evidence) if measured.grid.scored.any() and not reader.sampled else None,
         items,
         measured.measures.ranking.order,
@@ -109,7 +105,7 @@ def _(
 ) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, measures, reported, _reported(reported), lambda: output_sheets(reader))
+    return FolderReport(report, measures, reported, _reported(reported))
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:

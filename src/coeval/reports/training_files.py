@@ -15,6 +15,7 @@ import numpy as np
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
 from coeval.analysis.training.aggregate import Aggregated, aggregates_of, write_aggregates
+from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
 from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun, training_curves
 from coeval.reports.content import Report
 from coeval.reports.files import write_figures
@@ -173,27 +174,29 @@ PAGE = "curves.html"
 _ITEM_BYTES = 900_000
 
 
-def write_curves(runs: Sequence[TrainingRun], out: Path, error_bar: ErrorBar = "ci95") -> Iterator[Path]:
+def write_curves(
+    runs: Sequence[TrainingRun], found: SweepComparison, out: Path, error_bar: ErrorBar = "ci95"
+) -> Iterator[Path]:
     """Write ``<task>.png`` and ``.svg``, ``all_tasks.png`` and ``.svg``, and ``curves.html``; each file as
     it is written, in place of an older one.
 
     Raises StoreError: results cannot be read, or a file not be written.
     """
     checkpoints = shown_checkpoints(runs)
-    report = training_report(runs, error_bar, _held(checkpoints))
+    report = training_report(runs, found, error_bar, _held(checkpoints))
     for drawn in (report, overview_report(runs, error_bar)):
         yield from write_figures(drawn, out)
     _write_page(report, runs, checkpoints, out / PAGE)
     yield out / PAGE
 
 
-def write_sweep_page(runs: Sequence[TrainingRun], file: Path) -> None:
+def write_sweep_page(runs: Sequence[TrainingRun], found: SweepComparison, file: Path) -> None:
     """Write the page of the runs alone, with the items behind it.
 
     Raises StoreError: results cannot be read, or the file not be written.
     """
     checkpoints = shown_checkpoints(runs)
-    _write_page(training_report(runs, held=_held(checkpoints)), runs, checkpoints, file)
+    _write_page(training_report(runs, found, held=_held(checkpoints)), runs, checkpoints, file)
 
 
 def _held(checkpoints: Sequence[ShownCheckpoint]) -> set[tuple[str, str]]:
@@ -208,11 +211,12 @@ def _write_page(
 
 
 class TrainingFiles(NamedTuple):
-    """The samples of each checkpoint put together, and their curves with the files that show them; None where
-    nothing is scored yet."""
+    """The samples of each checkpoint put together, and their curves with what they say and the files that
+    show them; None where nothing is scored yet."""
 
     found: list[Aggregated]
     run: TrainingRun | None
+    compared: SweepComparison | None
     written: list[Path]
 
 
@@ -224,6 +228,7 @@ def put_together(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
     """
     found = aggregates_of(out, expected)
     if not sum(len(write_aggregates(one)) for one in found):
-        return TrainingFiles(found, None, [])
+        return TrainingFiles(found, None, None, [])
     [run] = training_curves({out.absolute().name or "run": out}, list(expected))
-    return TrainingFiles(found, run, list(write_curves([run], out / "plots")))
+    compared = compare_runs([run])
+    return TrainingFiles(found, run, compared, list(write_curves([run], compared, out / "plots")))

@@ -13,7 +13,6 @@ from coeval.analysis.training.checkpoint_choice import CheckpointChoice, RunDiff
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
     checkpoint_text,
-    compare_runs,
     peers_text,
     runs_sentence,
 )
@@ -232,11 +231,13 @@ def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
 
 
 def training_report(
-    runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95", held: Collection[tuple[str, str]] = ()
+    runs: Sequence[TrainingRun],
+    found: SweepComparison,
+    error_bar: ErrorBar = "ci95",
+    held: Collection[tuple[str, str]] = (),
 ) -> Report:
     """Which checkpoint to ship and which run is better, then a section for each task. ``held``: task and
     name of the checkpoints whose items can be read."""
-    found = compare_runs(runs)
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     steps = {
@@ -323,14 +324,12 @@ def _of_task(
         Sentence(plain(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
-        if curve.best is None or said != curve.best.sentence  # the first table has the best
     ]
     band = f"; band: {_BANDS[error_bar]}" if _BANDS[error_bar] else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
-    few = "" if first.fewest is None else f" No estimate: it rests on {first.fewest} prompts."
     picture = Picture(
         task,
-        f"{first.metric} over training steps{band}.{few}{_HOLLOW if odd else ''}",
+        f"{first.metric} over training steps{band}.{_HOLLOW if odd else ''}",
         name,
         curve_plot(table, labels, f"{first.metric}, points", banded=bool(band)),
     )

@@ -15,7 +15,7 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError
+from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError, WindowExceeded
 from coeval.core.options import setting
 from coeval.core.text import listed, numbered
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
@@ -226,7 +226,8 @@ class Scheduler:
         """Do all that is owed, and what ``source`` brings. Setting ``interrupt`` has everything that runs end
         soon; cancelling ends it at once. What is finished stays in either case.
 
-        Raises StoreError: the journal cannot be written, or a worker's folder.
+        Raises WindowExceeded: the settings fit no server; StoreError: the journal cannot be written, or a
+        worker's folder.
         """
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
@@ -330,6 +331,8 @@ class Scheduler:
         if result.end == "done":
             self._answered += 1
             self._end_worker(due)
+        elif result.end == "refused" and not self._answered:
+            raise WindowExceeded(result.problem)
         elif not self._stopping:
             self._put_back(due, worker, result)
 

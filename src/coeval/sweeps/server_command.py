@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
-from coeval.core.shown_url import KEY_SHAPED, KNOWN_KEY, is_credential_name, url_secrets
+from coeval.core.shown_url import KEY_SHAPED, is_credential_name, url_secrets, without_credentials
 from coeval.core.text import listed
 from coeval.sweeps.worker_files import Server
 
@@ -53,6 +53,7 @@ _OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1",
 _CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
 # What stands before such a word, whatever is in it.
 _RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
+_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
 # The words of a command that a message quotes.
 _LONGEST_VALUE = 100
@@ -69,8 +70,8 @@ class ServerCommand:
     It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
     one word, and nothing of a value is expanded.
 
-    Raises UsageError: it has no words or an open quote, is meant for a shell, names what is no placeholder,
-    or lacks ``{port}``.
+    Raises UsageError: it has no words, an open quote or brace, is meant for a shell, names what is no
+    placeholder, or lacks ``{port}``.
     """
 
     flag = _FLAG
@@ -88,6 +89,7 @@ class ServerCommand:
             known = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{known}")
         self._refuse_shell_words()
+        self._refuse_open_ends()
         self._refuse_credentials()
         self._named = self._names()
 
@@ -102,6 +104,24 @@ class ServerCommand:
             raise UsageError(
                 f"{self.flag} is run without a shell, which {self.words[0]!r} needs; write `env` before it"
             )
+
+    def _refuse_open_ends(self) -> None:
+        """Refuse braces that do not match outside of quotes, and code of a shell with an open quote."""
+        for number, word in enumerate(self.words):
+            rest, shown = _PLACE.sub("", word), repr(plain(word)[:_LONGEST_VALUE])
+            if rest.count("{") != rest.count("}") and not re.search("[\"']", rest):
+                raise UsageError(
+                    f"{self.flag}: braces do not match in {shown}. In a shell script, "
+                    "${NAME:-{port}} ends at the first }: put values with braces in single quotes"
+                )
+            shell, flag = ("", "", *self.words[:number])[-2:]
+            if _program(shell) in _SHELLS and _RUNS.fullmatch(flag):
+                try:
+                    shlex.split(word, comments=True)
+                except ValueError as error:
+                    raise UsageError(
+                        f"{self.flag}: {error} in {shown}, which {shell} reads; close it"
+                    ) from error
 
     def _refuse_credentials(self) -> None:
         """A command stands in the files of its workers, and in the list of this machine's processes."""
@@ -145,10 +165,7 @@ class ServerCommand:
     def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
         """What of an ``environment`` the server is given: all but credentials, and those of them that are
         ``passed`` by name, or that the command names."""
-        said = {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN}
-        return {
-            name: value for name, value in environment.items() if name in said or not _holds_key(name, value)
-        }
+        return without_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def filled(self, server: Server, port: int) -> tuple[str, ...]:
         """The words of the command for a server that is to listen on ``port``.
@@ -219,10 +236,3 @@ def _credential_in(text: str) -> str | None:
         if "://" in word and any(url_secrets(word)):
             return "a password in an address"
     return "it looks like a key" if KEY_SHAPED.search(text) else None
-
-
-def _holds_key(name: str, value: str) -> bool:
-    """Whether a variable of the environment is a credential. Servers need proxies, with their passwords."""
-    if is_credential_name(name) or KNOWN_KEY.search(value):
-        return True
-    return "://" in value and not name.lower().endswith("_proxy") and any(url_secrets(value))

@@ -33,7 +33,7 @@ from coeval.sweeps.sweep_settings import Swap
 # worker's affair.
 
 WorkerState: TypeAlias = Literal["reading", "starting", "asking", "restarting", "stopping", "ended"]
-WorkerEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed"]
+WorkerEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed", "refused"]
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +134,8 @@ class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
     """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
 
-    ``done``: each prompt has been asked, and has an answer or a failure. ``start`` is the worker's; what it
+    ``done``: each prompt has been asked, and has an answer or a failure; ``refused``: the settings do not fit
+    its server, and those of no other checkpoint will. ``start`` is the worker's; what it
     took is in its ``account``.
     """
 

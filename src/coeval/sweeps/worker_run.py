@@ -29,6 +29,7 @@ from coeval.core.errors import (
     StoreError,
     SwapDoubted,
     UsageError,
+    WindowExceeded,
 )
 from coeval.core.plain import plain_lines
 from coeval.core.records import is_good
@@ -383,6 +384,8 @@ async def run_worker(
             came = await run.carry_out()
         except ServerDown as error:
             came = Came("server_failed", str(error))
+        except WindowExceeded as error:
+            came = Came("refused", str(error))
         except CoevalError as error:
             came = Came("failed", str(error))
         finally:

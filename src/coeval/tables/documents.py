@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,26 @@ LARGEST_TEXT = 256 << 20
 _FEWEST_LETTERS = 20
 _TEXT, _HTML = frozenset({".md", ".markdown", ".txt", ".rst"}), frozenset({".html", ".htm"})
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+# Tags, comments and declarations. Each is matched to its end or else to that of the page: a match that failed
+# there would be tried for every later tag.
+_MARKUP = re.compile(
+    r"""<(?:!--.*?(?:--\s*+(?=>)|\Z)
+        |!\[cdata\[.*?(?:\]\s*+\]\s*+(?=>)|\Z)
+        |[!?][^>]*+
+        |/\s*+(?P<end>[a-z][^\s/>]*+)[^>]*+
+        |/[^>]*+
+        |(?P<start>[a-z][^\s/>]*+)(?:=\s*+(?:"[^"]*+"|'[^']*+')|[^>])*+
+    )(?P<closed>>)?""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_UNSEEN = frozenset({"script", "style", "template", "noscript", "title"})
+_RAW = ("script", "style")
+_INLINE = frozenset({
+    "a", "abbr", "b", "bdi", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span",
+    "strong", "sub", "sup", "time", "u", "var", "wbr",
+})  # fmt: skip
+# Characters of a tag or a comment without an end that a download that broke off may leave.
+_LONGEST_TAIL = 1000
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
@@ -166,43 +186,41 @@ def _text_of(file: Path, root: Path) -> str:
     return _html_text(text) if kind in _HTML else text
 
 
-class _Html(HTMLParser):
-    """What a page shows; blocks are paragraphs."""
-
-    _UNSEEN = frozenset({"script", "style", "template", "noscript", "title"})
-    _INLINE = frozenset({
-        "a", "abbr", "b", "bdi", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span",
-        "strong", "sub", "sup", "time", "u", "var", "wbr",
-    })  # fmt: skip
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self._unseen = 0
-
-    def handle_starttag(self, tag: str, _: object) -> None:
-        self._unseen += tag in self._UNSEEN
-        self._end_block(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._unseen = max(0, self._unseen - (tag in self._UNSEEN))
-        self._end_block(tag)
-
-    def handle_data(self, data: str) -> None:
-        if not self._unseen:
-            self.texts.append(data.replace("\n", " "))
-
-    def _end_block(self, tag: str) -> None:
-        if tag not in self._INLINE:
-            self.texts.append(" " if tag in ("td", "th") else "\n")
-
-
 def _html_text(text: str) -> str:
-    page = _Html()
-    page.feed(text)
-    page.close()
-    lines = (" ".join(line.split()) for line in "".join(page.texts).split("\n"))
+    """Return what a page shows; blocks are paragraphs. Time grows with the length, however broken the markup:
+    the standard library's parser takes a minute for 100 KiB of tags that never end.
+
+    Raises _LeftOut: a tag, a comment or a script never ends.
+    """
+    texts: list[str] = []
+    at = unseen = 0
+    while markup := _MARKUP.search(text, at):
+        if not unseen:
+            texts.append(_decode_references(text[at : markup.start()]))
+        at, closed = markup.end(), markup["closed"]
+        start, end = markup["start"], markup["end"]
+        if tag := (start or end or "").lower():
+            alone = bool(start) and markup[0].endswith("/>")
+            if tag in _UNSEEN and not alone:
+                unseen = unseen + 1 if start else max(0, unseen - 1)
+            if tag not in _INLINE:
+                texts.append(" " if tag in ("td", "th") else "\n")
+            if tag in _RAW and start and not alone:
+                closed = re.compile(rf"</\s*+{tag}[\s/>]", re.IGNORECASE).search(text, at)
+                at = closed.start() if closed else len(text)
+        if not closed and len(text) - markup.start() > _LONGEST_TAIL:
+            raise _LeftOut("HTML with a tag, a comment or a script that never ends")
+    if not unseen:
+        texts.append(_decode_references(text[at:]))
+    lines = (" ".join(line.split()) for line in "".join(texts).split("\n"))
     return "\n\n".join(filter(None, lines))
+
+
+def _decode_references(text: str) -> str:
+    try:
+        return unescape(text).replace("\n", " ")
+    except ValueError:  # &#9…; of more digits than Python reads
+        return text
 
 
 def _pdf_text(file: Path) -> str:

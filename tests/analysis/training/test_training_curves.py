@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from cli.invoked import Command
 from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
+from coeval.analysis.training.sweep_comparison import compare_runs, compare_sweeps, read_sweeps
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.errors import UsageError
 from coeval.reports.training_report import training_report
@@ -45,7 +47,7 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
     assert rules.first_better.step is None
     assert [alarm.kind for alarm in run.drift] == ["rules fall", "answers grow"]
     for task, curve in run.curves.items():
-        assert len(curve.conclusions) == 3
+        assert len(curve.conclusions) == 1
         for sentence in curve.conclusions:
             assert f"{task}: {sentence}" in ended.out
         assert curve.steps == STEPS
@@ -74,7 +76,7 @@ def test_without_aggregates_there_are_plain_points_and_the_same_conclusions(tmp_
         assert (point.std, point.sem, point.ci95) == (None, None, None)
         assert point.band is not None, "it needs the items' scores alone"
         assert point.mean == pytest.approx(np.mean(point.per_run))
-    assert len(curve.conclusions) == 3
+    assert len(curve.conclusions) == 1
 
 
 @pytest.mark.process
@@ -88,8 +90,11 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     assert curve.notes == (
         "step 600 is judged by strict otherwise than most checkpoints: no conclusion counts it",
     )
-    assert curve.best is not None
-    assert (curve.best.of, curve.points[-1].judge) == (4, "strict")
+    assert curve.first_better is not None
+    assert ([one.step for one in curve.first_better.checkpoints], curve.points[-1].judge) == (
+        [240, 360, 480],
+        "strict",
+    )
     [run] = training_curves({"a": tmp_path}, base=600)
     assert run.curves["ifeval"].first_better is None
     assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
@@ -132,16 +137,42 @@ def test_a_fitted_headline_has_no_band_and_conclusions_by_the_next_metric(tmp_pa
     curve = run.curves["ifeval"]
     assert (curve.metric, curve.items and curve.items.metric) == ("length_controlled_winrate", "win_rate")
     assert all(point.band is None for point in curve.points)
-    assert curve.best is not None
-    assert curve.best.mean == pytest.approx(max(100 * of.mean() for of in drawn(RISING, 60, 1).values()))
+    assert curve.first_better is not None
     assert any("conclusions are by win_rate" in note for note in curve.notes)
-    assert curve.fewest == 60
-    [picture] = training_report([run]).sections[1].pictures
-    assert "No estimate: it rests on 60 prompts." in picture.title
-    assert curve.conclusions[0] == (
-        "length_controlled_winrate is no estimate where it rests on fewer than 100 prompts, as here on 60: "
-        "its fit is off by many points; read win_rate"
-    )
+
+
+SHIPPED = [
+    ({50: 0.4, 65: 0.9, 80: 0.6}, "Ship step 65", "Falling at the last step"),
+    ({10: 0.3, 20: 0.35, 30: 0.9}, "Ship step 30", "Rising at the last step"),
+    ({1: 0.8, 2: 0.8, 3: 0.2, 4: 0.21}, "Ship step", "No significant change at the last step"),
+]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("means", "shipped", "last"), SHIPPED)
+def test_the_sweep_its_curves_and_a_comparison_ship_the_same_checkpoint(
+    tmp_path: Path, coeval: Command, means: dict[int, float], shipped: str, last: str
+) -> None:
+    """Over two tasks, and the last step is held against the one before."""
+    for name, seed in (("a", 4), ("b", 5)):
+        root = write_training(tmp_path / name, drawn(means, 120, 1, seed))
+        for step, of in drawn(means, 80, 1, seed + 9).items():
+            folder = root / f"step_{step}" / "run_0"
+            write_run(folder, of[:, 0], task="writing", metric="score", judge=JUDGE)
+    told = [
+        coeval("sweep", "aggregate", "--out", tmp_path / "a").out,
+        coeval("sweep", "plot", "--runs", f"a={tmp_path / 'a'}", "--plot-dir", tmp_path / "plots").out,
+    ]
+    runs = training_curves({"a": tmp_path / "a"})
+    page = [sentence.text for sentence in training_report(runs, compare_runs(runs)).lead]
+    for first, second, *_ in [*(out.splitlines() for out in told), page]:
+        assert first == page[0]
+        assert first.startswith(shipped)
+        assert second == page[1]
+        assert second.startswith(f"{last}: step {max(means)} − step {sorted(means)[-2]} is ")
+    assert not any("still gained" in out or "scores highest" in out for out in told)
+    both = compare_sweeps(read_sweeps([tmp_path / "a", tmp_path / "b"]))
+    assert both.choices[0].best.step in {int(word) for word in re.findall(r"\d+", page[0])}
 
 
 @pytest.mark.process
@@ -161,10 +192,8 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     [run] = training_curves({"a": tmp_path})
     curve = run.curves["healthbench"]
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
-    assert curve.best is not None
-    assert curve.best.mean == pytest.approx(0.125)
-    assert "healthbench: step 200 scores highest, 12.5; " in ended.out
-    report = training_report([run])
+    assert ended.out.startswith("Ship step 200: 12.5 on healthbench")
+    report = training_report([run], compare_runs([run]))
     [row] = report.table("ship-table").records()
     assert (row["best"], row["score"]) == ("step 200", curve.points[1].mean)
 
@@ -181,7 +210,7 @@ def test_scores_from_1_to_10_are_shown_in_points_and_what_they_cost(tmp_path: Pa
             json.dumps({"models": {"gpt-4.1": {"requests": 200, "cost_usd": 0.6, "unpriced": 0}}})
         )
     [run] = training_curves({"a": tmp_path})
-    report = training_report([run])
+    report = training_report([run], compare_runs([run]))
     [best] = report.table("ship-table").records()
     assert best["score"] == pytest.approx(0.8), "of the scale from 1 to 10"
     shown = [row["mean"] for row in report.table("points-writingbench").records()]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from coeval.analysis.comparison.paired_difference import sign_flips
 from coeval.analysis.intervals import POINTS, SHARE, Scale, clustered_mean
-from coeval.analysis.training.best_checkpoint import FEWEST, Estimates, best_checkpoint, winner
+from coeval.analysis.training.best_checkpoint import Estimates, best_checkpoint, winner
 from coeval.analysis.training.checkpoint_scores import (
     CheckpointScores,
     CommonItems,
@@ -23,7 +23,6 @@ from coeval.analysis.training.curve_conclusions import (
     pointwise_level,
     simultaneous_bounds,
     step_down,
-    stop_signal,
 )
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms, trend
 from perf.training_coverage import (
@@ -40,8 +39,6 @@ from perf.training_coverage import (
     best,
     firsts,
     of_best,
-    stops,
-    stops_at_the_detectable,
     sweeps,
 )
 
@@ -158,11 +155,6 @@ def test_a_tie_is_corrected_and_stays_within_reach() -> None:
     assert found.ci95 is not None
     assert found.corrected < found.mean
     assert found.ci95[0] < found.corrected < found.ci95[1]
-    assert found.sentence == (
-        f"step {found.step} scores highest, {100 * found.mean:.1f}; {100 * found.corrected:.1f} "
-        f"[{100 * found.ci95[0]:.1f}, {100 * found.ci95[1]:.1f}] after correcting for picking the best of 6 "
-        "(experimental)"
-    )
 
 
 def test_the_best_of_full_marks_has_an_interval_within_the_scale() -> None:
@@ -194,10 +186,6 @@ def test_of_few_items_the_best_is_named_and_nothing_is_said_of_luck() -> None:
     assert found is not None
     assert found.step == 700, "the largest mean, by 0.003"
     assert (found.corrected, found.ci95) == (None, None)
-    assert found.sentence == (
-        f"step 700 scores highest, {100 * found.mean:.1f}; 8 items are too few to estimate how much of that "
-        f"is luck ({FEWEST} would do)"
-    )
 
 
 @pytest.mark.parametrize("times", [2, 5])
@@ -221,69 +209,6 @@ def test_a_band_ends_where_the_metric_does_though_items_lie_beyond() -> None:
     bands = conclude_curve(common(FEW_ITEMS, scale=Scale(-0.353, 1.0)), "share").bands
     assert bands[100][0] == 0
     assert all(0 <= low < high <= 1 for low, high in bands.values())
-
-
-def test_no_stop_where_a_gain_worth_having_could_not_be_seen() -> None:
-    scores = np.array(
-        [
-            [0.0, 0.5, 0.5, 0.5, 0.0, 0.5, 0.5],
-            [0.0, 0.0, 0.0, 0.5, 1.0, 0.5, 1.0],
-            [0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 0.5],
-            [0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 0.5],
-            [0.5, 0.5, 0.5, 1.0, 0.5, 1.0, 1.0],
-            [0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 0.5],
-            [0.0, 0.0, 0.5, 0.0, 0.5, 0.5, 0.0],
-            [0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0],
-        ]
-    )
-    found = stop_signal(common(scores), "share")
-    assert found is not None
-    assert not found.stop
-    assert found.at_most < found.detectable, "true, and no reason to stop"
-    assert found.items_needed is not None
-    assert 100 < found.items_needed < 200
-    assert found.sentence.startswith(
-        "8 items are too few to show whether the last 3 checkpoints (500, 600, 700) gained over step 400: "
-    )
-    assert found.sentence.endswith(f"about {found.items_needed} items would do")
-
-
-def test_what_a_checkpoint_gained_is_its_own_gain() -> None:
-    """Step 300 scores higher, and scatters too much to tell."""
-    scores = np.column_stack([np.full(40, 0.5), np.tile([0.52, 0.53], 20), np.tile([1.0, 0.2], 20)])
-    found = stop_signal(common(scores), "share", last=2)
-    assert found is not None
-    assert found.largest_gain == pytest.approx(0.1)
-    reported = "step 200 gained over step 100: up to 2.5 points; step 300 shows no detectable gain over it"
-    assert found.sentence == reported
-
-
-def test_the_stop_signal_says_what_is_ruled_out() -> None:
-    flat = stop_signal(common(verdicts([0.4, 0.6, 0.6, 0.58, 0.58], 900, seed=4)), "share")
-    assert flat is not None
-    assert flat.stop
-    assert (flat.before, flat.last) == (200, (300, 400, 500))
-    assert flat.at_most < flat.detectable
-    assert "the last 3 checkpoints (300, 400, 500) show no detectable gain over step 200" in flat.sentence
-    rising = stop_signal(common(verdicts([0.4, 0.5, 0.6, 0.7])), "share", last=2)
-    assert rising is not None
-    assert not rising.stop
-    assert rising.sentence.startswith("the last 2 checkpoints (300, 400) still gained over step 200: up to ")
-    falling = stop_signal(common(verdicts([0.4, 0.6, 0.7, 0.4])), "share")
-    assert falling is not None
-    assert falling.sentence.startswith("steps 200, 300 gained over step 100: up to ")
-    assert falling.sentence.endswith(" points; step 400 shows no detectable gain over it")
-    fallen = stop_signal(common(verdicts([0.3, 0.6, 0.8, 0.6])), "share")
-    assert fallen is not None
-    assert fallen.sentence.startswith("steps 200, 300, 400 gained over step 100: up to ")
-    assert fallen.sentence.endswith("; the highest is step 300")
-    before = np.repeat([1.0, 0.0], 300)
-    after = np.repeat([0.0, 1.0, 1.0, 0.0], [30, 270, 48, 252])
-    unsure = stop_signal(common(np.column_stack([before, after])), "share", last=1)
-    assert unsure is not None
-    assert not unsure.stop
-    assert "may have gained over step 100: at most" in unsure.sentence
-    assert stop_signal(common(verdicts([0.4, 0.5])), "share") is None
 
 
 def test_a_trend_is_a_t_test_of_the_items_slopes() -> None:
@@ -389,13 +314,6 @@ def test_the_first_better_step_is_seldom_too_early(scoring: Scoring) -> None:
     assert found.ours.too_early <= 0.05
     assert found.ours.found >= found.holm.found
     assert found.ours.exact > (0.1 if scoring is RULE else 0.4)
-
-
-@pytest.mark.process
-def test_stop_signals_are_seldom_false_and_mostly_given() -> None:
-    assert stops_at_the_detectable(RULE, SOME, repeats=100).given <= 0.08
-    assert stops(list(sweeps(RULE, "flat", SOME, repeats=100))).given > 0.5
-    assert stops(list(sweeps(JUDGE, "rising, then falling", SOME, repeats=50))).given > 0.7
 
 
 @pytest.mark.process

@@ -39,11 +39,11 @@ from coeval.analysis.comparison.paired_difference import (
 )
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import Side, read_side
+from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, Bounds, Scale
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.run_results import ANSWER_LIMIT, CutOffAnswers
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 from coeval.core.plain import short_names, short_paths
@@ -115,9 +115,10 @@ def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     sides = [side for group in groups for side in group]
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
     if reported := _on_each(sides, [side.answers.cut for side in sides]):
-        many = any(CutOffAnswers(s.label, s.answers.cut, s.answers.good).too_many for s in sides)
-        yield f"Cut off at max_tokens: {reported}. {theirs}" + (
-            f": raise {ANSWER_LIMIT} before trusting it." if many else "."
+        counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
+        many = [count for count in counts if count.too_many]
+        yield f"{cut_off_at(counts).capitalize()}: {reported}. {theirs}" + (
+            f": {cut_off_remedy(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
     if reported := _on_each(sides, [side.answers.empty for side in sides]):

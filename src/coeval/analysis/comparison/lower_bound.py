@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtr
 
-from coeval.analysis.comparison.paired_difference import POWER, PairedScores
+from coeval.analysis.comparison.paired_difference import POWER, PairedScores, paired_difference
 from coeval.analysis.comparison.pairing import ScoredPairs
 from coeval.analysis.intervals import Floats
 
@@ -77,6 +77,16 @@ def loss_p_value(strata: Sequence[PairedScores], drop: float) -> float:
     return kinds.below(-drop)
 
 
+def beyond_p_value(strata: Sequence[PairedScores], drop: float) -> float:
+    """Return the two-sided p-value of "b loses ``drop`` or less", by the interval of `paired_difference`; 1
+    where no more than that is seen."""
+    found = paired_difference(strata)
+    beyond = -found.difference - drop
+    if beyond <= 0 or found.p is None:
+        return 1.0
+    return 2 * float(stdtr(found.degrees, -beyond / found.error)) if found.error else 0.0
+
+
 class _Kinds(NamedTuple):
     """Different items, how much each counts and how often it stands there, and the one that was not drawn."""
 
@@ -106,7 +116,7 @@ def _bound(values: Floats, weights: Floats, alpha: float, times: float) -> float
 
 def items_needed(strata: Sequence[PairedScores], drop: float, alpha: float = ONE_SIDED) -> int | None:
     """Return how many items would decide whether b loses more than ``drop``, four times in five, if the
-    difference is as seen: that the bound lies above, or that the loss is significant and seen to be more.
+    difference is as seen: that the bound lies above, or that the loss is significantly more.
 
     None: a loss that is seen to equal the drop is decided by no number of items, or by too many.
     """
@@ -116,9 +126,7 @@ def items_needed(strata: Sequence[PairedScores], drop: float, alpha: float = ONE
     error = float(np.sqrt(weights**2 @ (values - difference) ** 2))
     power = float(ndtri(POWER))
     if difference < -drop:
-        seen = (float(ndtri(1 - alpha)) + power) * error / -difference
-        beyond = power * error / (-difference - drop)
-        times = max(seen, beyond, 1.0) ** 2
+        times = max((float(ndtri(1 - alpha)) + power) * error / (-difference - drop), 1.0) ** 2
         return int(np.ceil(n * times)) if times < _MOST_TIMES else None
     few, many = 1.0, _MOST_TIMES
     rounded = np.round(values * _ROUGH) / _ROUGH

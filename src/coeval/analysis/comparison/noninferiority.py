@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.anytime import Looks, alpha_at_any_look, joined
+from coeval.analysis.anytime import Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.analysis.comparison.comparison_report import Comparison, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
@@ -28,9 +28,11 @@ from coeval.analysis.comparison.comparisons import (
     family_leads,
 )
 from coeval.analysis.comparison.judged_apart import judged_apart
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, bound_over_all, items_needed
+from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, bound_over_all, items_needed
+from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.panel.mean_squares import judge_scatter
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.figures import difference_text, points
@@ -44,6 +46,8 @@ Verdict: TypeAlias = Literal["GO", "INCONCLUSIVE", "NO-GO"]
 Points: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=100)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
+# Points: less is smaller than what a run of hundreds of items can show, and looks like a share of the scale.
+_SMALLEST = 0.5
 OVERALL = "overall"
 """What a policy calls the mean over tasks."""
 
@@ -78,6 +82,18 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def named(self) -> set[str]:
         """The tasks it names."""
         return self.tasks.keys() - {OVERALL}
+
+    def small_drops(self) -> Iterator[str]:
+        """Warn of a drop that may be meant as a share of the scale."""
+        own = {
+            f" of {name}": self.rule(name)["max_drop"]
+            for name in self.tasks
+            if "max_drop" in self.tasks[name]
+        }
+        for place, drop in {"": self.max_drop, **own}.items():
+            if 0 < drop < _SMALLEST:
+                share = f"{100 * drop:g}"
+                yield f"max_drop{place}: {drop:g} is {drop:g} points of 100; for {share}% of it write {share}"
 
 
 # --- Verdicts
@@ -191,8 +207,8 @@ def gate_sides(
 ) -> GateReport:
     """Hold all others of each group against its first one.
 
-    A task is NO-GO where the candidate's loss is significant (Holm over all that decides) and more than the
-    allowed drop, GO where its lower bound lies above that drop, both sides fit and have enough items, and
+    A task is NO-GO where the candidate's loss is significantly more than the allowed drop (Holm over all that
+    decides), GO where its lower bound lies above that drop, both sides fit and have enough items, and
     INCONCLUSIVE otherwise. A candidate is NO-GO where any critical or supporting task is; GO where all
     critical ones are and no supporting one lacks scores or does not fit.
 
@@ -206,13 +222,21 @@ def gate_sides(
         raise UsageError("there is no candidate to hold against the base: name a second folder")
     alpha = ONE_SIDED / len(held)
     drafts = [list(_drafts(one, policy)) for one in held]
-    tested = [draft for of_one in drafts for draft in of_one if draft.found is not None and draft.decides]
+    tested = [draft for of_one in drafts for draft in of_one if draft.tested]
     corrected = adjusted([draft.found for draft in tested if draft.found is not None])
-    known = {id(draft): one for draft, one in zip(tested, corrected, strict=True)}
+    looks = [joined((one.base.looks, one.candidate.looks)) for one in held]
+    each = zip(drafts, looks, strict=True)
+    beyond = holm([draft.p_beyond(at) for of_one, at in each for draft in of_one if draft.tested])
+    known = {
+        id(draft): (one, one.significant and p < ALPHA)
+        for draft, one, p in zip(tested, corrected, beyond, strict=True)
+    }
     candidates = []
-    for one, of_one in zip(held, drafts, strict=True):
-        level = _level(alpha, joined((one.base.looks, one.candidate.looks)))
-        tasks = tuple(_gated(draft, known.get(id(draft), draft.found), level, sure) for draft in of_one)
+    for one, of_one, at in zip(held, drafts, looks, strict=True):
+        level = _level(alpha, at)
+        tasks = tuple(
+            _gated(draft, *known.get(id(draft), (draft.found, False)), level, sure) for draft in of_one
+        )
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
         candidates.append(GatedCandidate(one.base.label, one.candidate.label, _verdict(tasks), tasks))
@@ -303,6 +327,15 @@ class _Draft(NamedTuple):
     @property
     def decides(self) -> bool:
         return self.rule["tier"] != "advisory"
+
+    @property
+    def tested(self) -> bool:
+        return self.found is not None and self.decides
+
+    def p_beyond(self, looks: Looks | None) -> float:
+        """That the loss is no more than allowed."""
+        strata = [part.pairs for part in self.row.parts] if self.row is not None else []
+        return p_at_any_look(beyond_p_value(strata, self.rule["max_drop"] / 100), looks)
 
     @property
     def place(self) -> str:
@@ -396,7 +429,8 @@ def _over_judges(a: Side, b: Side, row: ComparedRow) -> Comparison:
     return comparison_of(a, b, row, scatter=judge_scatter(row.judged))
 
 
-def _gated(draft: _Draft, found: Comparison | None, level: _Level, sure: bool) -> GatedTask:
+def _gated(draft: _Draft, found: Comparison | None, beyond: bool, level: _Level, sure: bool) -> GatedTask:
+    """``beyond``: the loss is significantly more than allowed."""
     rule, row, alpha = draft.rule, draft.row, level.alpha
     drop = rule["max_drop"] / 100
     if row is None or found is None:
@@ -418,7 +452,7 @@ def _gated(draft: _Draft, found: Comparison | None, level: _Level, sure: bool) -
     why = draft.why
     if few:
         why += (f"fewer than the {rule['min_items']:,} that the policy asks for",)
-    if -difference > drop and (found.significant or not sure):
+    if beyond or (-difference > drop and not sure):
         verdict: Verdict = "NO-GO"
     else:
         verdict = "GO" if lower >= -drop and not why else "INCONCLUSIVE"
@@ -443,7 +477,8 @@ def _gated(draft: _Draft, found: Comparison | None, level: _Level, sure: bool) -
     )
     other, least = _other_judges(gated, found)
     gated = msgspec.structs.replace(gated, other_judges=other, lower_over_judges=least)
-    return msgspec.structs.replace(gated, sentence=_sentence(gated, found, level) + _of_judges(gated, found))
+    said = _sentence(gated, found, level, beyond) + _of_judges(gated, found)
+    return msgspec.structs.replace(gated, sentence=said)
 
 
 def _other_judges(
@@ -466,7 +501,9 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
     if task.other_judges is None:
         return ""
     if task.other_judges == "unknown":
-        why = " with one judge" if found.judges == 1 else ": no items have scores of two judges of both"
+        why = (
+            ": one judge scored both" if found.judges == 1 else ": no items have scores of two judges of both"
+        )
         return f"; whether other judges would agree is not known{why}"
     least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
     if found.judges == 2:
@@ -476,18 +513,18 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
     return f"; other judges would agree ({least})"
 
 
-def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
+def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -> str:
     """The verdict, and what it rests on, in points."""
     where, allowed = where_of(found), points(task.max_drop)
     n = numbered(found.n, found.counted)
     if task.verdict == "NO-GO":
-        how = "significantly" if found.significant else "not significantly"
+        how = "significantly more than" if beyond else "not significantly, and more than"
         # In points of a hundred, as what is allowed, whatever the metric's own scale.
         by, low, high = (-100 * end / found.scale for end in (found.difference, *reversed(found.ci95)))
         loss = difference_text(by, low, high, 1)
         return (
             f"NO-GO: {found.b} is worse than {found.a} {where} by {loss} points, "
-            f"{how}, and more than the allowed {allowed}; {n}"
+            f"{how} the allowed {allowed}; {n}"
         )
     least = f"at least {points(task.lower or 0.0)} ({level.words})"
     seen = f"{found.b} − {found.a} is {points(task.difference or 0.0)} points {where}, {least}"
@@ -499,5 +536,6 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level) -> str:
     if task.missing:
         parts.append(f"{task.missing:,} without a score on either side count as lost: fill these first")
     if task.items_needed:
-        parts.append(f"about {task.items_needed:,} {found.counted}s would decide it four times in five")
+        needed = numbered(task.items_needed, found.counted)
+        parts.append(f"about {needed} would decide it four times in five")
     return f"INCONCLUSIVE: {seen}; {n}; {'; '.join(parts)}"

@@ -125,7 +125,9 @@ class JudgesView(NamedTuple):
 def doubt_of_judges(view: JudgesView) -> str:
     """Whether other judges would agree, where that is not shown: a clause after a semicolon."""
     if not view.interval:
-        why = " with one judge" if view.judges == 1 else ": no items have scores of two judges of both"
+        why = (
+            ": one judge scored both" if view.judges == 1 else ": no items have scores of two judges of both"
+        )
         return f"whether other judges would agree is not known{why}"
     seen = f"{view.interval}; {view.agreeing} of {view.judges} judges see it so"
     if view.judges == 2:

@@ -70,10 +70,12 @@ class MetricName(NamedTuple):
 
 
 class AnswerCounts(NamedTuple):
-    """Of the answers that did not fail: how many there are, were cut off, are empty, and both."""
+    """Of the answers that did not fail: how many there are, were cut off, these at the server's window, are
+    empty, are empty and cut off."""
 
     good: int
     cut: int
+    by_window: int
     empty: int
     empty_cut: int
 
@@ -236,7 +238,8 @@ SELECT DISTINCT hash(task, item) AS item, hash('score', task, metric) AS metric
 FROM scores WHERE {mine} AND value IS NULL
 """
 _ANSWERS = """
-SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
+SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (windowed),
+       count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
 FROM answers WHERE {mine} AND NOT failed
 """
 _ITEMS = """

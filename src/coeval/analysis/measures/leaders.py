@@ -15,8 +15,8 @@ from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
 from coeval.core.figures import difference_text, points
 from coeval.core.text import dollars, listed, numbered, p_text
 
-# A gap below 0.1 points is shown as none, and a hundred times the items is out of reach: no advice then.
-_LEAST_GAP, _MOST_TIMES = 0.001, 100
+# A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
+_LEAST_GAP, _MOST_TIMES = 0.001, 20
 
 
 def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | None = None) -> Iterator[str]:
@@ -24,28 +24,35 @@ def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | N
     ``looks``: those that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
     if (gap := leading_gap(ranks)) is not None:
-        first, second = ranks.order[:2]
-        yield from filter(None, ("" if gap.sure else more_items(gap), panel_sentence(first, second, gap)))
+        yield from filter(None, (settling_sentence(gap), panel_sentence(ranks, gap)))
+
+
+def leading_pair(ranks: Ranking) -> tuple[str, str]:
+    """Name the best of two or more students, and its rival: the best whom it does not beat significantly, so
+    that both may have rank 1; the second where it beats all."""
+    first, second, *_ = ranks.order
+    whole = (name for name in ranks.order[1:] if name not in ranks.partial)
+    return first, next((name for name in whole if not _is_ahead(ranks, first, name)), second)
 
 
 def leading_gap(ranks: Ranking) -> StudentGap | None:
-    """That of the first two; None where they share no items, or nobody can lead."""
+    """That of the `leading_pair`; None where they share no items, or nobody can lead."""
     if len(ranks.order) < 2 or _without_leader(ranks):
         return None
-    return ranks.between(*ranks.order[:2])
+    return ranks.between(*leading_pair(ranks))
 
 
 def leader_sentence(students: Collection[str], ranks: Ranking, *, at_any_look: bool = False) -> str:
     """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
     if len(ranks.order) < 2:
         return _alone(students, ranks)
-    first, second = ranks.order[:2]
+    first, second = leading_pair(ranks)
     one, other = (shown(ranks.scores[name].headline) for name in (first, second))
     gap = ranks.between(first, second)
     if said := _without_leader(ranks):
         return said
     if gap is None:
-        return f"{first} has the highest score ({one}); {second}, the next, shares no scored items with it."
+        return f"{first} has the highest score ({one}); {second} shares no scored items with it."
     by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
     if gap.sure:
         p = p_text(gap.p_adjusted or 0.0) + (" at any look" if at_any_look else "")
@@ -92,39 +99,63 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def more_items(gap: StudentGap, usd_per_item: float | None = None) -> str:
-    """How many items would show a gap of this size, by the gap that those there are can detect."""
+def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str:
+    """How many items would settle a gap of this size by these judges, or that items cannot and judges must;
+    empty where it is settled. Items are as many as make the gap detectable four times in five."""
     least, by = gap.minimum_detectable, abs(gap.by)
+    judges = "Whether other judges agree, only more judges can settle."
+    if gap.sure:
+        return "" if gap.sure_over_judges or not _judges_must(gap) else judges
     if least is None:
         return "One shared item cannot show a gap: more are needed."
-    if by < _LEAST_GAP or (least / by) ** 2 > _MOST_TIMES:
+    if by < _LEAST_GAP:
         return "The gap is too small for more items to settle it."
-    needed = int(float(f"{max(gap.n * (least / by) ** 2, gap.n + 1):.2g}"))
-    needed = max(needed, gap.n + 1)
+    if (least / by) ** 2 > _MOST_TIMES:
+        also = f" {judges}" if _judges_must(gap) else ""
+        return (
+            f"The gap is too small for more items to settle it: {_MOST_TIMES} times as many would not.{also}"
+        )
+    needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
     price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
-    return f"If the gap is real, about {needed:,} items would show it (now {gap.n:,}{price})."
+    items = (
+        f"If the gap is real, about {needed:,} items would show it by these judges (now {gap.n:,}{price})."
+    )
+    return f"{items} {judges}" if _judges_must(gap) else items
 
 
-def panel_sentence(first: str, second: str, gap: StudentGap) -> str:
-    """What follows from judges who differ; empty where no judge scored."""
+def _judges_must(gap: StudentGap) -> bool:
+    """Whether what judges add to the interval leaves zero in it even with `_MOST_TIMES` the items."""
+    over = gap.over_judges
+    if over is None or over.low is None or over.high is None:
+        return False
+    of_items, of_both = ((high - low) / 2 for low, high in (gap.bounds, (over.low, over.high)))
+    return gap.by**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
+
+
+def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
+    """What follows from judges who differ about the `leading_pair`; empty where no judge scored."""
     if gap.over_judges is None or gap.judges is None:
         return ""
+    first, second = leading_pair(ranks)
     one = (gap if gap.by >= 0 else gap.turned).over_judges or gap.over_judges
     if one.value is None or one.low is None or one.high is None:
         if gap.judges == 1:
-            return "Only one judge was used, so agreement cannot be measured."
+            who = "was used" if ranks.one_judge else f"scored both {first} and {second}"
+            return f"Only one judge {who}, so agreement cannot be measured."
         return "Too few items have scores of both by two judges, so the panel's agreement is unknown."
     ahead = second if is_behind(first, second, gap) else first
     judges, agreeing = gap.judges, gap.agreeing or 0
-    who = f"{agreeing:,} of {judges:,} judges"
+    who = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
     if agreeing == judges:
-        who = "Both judges" if judges == 2 else f"All {judges:,} judges"
+        who = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
+    elif abs(gap.by) <= SAME:
+        who = f"The {judges:,} judges together put neither ahead"
     sure = gap.sure and gap.sure_over_judges
     end = f" ({p_text(gap.p_over_judges_adjusted or 0.0)})" if sure else ", not significant"
     guess = "; two judges give a rough idea only" if judges == 2 else ""
     by = f"{points(one.value)} {half_text(one.value, one.low, one.high)} points"
     what = "lead" if gap.sure else "gap"
-    return f"{who} put {ahead} ahead; allowing for other judges, the {what} is {by}{end}{guess}."
+    return f"{who}; allowing for other judges, the {what} is {by}{end}{guess}."
 
 
 def partial_sentences(ranks: Ranking) -> Iterator[str]:

@@ -12,8 +12,9 @@ from coeval.analysis.measures.leaders import (
     gap_text,
     leader_sentence,
     leading_gap,
-    more_items,
+    leading_pair,
     panel_sentence,
+    settling_sentence,
     shown,
     tied_text,
 )
@@ -79,7 +80,6 @@ def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, conte
     said = leader_sentence(students, ranks, at_any_look=context.at_any_look)
     if (gap := leading_gap(ranks)) is None:
         return [said]
-    first, second = ranks.order[:2]
     bounds = {
         name: Bounded(name, *ends)
         for name in ranks.order
@@ -87,12 +87,12 @@ def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, conte
     }
     change = (
         _missing([bounds[name] for name in ranks.order if name in bounds])
-        or _elsewhere(first, context.others)
-        or ("" if gap.sure else more_items(gap, context.usd_per_item))
+        or _elsewhere(ranks.order[0], context.others)
+        or settling_sentence(gap, context.usd_per_item)
         or _neighbours(ranks)
         or _steady(ranks, context.others)
     )
-    return [text for text in (said, change, panel_sentence(first, second, gap)) if text]
+    return [text for text in (said, change, panel_sentence(ranks, gap)) if text]
 
 
 def _missing(order: Sequence[Bounded]) -> str:
@@ -151,9 +151,9 @@ def _of_labels(measures: RunMeasures, usd_per_item: float | None) -> Iterator[st
     order, more = found.ranking.order, len(known) - 1
     where = f"{task} ({name})" if len(places) > 1 else name
     yield label_sentence(found, where)
-    if len(order) > 1 and (gap := found.ranking.between(*order[:2])) is not None:
+    if len(order) > 1 and (gap := leading_gap(found.ranking)) is not None:
         sure = "The gap is significant: more items are unlikely to change who leads."
-        yield sure if gap.sure else more_items(gap, usd_per_item)
+        yield settling_sentence(gap, usd_per_item) or sure
     if more:
         yield f"{numbered(more, 'other label')}: see the table of labels."
     else:
@@ -167,7 +167,8 @@ def label_sentence(found: LabelMeasures, where: str) -> str:
     first = order[0]
     if len(order) == 1:
         return f"{first} states the right {where} in {right[first]}% of its answers, the only student."
-    second, gap = order[1], ranks.between(*order[:2])
+    second = leading_pair(ranks)[1]
+    gap = ranks.between(first, second)
     lead = f"{first} is right most often ({where}: {right[first]})"
     if any(
         (one.accuracy.value or 0.0) > (found.students[first].accuracy.value or 0.0)

@@ -143,6 +143,7 @@ class Ranking(Record, frozen=True):
     differences: Annotated[
         Mapping[tuple[str, str], StudentGap], ShownAs("Of two who share scores", elsewhere="differences")
     ]
+    one_judge: Annotated[bool, ShownAs("Whether one judge gave all scores", elsewhere=FILES)] = False
 
     @property
     def partial(self) -> tuple[str, ...]:
@@ -225,7 +226,7 @@ def ranking(
         missing = {task: one.missing for task, one in own.headline_by_task.items()}
         missing[""] = own.headline.missing
         scores[name] = headlines(grid, found.mean[place[name]], missing, moves[name], scatters.get(name))
-    return msgspec.structs.replace(whole, scores=scores)
+    return msgspec.structs.replace(whole, scores=scores, one_judge=int(grid.valid.any(axis=0).sum()) == 1)
 
 
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:

@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import fdtrc, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats
 from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, with_bounds
@@ -29,6 +29,8 @@ from coeval.analysis.panel.mean_squares import COVERED, MeanSquares, judge_cells
 _MOST_BLOCKS = 50
 # Of items, students and judges: one has no variance.
 _FEWEST = 2
+# Of a difference of shares, and of what has no scale.
+_WHOLE, _ENDLESS = Bounds(-1.0, 1.0), Bounds(-np.inf, np.inf)
 
 
 class Component(Entity, frozen=True):
@@ -68,6 +70,14 @@ class GStudy(Entity, frozen=True):
     left_out: Annotated[int, ShownAs("Items that lack some score", elsewhere="variance")]
     students: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]
     judges: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]
+    p: Annotated[
+        float | None,
+        ShownAs(
+            "That students do not differ over items, by these judges: of F",
+            kind="probability",
+            elsewhere=FILES,
+        ),
+    ] = None
 
 
 def part_names(components: Mapping[str, Component]) -> dict[str, Component]:
@@ -126,7 +136,8 @@ def g_study(grid: ScoreGrid) -> GStudy | None:
     group = [of_cluster[np.searchsorted(clusters, block.cluster)] for block in blocks]
     squares = [mean_squares(block.cells, of, groups) for block, of in zip(blocks, group, strict=True)]
     items = sum(len(block.cells) for block in blocks)
-    reliability = reliability_of(blocks, squares)
+    overall = overall_variances(blocks, squares)
+    reliability = overall.reliability
     # The share that would not show again is a quotient of variances: its logarithm is next to normal.
     with np.errstate(invalid="ignore", divide="ignore"):
         lost = _measured(np.log(1 - reliability), items)
@@ -136,7 +147,7 @@ def g_study(grid: ScoreGrid) -> GStudy | None:
         {name: _component(_pooled(blocks, squares, name), items) for name in squares[0].components},
         {
             grid.judges[judge]: JudgeWorth(
-                _measured(reliability - _without(blocks, group, groups, judge), items)
+                _measured(reliability - _without(blocks, group, groups, judge), items, _WHOLE)
             )
             for judge in judges
         },
@@ -144,36 +155,60 @@ def g_study(grid: ScoreGrid) -> GStudy | None:
         sum(block.left_out for block in blocks),
         tuple(grid.students[place] for place in np.unique(np.concatenate([b.students for b in blocks]))),
         tuple(grid.judges[place] for place in judges),
+        overall.p,
     )
 
 
-def reliability_of(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> Floats:
-    """(R,): Eρ² of the mean over tasks of those students whom all tasks have; NaN: fewer than two, or they do
-    not differ.
+class OverallVariances(NamedTuple):
+    """Of students' means over tasks, (R,): what is ``seen`` between students, and the errors over items by
+    these judges and over items and judges; ``degrees`` of freedom of the first two."""
+
+    seen: Floats
+    of_items: Floats
+    of_both: Floats
+    degrees: tuple[float, float]
+
+    @property
+    def reliability(self) -> Floats:
+        """(R,): Eρ²; NaN: fewer than two students, or they do not differ."""
+        found = np.full(len(self.seen), np.nan)
+        np.divide(np.maximum(self.of_both, 0.0), self.seen, out=found, where=self.seen > NEARLY**2)
+        return 1 - found
+
+    @property
+    def p(self) -> float | None:
+        """How easily chance over items would set these students so far apart by these judges (F test)."""
+        seen, error = float(self.seen[0]), float(self.of_items[0])
+        return float(fdtrc(*self.degrees, seen / error)) if error > 0 else None
+
+
+def overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
+    """Of those students whom all tasks have; of fewer than two, nothing is seen.
 
     A judge keeps its view of a student from task to task, so what it adds is summed before it is squared.
     """
     common = [place for place in blocks[0].students if all(place in block.students for block in blocks)]
     replicates, s = len(squares[0].n), len(common)
     if s < _FEWEST:
-        return np.full(replicates, np.nan)
+        nothing = np.zeros(replicates)
+        return OverallVariances(nothing, nothing, nothing, (1.0, 1.0))
     scores, v_items, chance = np.zeros((replicates, s)), np.zeros(replicates), np.zeros(replicates)
     views = np.zeros((replicates, s, 1 + max(int(block.judges.max()) for block in blocks)))
-    share = 1 / len(blocks)
+    share, spent = 1 / len(blocks), 0.0
     for block, one in zip(blocks, squares, strict=True):
         means = one.means[:, np.searchsorted(block.students, common)]
         k = means.shape[2]
         scores += share * means.mean(axis=2)
-        v_items += share**2 * one.students_items / (k * one.n)
+        part = share**2 * one.students_items / (k * one.n)
+        v_items += part
+        spent += float(part[0]) ** 2 / float((s - 1) * (one.n[0] - 1))
         chance += share**2 * one.residual / (k * one.n)
         means = means - means.mean(axis=1, keepdims=True)
         means -= means.mean(axis=2, keepdims=True)
         views[:, :, block.judges] += share * means / np.sqrt(k * (k - 1))
     error = v_items + (views**2).sum(axis=(1, 2)) / (s - 1) - chance
-    seen = scores.var(axis=1, ddof=1)
-    found = np.full(replicates, np.nan)
-    np.divide(np.maximum(error, 0.0), seen, out=found, where=seen > NEARLY**2)
-    return 1 - found
+    degrees = (s - 1.0, float(v_items[0]) ** 2 / spent if spent else 1.0)
+    return OverallVariances(scores.var(axis=1, ddof=1), v_items, error, degrees)
 
 
 def _without(blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups: int, judge: int) -> Floats:
@@ -185,14 +220,15 @@ def _without(blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups
     if any(len(block.judges) < _FEWEST for block in left):
         return np.full(groups + 1, np.nan)
     squares = [mean_squares(block.cells, of, groups) for block, of in zip(left, group, strict=True)]
-    return reliability_of(left, squares)
+    return overall_variances(left, squares).reliability
 
 
 def _bounds_of(lost: Measured) -> Bounds | None:
-    """Of Eρ², by the logarithm of what it lacks to 1."""
+    """Of Eρ², a share, by the logarithm of what it lacks to 1."""
     if lost.low is None or lost.high is None:
         return None
-    return Bounds(1 - float(np.exp(lost.high)), 1 - float(np.exp(lost.low)))
+    ends = 1 - np.exp(np.minimum([lost.high, lost.low], 0.0))
+    return Bounds(float(ends[0]), float(ends[1]))
 
 
 def _pooled(blocks: Sequence[Block], squares: Sequence[MeanSquares], name: str) -> Floats:
@@ -207,12 +243,13 @@ def _component(values: Floats, items: int) -> Component:
     return Component(found, Measured(value, low, high, items, 0))
 
 
-def _measured(values: Floats, items: int) -> Measured:
-    """Of an estimate and those without one group of items after the other, by t."""
+def _measured(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
+    """Of an estimate and those without one group of items after the other, by t; its bounds lie within
+    ``ends``."""
     value, left = float(values[0]), values[1:]
     groups = len(left)
     if groups < _FEWEST or not np.isfinite(left).all():
         return with_bounds(value, None, items, 0)
     error = float(np.sqrt(((left - left.mean()) ** 2).sum() * (groups - 1) / groups))
     half = float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * error
-    return with_bounds(value, Bounds(value - half, value + half), items, 0)
+    return with_bounds(value, Bounds(*np.clip([value - half, value + half], *ends).tolist()), items, 0)

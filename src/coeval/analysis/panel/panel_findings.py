@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
+from coeval.analysis.measures.leaders import leading_pair
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
@@ -13,7 +15,7 @@ from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.core.figures import difference_text, fixed, points
 from coeval.core.records import model_of
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.text import dollars, listed, numbered, p_text
 
 # What a judge may lean on, in words.
 _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
@@ -89,19 +91,20 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     """How much of what students differ by would show again, and by whom it is spoilt."""
     if study is None or (found := study.reliability).value is None:
         return
-    within = ""
-    if found.low is not None and found.high is not None:
-        within = f" [{fixed(found.low, 2)}, {fixed(found.high, 2)} over items]"
-    figure = f"Eρ² = {fixed(found.value, 2)}{within}"
-    if found.low is None:
+    figure = f"Eρ² = {fixed(found.value, 2)}"
+    if found.value < 0:
+        figure = "Eρ² is estimated below 0"
+    elif found.low is None or found.high is None:
         figure += ", without an interval"
-    elif found.low <= 0:
-        figure += ", not distinguishable from no agreement"
-    if found.value <= 0:
-        yield f"By these judges students differ no more than by chance: {figure}."
-        return
+    else:
+        figure += f" [{fixed(found.low, 2)}, {fixed(found.high, 2)} over items]"
+        figure += ", not distinguishable from no agreement" if found.low <= 0 else ""
     apart = study.components["students"].variance
     if apart.low is None or apart.low <= 0 or found.low is None or found.low <= 0:
+        if study.p is not None and study.p >= ALPHA:
+            test = f"an F test over items finds no difference between the students ({p_text(study.p)})"
+            yield f"By these judges, {test}: {figure}."
+            return
         yield f"Whether other items and judges would separate the students is open: {figure}."
         return
     yield f"Reliability of the students' scores for other items and judges, from 0 to 1: {figure}."
@@ -158,7 +161,7 @@ def family_judges(
     """
     if len(ranks.order) < 2:
         return
-    first, second = ranks.order[:2]
+    first, second = leading_pair(ranks)
     leaning, named = [], []
     family_of = {judge: family_of_one(judge, first, second, families) for judge in judges}
     for judge, found in judges.items():

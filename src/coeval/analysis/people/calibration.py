@@ -299,7 +299,8 @@ def _shift(strata: Sequence[LabelledStratum], clusters: int) -> tuple[float, flo
 # --- Calibration
 
 ALL_FACTORS = "all factors"
-"""The scale of an answer's mean over its judged factors."""
+"""The scale of an answer's mean over its factors, all of which judges score."""
+_JUDGED_FACTORS = "all judged factors"
 # Of the scale: what most readers take for no difference.
 GOAL = 0.03
 
@@ -376,7 +377,7 @@ def human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
     if np.isfinite(whole.people).any():
         scale = _human_scale(grid, whole)
         if not scale.unlabelled:
-            found[ALL_FACTORS] = scale
+            found[_whole_scale(grid)] = scale
     known = np.isfinite(rows.people)
     names = sorted({grid.factors[at] for at in np.unique(grid.factor[known]).tolist()})
     for name in names if not found or any(len(design.judged) > 1 for design in grid.designs) else ():
@@ -384,6 +385,14 @@ def human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
         if np.isfinite(answers.people).any():
             found[name] = _human_scale(grid, answers)
     return found
+
+
+def _whole_scale(grid: ScoreGrid) -> str:
+    """Name what a mean over the judged factors covers: one factor is called by its own name."""
+    judged = {factor for design in grid.designs for factor in design.judged}
+    if len(judged) == 1:
+        return judged.pop()
+    return _JUDGED_FACTORS if any(design.checks for design in grid.designs) else ALL_FACTORS
 
 
 def _answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None) -> LabelledAnswers:

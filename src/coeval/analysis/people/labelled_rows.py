@@ -23,6 +23,8 @@ PEOPLE = "human labels"
 """No model has a name with a blank."""
 
 _SIGNED = Scale(-1.0, 1.0)
+# Of distances: below, two levels are equally near.
+_EQUAL = 1e-9
 
 
 class LabelledRows(NamedTuple):
@@ -53,7 +55,7 @@ class AgainstPeople(Entity, frozen=True):
         Mapping[str, Measured], ShownAs("Judge less people, by people's level", elsewhere="people-levels")
     ]
     confusion: Annotated[
-        Mapping[str, Mapping[str, int]],
+        Mapping[str, Mapping[str, float]],
         ShownAs("Labels by people's level, then by the judge's", elsewhere="people-levels"),
     ]
 
@@ -68,8 +70,7 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     students = {name: at for at, name in enumerate(grid.students)}
     factors = {name: at for at, name in enumerate(grid.factors)}
     for label in labels:
-        answer = label.response_id.removeprefix(f"{label.datapoint_id}__")
-        student, _, number = answer.partition(SAMPLE)
+        student, number = _answer_of(label)
         item, who, factor = items.get(label.datapoint_id), students.get(student), factors.get(label.factor)
         sample = _sample(number)
         if item is None or who is None or factor is None or not 0 <= sample < grid.times[who]:
@@ -91,38 +92,46 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
 
 
+def _answer_of(label: HumanLabel) -> tuple[str, str]:
+    """Whose answer is labelled, and the number of the sample, empty of the first."""
+    student, _, number = label.response_id.removeprefix(f"{label.datapoint_id}__").partition(SAMPLE)
+    return student, number
+
+
 class SampledRows(NamedTuple):
-    """Rows without those of items that came after the draw; ``later``: how many items these are."""
+    """Rows without those of answers that came after the draw; ``later``: how many items these are to."""
 
     rows: LabelledRows
     later: int
 
 
 def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
-    """Leave out the items of a task that were not among those drawn from: labels are no sample of them.
+    """Leave out a student's answers to items of a task that were not among those drawn from: labels are no
+    sample of them. Items that a student has no answer to are none of these.
 
     Items come in the order of their numbers, those with ids of their own as they are on record. Of several
     draws the one from the fewest items counts: what it was from, all of them were from.
     """
-    fewest: dict[str, int] = {}
+    fewest: dict[tuple[str, str], int] = {}
     for label in drawn:
         if label.drawn is not None and label.drawn.items:
-            fewest[label.task_id] = min(label.drawn.items, fewest.get(label.task_id, label.drawn.items))
+            stratum = label.task_id, _answer_of(label)[0]
+            fewest[stratum] = min(label.drawn.items, fewest.get(stratum, label.drawn.items))
     numbers = [item_number(name) for name in grid.items.ids]
-    after = np.zeros(len(grid.items.ids), bool)
-    judged = np.unique(grid.item[np.isfinite(rows.judged)])
-    for task, most in fewest.items():
-        mine = [at for at in judged.tolist() if grid.tasks[int(grid.items.task[at])] == task]
-        ordered = sorted(mine, key=lambda at: (numbers[at] if numbers[at] is not None else at, at))
-        after[ordered[most:]] = True
-    out = after[grid.item]
+    judged, out = np.isfinite(rows.judged), np.zeros(len(grid.item), bool)
+    for (task, student), most in fewest.items():
+        if task in grid.tasks and student in grid.students:
+            mine = (grid.task == grid.tasks.index(task)) & (grid.student == grid.students.index(student))
+            items = np.unique(grid.item[mine & judged]).tolist()
+            ordered = sorted(items, key=lambda at: (numbers[at] if numbers[at] is not None else at, at))
+            out |= mine & np.isin(grid.item, ordered[most:])
 
     def without(column: Floats) -> Floats:
         return np.where(out, np.nan, column)
 
     by_person = {person: without(column) for person, column in rows.by_person.items()}
     kept = LabelledRows(without(rows.people), without(rows.judged), by_person)
-    return SampledRows(kept, int(after.sum()))
+    return SampledRows(kept, len(np.unique(grid.item[out])))
 
 
 def _sample(number: str) -> int:
@@ -163,15 +172,16 @@ def _judged(grid: ScoreGrid) -> Floats:
 def judges_against_people(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[str, AgainstPeople]:
-    """By judge, and of the mean over all of them."""
-    known = np.isfinite(rows.people) & np.isfinite(rows.judged)
+    """By judge, and of the mean over all. Rows are taken twice: a mean between two levels is half of each."""
+    known = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
+    again = np.arange(len(known)) >= len(known) // 2
     some, people, values = _of(grid, known), rows.people[known], grid.values
     columns = {name: some.levels[:, at] for at, name in enumerate(grid.judges)}
-    human = _nearest(some, people)
+    human = _nearest(some, people, again)
     scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
         PANEL: rows.judged[known]
     }
-    columns[PANEL] = _nearest(some, rows.judged[known])
+    columns[PANEL] = _nearest(some, rows.judged[known], again)
     found = {}
     for name, column in columns.items():
         there = column >= 0
@@ -195,7 +205,7 @@ def _against(
         bias=of_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
         spa=agreed.spa,
         kappa=agreed.kappa,
-        count=agreed.count,
+        count=agreed.count // 2,
         bias_by_level={
             names.names[at]: of_interval(
                 clustered_mean(distances[human == at], grid.cluster[human == at], _SIGNED), None
@@ -204,10 +214,15 @@ def _against(
             if (human == at).any()
         },
         confusion={
-            names.names[at]: {names.names[to]: int(((human == at) & (own == to)).sum()) for to in used}
+            names.names[at]: {names.names[to]: _half(((human == at) & (own == to)).sum()) for to in used}
             for at in used
         },
     )
+
+
+def _half(count: np.int64) -> float:
+    """A whole number where it is one."""
+    return int(count) // 2 if count % 2 == 0 else int(count) / 2
 
 
 def people_agreement(
@@ -239,8 +254,9 @@ def _agreed(
     return measures_of_pair(pair)
 
 
-def _nearest(grid: ScoreGrid, values: Floats) -> NDArray[np.int8]:
-    """The place of the nearest level of each row's scale among all levels."""
+def _nearest(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None) -> NDArray[np.int8]:
+    """The place of the nearest level of each row's scale among all levels; between two, the first of its
+    scale, and the last of the rows ``last_of``."""
     found = np.full(len(values), UNSCORED, grid.levels.dtype)
     for task, design in enumerate(grid.designs):
         for factor, name in enumerate(grid.factors):
@@ -248,11 +264,14 @@ def _nearest(grid: ScoreGrid, values: Floats) -> NDArray[np.int8]:
             if rows.any():
                 scale = design.scales.get(name, HIGH_MEDIUM_LOW)
                 own = np.array(scale.values)
-                level = own[np.abs(values[rows][:, None] - own).argmin(axis=1)]
+                far = np.abs(values[rows][:, None] - own)
+                near = far <= far.min(axis=1, keepdims=True) + _EQUAL
+                first, last = near.argmax(axis=1), len(own) - 1 - near[:, ::-1].argmax(axis=1)
+                level = own[first if last_of is None else np.where(last_of[rows], last, first)]
                 found[rows] = np.abs(level[:, None] - grid.scale).argmin(axis=1)
     return found
 
 
-def _of(grid: ScoreGrid, rows: NDArray[np.bool_]) -> ScoreGrid:
+def _of(grid: ScoreGrid, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ScoreGrid:
     """These rows by judges alone."""
     return grid.of_rows(rows)._replace(checked=None)

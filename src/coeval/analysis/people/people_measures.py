@@ -41,7 +41,11 @@ class PeopleMeasures(Record, frozen=True):
     ]
     damaged: Annotated[int, ShownAs("Damaged lines of labels.jsonl", elsewhere="people")]
     later: Annotated[
-        int, ShownAs("Items that came after labels were drawn, in no estimate", elsewhere="people")
+        int,
+        ShownAs(
+            "Items that, or answers to which, came after labels were drawn, in no estimate",
+            elsewhere="people",
+        ),
     ]
     people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
     scales: Annotated[Mapping[str, HumanScale], ShownAs("By all factors, and by each", elsewhere="people")]
@@ -54,7 +58,7 @@ class PeopleMeasures(Record, frozen=True):
 
     @property
     def whole(self) -> HumanScale | None:
-        """By all factors, else by the one that people labelled."""
+        """By all judged factors, else by the one that people labelled."""
         return next(iter(self.scales.values()), None)
 
     @property
@@ -186,8 +190,8 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         )
     if found.later:
         yield (
-            f"{numbered(found.later, 'item')} came after labels were drawn: figures on the human scale are "
-            "of the items before."
+            f"{numbered(found.later, 'item')}, or answers to them, came after labels were drawn: figures on "
+            "the human scale are of those before."
         )
     if found.stale:
         yield f"{numbered(found.stale, 'label')} of texts that have changed since: in no estimate."

@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
-from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_COLUMNS, SERVED_SQL, Reader, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_COLUMNS, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
@@ -50,11 +50,12 @@ STAGES = (
             "input_hash": "VARCHAR",
             "response": "VARCHAR",
             "truncated": "BOOLEAN",
+            "finish_reason": "VARCHAR",
             **SERVED_COLUMNS,
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
-        f"""{_KEY}, {SERVED_SQL}, model, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+        f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             length(response) AS characters, hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
@@ -118,7 +119,8 @@ UPDATE place SET model = found.model
     ) found
     WHERE found.folder = place.folder AND place.model IS NULL;
 CREATE VIEW answers AS
-    SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated, empty
+    SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated,
+           windowed, empty
     FROM answer JOIN place p USING (file);
 CREATE VIEW lengths AS
     SELECT id AS item, task, sample, characters, words
@@ -223,6 +225,7 @@ class _Summary(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     missing: dict[str, int] = {}
+    not_measured: str = ""
     complete: bool = False
     judge: _Judge | None = None
 
@@ -303,6 +306,7 @@ class OutputReader(Reader):
                 counted=summary.counted,
                 expected=summary.n_expected,
                 failed=sum(summary.n_failed.values()),
+                not_measured=summary.not_measured,
             )
             for task, summary in self._summaries.items()
             for name, figure in summary.metrics.items()
@@ -375,7 +379,7 @@ class OutputReader(Reader):
                 reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
                 notes.append(f"{label}: records without a value: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]
-            if summary.metrics and not summary.comparable:
+            if summary.metrics and not summary.comparable and not summary.not_measured:
                 reasons = "; ".join(summary.reasons)
                 notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)

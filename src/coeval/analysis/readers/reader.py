@@ -24,6 +24,7 @@ from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.analysis.served_models import ServedModel, served_models
 from coeval.core.errors import StoreError, UsageError
+from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql
 from coeval.core.text import listed, numbered
 from coeval.store.jsonl import store_error, torn_tail
@@ -31,6 +32,10 @@ from coeval.store.jsonl import store_error, torn_tail
 # Bytes: the default of DuckDB's ``maximum_object_size``, of which it holds two.
 _LONGEST_LINE = 1 << 24
 
+TRUNCATED_SQL = (
+    "coalesce(truncated, false) AS truncated, "
+    f"coalesce(truncated AND finish_reason = '{WINDOW}', false) AS windowed"
+)
 EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
 

@@ -26,7 +26,15 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
-from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_COLUMNS, SERVED_SQL, Reader, Stage, Twin
+from coeval.analysis.readers.reader import (
+    EMPTY_SQL,
+    SERVED_COLUMNS,
+    SERVED_SQL,
+    TRUNCATED_SQL,
+    Reader,
+    Stage,
+    Twin,
+)
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
 from coeval.analysis.readers.sample_copies import SampleCopies
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
@@ -101,6 +109,7 @@ STAGES = (
             "student_model_id": "VARCHAR",
             "sample": "INTEGER",
             "truncated": "BOOLEAN",
+            "finish_reason": "VARCHAR",
             "response": "VARCHAR",
             "reply_id": "VARCHAR",
             **SERVED_COLUMNS,
@@ -109,7 +118,7 @@ STAGES = (
         "id = datapoint_id || '__' || student_model_id || "
         f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
-            greatest(coalesce(sample, 0), 0) AS sample, coalesce(truncated, false) AS truncated, {EMPTY_SQL},
+            greatest(coalesce(sample, 0), 0) AS sample, {TRUNCATED_SQL}, {EMPTY_SQL},
             length(response)::INTEGER AS length, hash(response) AS said, reply_id, {SERVED_SQL},
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"student": "term", "served_by": "term"},
@@ -213,7 +222,7 @@ CREATE VIEW items AS
     SELECT id AS item, task::VARCHAR AS task, teacher::VARCHAR AS teacher, attributes, failed FROM planned;
 CREATE VIEW answers AS
     SELECT r.id AS answer, d.id AS item, d.task::VARCHAR AS task, d.teacher::VARCHAR AS teacher, r.sample,
-           r.student::VARCHAR AS model, r.failed, r.truncated, r.empty
+           r.student::VARCHAR AS model, r.failed, r.truncated, r.windowed, r.empty
     FROM response r JOIN planned d ON r.datapoint = d.key
     WHERE NOT d.failed;
 CREATE VIEW judged AS

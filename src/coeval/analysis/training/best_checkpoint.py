@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtri
 
 from coeval.analysis.intervals import LEVEL, Floats, Scatter, scale_of, unseen_share
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.core.figures import difference_text, metric_text, points_per
+from coeval.core.figures import difference_text, points_per
 
 # --- Experimental: the largest of several means
 #
@@ -192,7 +192,7 @@ FEWEST = 15
 
 
 class BestCheckpoint(msgspec.Struct, frozen=True):
-    """The checkpoint of the largest mean over ``n_items``, in the metric's unit: ``corrected`` is its score
+    """The checkpoint of the largest mean, in the metric's unit: ``corrected`` is its score
     with the luck of the winner taken off, too large about as often as too small; ``ci95`` is its interval.
     Both are None where there are fewer than `FEWEST` items."""
 
@@ -200,9 +200,6 @@ class BestCheckpoint(msgspec.Struct, frozen=True):
     mean: float
     corrected: float | None
     ci95: tuple[float, float] | None
-    n_items: int
-    of: int
-    sentence: str
 
 
 def best_checkpoint(
@@ -233,21 +230,4 @@ def best_checkpoint(
         mean, corrected, low, high = (
             min(max(one + by, scale.least), scale.most) for one in (mean, corrected, low, high)
         )
-    head = f"step {step} scores highest, {metric_text(mean, unit)}"
-    if few:
-        reported = (
-            f"{head}; {items} items are too few to estimate how much of that is luck ({FEWEST} would do)"
-        )
-        return BestCheckpoint(step, mean, None, None, items, count, reported)
-    return BestCheckpoint(
-        step=step,
-        mean=mean,
-        corrected=corrected,
-        ci95=(low, high),
-        n_items=items,
-        of=count,
-        sentence=(
-            f"{head}; {metric_text(corrected, unit)} [{metric_text(low, unit)}, {metric_text(high, unit)}] "
-            f"after correcting for picking the best of {count} (experimental)"
-        ),
-    )
+    return BestCheckpoint(step, mean, *((None, None) if few else (corrected, (low, high))))

@@ -50,6 +50,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     n_failed: dict[str, int] = {}
     counted: str = "records"
     missing: dict[str, int] = {}
+    not_measured: str = ""
     inference: _Requested | None = None
     judge: _Requested | None = None
 
@@ -187,6 +188,8 @@ def _facts(path: Path) -> RunFacts | str:
         return str(error)
     if found.task not in ("", path.name):
         return f"its summary.json is of the task {found.task}"
+    if found.not_measured:
+        return f"not measured: {found.not_measured}"
     if all(metric.value is None for metric in found.metrics.values()):
         return "not scored yet"
     return found

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, scale_of
-from coeval.analysis.training.best_checkpoint import BestCheckpoint, best_checkpoint, signed_points
+from coeval.analysis.training.best_checkpoint import signed_points
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.core.figures import gap_text
-from coeval.core.text import listed, numbered, p_text
+from coeval.core.text import numbered, p_text
 
 # --- First checkpoint significantly better than the base
 #
@@ -159,124 +158,6 @@ def _flipped(columns: Floats) -> Iterator[Floats]:
         yield signs @ columns
 
 
-# --- Gains of the last checkpoints
-#
-# "Nothing significant" is no sign that nothing is there. So the claim is turned round: the signal is given
-# where a gain of the detectable size or more can be ruled out, in every one of the last checkpoints. Where
-# that size is more than a gain worth having, too few items were asked to tell.
-
-# Checkpoints that are looked at, where nobody says another number.
-LAST = 3
-# Of the scale: a gain that must not be overlooked.
-_WORTH = 0.1
-# Of what was gained before; that counts where it is more.
-_OF_GAINED = 0.2
-
-
-class StopSignal(msgspec.Struct, frozen=True):
-    """Of the ``last`` checkpoints against the one ``before`` them, in the metric's unit.
-
-    ``largest_gain`` is what the best of them gained, ``at_most`` the one-sided 95% bound of it, and
-    ``detectable`` the gain that one comparison finds with 80 % power. ``stop``:
-    every bound is below it. Where the gain is that large in truth, the signal is given in at most 5 of 100
-    cases: all bounds would have to fail, so their number needs no adjustment (an intersection-union test).
-    ``items_needed``: how many items would detect a gain worth having, where these are too few; then there is
-    no signal.
-    """
-
-    before: int
-    last: tuple[int, ...]
-    largest_gain: float
-    at_most: float
-    detectable: float
-    n_items: int
-    stop: bool
-    items_needed: int | None
-    sentence: str
-
-
-class _Gain(NamedTuple):
-    """``sure``: significant in one comparison."""
-
-    step: int
-    seen: float
-    at_most: float
-    detectable: float
-    sure: bool
-
-
-def stop_signal(found: CommonItems, unit: str, last: int = LAST) -> StopSignal | None:
-    """None where there are no more than ``last`` checkpoints."""
-    items, count = found.scores.shape
-    if count <= last or items < 2 or last < 1:
-        return None
-    width = found.scale.most - found.scale.least
-    before = count - last - 1
-    gains = [_gain(found, before, at) for at in range(before + 1, count)]
-    least = max(gain.detectable for gain in gains) * width
-    at_most = max(gain.at_most for gain in gains) * width
-    gained = float((found.scores[:, before] - found.scores[:, 0]).mean()) * width
-    scale = scale_of(unit)
-    worth = max(_WORTH * (scale.most - scale.least), _OF_GAINED * gained)
-    needed = ceil(items * (least / worth) ** 2) if least > worth else None
-    signal = StopSignal(
-        before=found.steps[before],
-        last=found.steps[before + 1 :],
-        largest_gain=max(gain.seen for gain in gains) * width,
-        at_most=at_most,
-        detectable=least,
-        n_items=items,
-        stop=at_most < least and needed is None,
-        items_needed=needed,
-        sentence="",
-    )
-    return msgspec.structs.replace(signal, sentence=_gain_sentence(signal, gains, unit, width))
-
-
-def _gain(found: CommonItems, before: int, at: int) -> _Gain:
-    """Of a checkpoint, on the scale from 0 to 1."""
-    a, b = found.scores[:, before], found.scores[:, at]
-    items, seen = len(a), float((b - a).mean())
-    error = float((b - a).std(ddof=1) / np.sqrt(items))
-    held = paired_difference([PairedScores(a, b, np.ones(items))])
-    at_most = seen + float(stdtrit(items - 1, LEVEL)) * error
-    sure = seen > 0 and held.p is not None and held.p < ALPHA
-    return _Gain(found.steps[at], seen, at_most, held.minimum_detectable or 1.0, sure)
-
-
-def _gain_sentence(signal: StopSignal, gains: Sequence[_Gain], unit: str, width: float) -> str:
-    bound, least = (gap_text(size, unit) for size in (signal.at_most, signal.detectable))
-    which = f"the last {numbered(len(signal.last), 'checkpoint')} ({listed(map(str, signal.last))})"
-    if signal.stop:
-        verb = "shows" if len(signal.last) == 1 else "show"
-        return (
-            f"{which} {verb} no detectable gain over step {signal.before}: at most {bound} points (95%), "
-            f"less than the {least} that could be detected"
-        )
-    if sure := [one for one in gains if one.sure]:
-        gain = gap_text(max(one.seen for one in sure) * width, unit)
-        if all(one.sure for one in gains) and gains[-1].seen == max(one.seen for one in gains):
-            return f"{which} still gained over step {signal.before}: up to {gain} points"
-        reported = f"{_steps(sure)} gained over step {signal.before}: up to {gain} points"
-        if rest := [one for one in gains if not one.sure]:
-            verb = "shows" if len(rest) == 1 else "show"
-            return f"{reported}; {_steps(rest)} {verb} no detectable gain over it"
-        return f"{reported}; the highest is step {max(gains, key=lambda one: one.seen).step}"
-    if signal.items_needed is not None:
-        return (
-            f"{signal.n_items:,} items are too few to show whether {which} gained over step {signal.before}: "
-            f"gains below {least} points go undetected; about {signal.items_needed:,} items would do"
-        )
-    return (
-        f"{which} may have gained over step {signal.before}: at most {bound} points (95%), not less than "
-        f"the {least} that could be detected"
-    )
-
-
-def _steps(gains: Sequence[_Gain]) -> str:
-    return f"step{'s' * (len(gains) > 1)} {listed(str(one.step) for one in gains)}"
-
-
 # --- Simultaneous intervals over checkpoints
 #
 # Of six pointwise 95% intervals one leaves its truth out in more than 5 of 100 training runs, so nothing can
@@ -333,26 +214,14 @@ class CurveConclusions(NamedTuple):
 
     bands: Mapping[int, tuple[float, float]]
     first_better: FirstBetter | None
-    best: BestCheckpoint | None
-    stop: StopSignal | None
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        return tuple(one.sentence for one in (self.first_better, self.best, self.stop) if one is not None)
 
 
-NOTHING_FOLLOWS = CurveConclusions({}, None, None, None)
+NOTHING_FOLLOWS = CurveConclusions({}, None)
 
 
-def conclude_curve(
-    items: CommonItems, unit: str, base: int | None = None, figures: Mapping[int, float] | None = None
-) -> CurveConclusions:
-    """
-    Parameters
-    ----------
-    figures : by step, what the benchmark reports in the items' metric
-    base : the step that others are held against; without it, the first one
-    """
+def conclude_curve(items: CommonItems, unit: str, base: int | None = None) -> CurveConclusions:
+    """Compute the simultaneous band, and the first step that is better than ``base`` (without it, than the
+    first one)."""
     if not len(items.scores):
         return NOTHING_FOLLOWS
     width = items.scale.most - items.scale.least
@@ -364,9 +233,4 @@ def conclude_curve(
         )
         for step, bounds in zip(items.steps, simultaneous_bounds(items.scores), strict=True)
     }
-    return CurveConclusions(
-        bands,
-        first_better(items, unit, base),
-        best_checkpoint(items, unit, figures),
-        stop_signal(items, unit),
-    )
+    return CurveConclusions(bands, first_better(items, unit, base))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.pairwise.alpaca import FEW_PREFERENCES, LENGTH_CONTROLLED
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import (
     PATTERN,
@@ -22,7 +21,6 @@ from coeval.analysis.training.aggregate import (
     require_base,
     task_names,
 )
-from coeval.analysis.training.best_checkpoint import BestCheckpoint
 from coeval.analysis.training.checkpoint_scores import (
     CheckpointScores,
     ChosenRuns,
@@ -36,7 +34,6 @@ from coeval.analysis.training.checkpoint_scores import (
 from coeval.analysis.training.curve_conclusions import (
     NOTHING_FOLLOWS,
     FirstBetter,
-    StopSignal,
     conclude_curve,
 )
 from coeval.analysis.training.drift_alarms import DriftAlarm, WatchedTask, drift_alarms
@@ -78,8 +75,8 @@ class TaskCurve:
     """A task over the checkpoints, ``points`` by step.
 
     ``items`` are the scores behind the conclusions: of ``metric``, or, where that one is fitted to all items
-    at once, of the next metric that items have scores in; then no point has a band. ``conclusions`` are
-    sentences, those of ``first_better``, ``best`` and ``stop``; ``notes`` are what to know of the figures.
+    at once, of the next metric that items have scores in; then no point has a band. ``notes`` are what to
+    know of the figures.
     """
 
     task: str
@@ -89,9 +86,6 @@ class TaskCurve:
     points: tuple[CurvePoint, ...]
     items: CheckpointScores | None
     first_better: FirstBetter | None
-    best: BestCheckpoint | None
-    stop: StopSignal | None
-    conclusions: tuple[str, ...]
     notes: tuple[str, ...]
     facts: RunFacts
     """How most of its checkpoints were made and judged."""
@@ -101,10 +95,9 @@ class TaskCurve:
         return tuple(point.step for point in self.points)
 
     @property
-    def fewest(self) -> int | None:
-        """On how few prompts a length-controlled rate rests, where these are too few for an estimate."""
-        fewest = min(point.n_items for point in self.points)
-        return fewest if self.metric == LENGTH_CONTROLLED and fewest < FEW_PREFERENCES else None
+    def conclusions(self) -> tuple[str, ...]:
+        """The sentence of ``first_better``, if there is one."""
+        return () if self.first_better is None else (self.first_better.sentence,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +241,7 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
     if items is not None:
         alike = [stop.checkpoint.step for stop in stops if stop.chosen.how == usual]
         common = common_items(items, alike)
-        figures = {stop.checkpoint.step: fmean(stop.values[2].values()) for stop in stops}
-        concluded = conclude_curve(common, items.unit, base, figures if items.metric == metric else None)
+        concluded = conclude_curve(common, items.unit, base)
         notes += common.notes
         if base is not None and base not in common.steps:
             notes.append(f"nothing is held against step {base}, which no conclusion counts")
@@ -266,25 +258,12 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
         points=tuple(_point(stop, usual, bands.get(stop.checkpoint.step)) for stop in stops),
         items=items,
         first_better=concluded.first_better,
-        best=concluded.best,
-        stop=concluded.stop,
-        conclusions=(*_no_estimate(metric, stops), *concluded.sentences),
         notes=tuple(notes),
         facts=next(stop.chosen.facts[0] for stop in stops if stop.chosen.how == usual),
     )
     if items is None or common is None:
         return curve, None
     return curve, WatchedTask(task, items.unit, curve.judged, common)
-
-
-def _no_estimate(metric: str, stops: Sequence[_Stop]) -> Iterator[str]:
-    """That a length-controlled rate rests on too few preferences to be one."""
-    few = [stop.n_items for stop in stops if stop.n_items < FEW_PREFERENCES]
-    if metric == LENGTH_CONTROLLED and few:
-        yield (
-            f"{metric} is no estimate where it rests on fewer than {FEW_PREFERENCES} prompts, as here on "
-            f"{min(few)}: its fit is off by many points; read win_rate"
-        )
 
 
 def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:

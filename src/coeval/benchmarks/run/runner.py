@@ -156,7 +156,7 @@ async def ask_owed(
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:
-            await asking.meet()
+            await asking.meet(_requested_under(specs, task_runs))
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
         asking.take_up_folders(watcher.note)
@@ -217,7 +217,8 @@ def _requested_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -
     for task_run in task_runs:
         for role_model in (task_run.tested, task_run.judge):
             if role_model is not None and role_model.name in known:
-                yield RequestedUnder(known[role_model.name], role_model.sampling)
+                judge = role_model.role == "judge"
+                yield RequestedUnder(known[role_model.name], role_model.sampling, judge)
 
 
 def error_file(evaluation: EvalSpec) -> Path:
@@ -279,14 +280,13 @@ class EvalSession:
                     if recorded.get(answer.id) != answer:
                         self._session.journal.append(task_run.folder.responses, answer)
 
-    async def meet(self) -> None:
-        """Probe the models, and let tasks probe their judge.
+    async def meet(self, requested: Iterable[RequestedUnder]) -> None:
+        """Probe the models that are ``requested``, and let tasks probe their judge.
 
-        Raises ModelUnavailable: one does not answer, and that is to end the start; Draining: somebody
-        interrupted it meanwhile.
+        Raises as `probe_models`.
         """
         counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
-        await probe_models(self._session, self._evaluation.probing, counts.owing())
+        await probe_models(self._session, self._evaluation.probing, counts.owing(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark
         for task_run in self._task_runs:
             judge = task_run.judge

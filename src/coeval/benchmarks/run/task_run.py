@@ -11,7 +11,7 @@ from itertools import chain
 
 import msgspec
 
-from coeval.analysis.run_results import CutOffAnswers, EmptyAnswers
+from coeval.analysis.doubtful_answers import CutOffAnswers, EmptyAnswers
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -30,7 +30,8 @@ from coeval.benchmarks.run.benchmark_works import (
     requested_hash,
 )
 from coeval.benchmarks.run.task_folder import TaskFolder, stands
-from coeval.core.errors import CoevalError, named
+from coeval.core.errors import OF_MODEL, CoevalError, named
+from coeval.core.model import WINDOW
 from coeval.core.records import is_good
 from coeval.engine.model_work import Asking, RoleModel
 
@@ -170,7 +171,8 @@ class TaskRun:
     def cut_off(self) -> CutOffAnswers:
         """Number of good answers cut off by max_tokens."""
         good = self._good_answers()
-        return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good))
+        by_window = sum(record.truncated and record.finish_reason == WINDOW for record in good)
+        return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good), by_window)
 
     def empty_answers(self) -> EmptyAnswers:
         """Number of good answers that are empty."""
@@ -207,14 +209,28 @@ class TaskRun:
         answers = (self.answers.get(item.id) for item in self.items)
         return count_failures(chain(answers, map(self.judgments.get, self.needed)))
 
+    def not_measured(self) -> str:
+        """Count, by reason, the failures of settings and connection, where more than half of the answers or
+        of the required judgments have failed by them; else return an empty text."""
+        answers = {item.id: self.answers.get(item.id) for item in self.items if self.given is None}
+        judgments = {key: self.judgments.get(key) for key in self.needed}
+        for what, records in (("", answers), (" judgments", judgments)):
+            failed = {why: n for why, n in count_failures(records.values()).items() if why not in OF_MODEL}
+            if 2 * sum(failed.values()) > len(records):
+                return ", ".join(f"{count:,} {why}" for why, count in failed.items()) + what
+        return ""
+
     def score(self) -> Scored | None:
-        """Compute the figures and write the benchmark's own files; None where there is a ``problem``."""
+        """Compute the figures and write the benchmark's own files; None where there is a ``problem``. What
+        is `not_measured` has no figures: half an outage is no score."""
         judgments: Mapping[str, Judgment] = {
             key: self.judgments[key] for key in self.needed if key in self.judgments
         }
         scored: Scored | None = None
         with self.guarded():
             scored = self.benchmark.score(self.items, self.answers, judgments)
+            if self.not_measured():
+                return scored.without_figures()
             self.benchmark.write_extra(self.folder.path, self.items, self.answers, judgments, scored)
         return scored if self.problem is None else None
 

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.run_results import CutOffAnswers
+from coeval.analysis.doubtful_answers import CutOffAnswers
 from coeval.analysis.served_models import ServedModel, served_models
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
@@ -35,6 +35,7 @@ def reasons(
     Common reasons come first, then the benchmark's own.
     """
     found = [] if scored is not None else [task_run.problem or OF_INFERENCE]
+    found += [f"not measured: {why}" for why in (task_run.not_measured(),) if why and scored is not None]
     found += [*_of_data(task_run, assets), *_of_judge(task_run), *_of_records(task_run, cut)]
     return (*found, *(scored.reasons if scored is not None else ()))
 
@@ -132,11 +133,12 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 class Truncated(msgspec.Struct, frozen=True):
-    """Number of answers cut off by max_tokens, of all good ones."""
+    """Number of answers cut off, of all good ones; ``by_window`` by their server's window, not max_tokens."""
 
     n: int
     answers: int
     share: float | None
+    by_window: int
 
 
 class Empty(msgspec.Struct, frozen=True):
@@ -155,7 +157,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     ``counted`` is the unit of ``n_expected``, ``n_scored`` and ``n_failed``; the ``n`` of a metric counts
     prompts. ``complete``: nothing is missing; ``missing`` counts records without a value by reason. ``given``
     exists where responses come from a file. ``comparable`` is false where ``reasons`` say why the figures
-    cannot be compared with those that ``compared_with`` names; ``remarks`` are other notes.
+    cannot be compared with those that ``compared_with`` names; ``remarks`` are other notes. With
+    ``not_measured``, the failures that left no score, every figure is null.
     """
 
     task: str
@@ -171,6 +174,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...]
     complete: bool
     missing: dict[str, int]
+    not_measured: str
     given: GivenCounts | None
     inference: Requested | None
     judge: Requested | None
@@ -194,6 +198,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
         """What is missing and how that counts, in words."""
         if not self.missing:
             return None
+        if self.not_measured:
+            return f"not measured: {self.not_measured}"
         counts = [f"{count:,} {reason}" for reason, count in self.to_ask.items()]
         if self.given is not None and self.given.missing:
             counts.insert(0, f"{self.given.missing:,} missing (add the responses to the file)")
@@ -223,12 +229,13 @@ def summarise(
         remarks=(*(scored.remarks if scored is not None else ()), *mixtures(task_run)),
         complete=not missing and scored is not None,
         missing=missing,
+        not_measured=task_run.not_measured() if scored is not None else "",
         given=task_run.given,
         inference=_inference(task_run),
         judge=_judge(task_run),
         seed=evaluation.seed,
         run=task_run.run,
-        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers)),
+        truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers), cut.by_window),
         empty=Empty(empty.empty, empty.answers, _share(empty.empty, empty.answers), empty.truncated),
         tables=scored.tables if scored is not None else {},
         assets=dict(assets),

@@ -17,6 +17,7 @@ import msgspec
 
 from coeval.analysis.pairwise.alpaca import (
     FEW_PREFERENCES,
+    LENGTH_CONTROLLED,
     GamedAnnotations,
     LengthControl,
     alpaca_preference,
@@ -43,6 +44,7 @@ from coeval.judging.pairwise import (
     parse_identifier,
     shown,
 )
+from coeval.models.dialects.openai_answer import FROM_REASONING
 from coeval.models.transport.network import SourceFailed
 from coeval.store.jsonl import write_lines
 
@@ -141,7 +143,8 @@ _MARK, _END = "<|im_start|>", "<|im_end|>"
 
 
 class AlpacaEval(Benchmark):
-    """``length_controlled_winrate``, ``win_rate`` and ``discrete_win_rate``, in percent."""
+    """``length_controlled_winrate``, ``win_rate`` and ``discrete_win_rate``, in percent. With fewer than 100
+    preferences ``win_rate`` is the first, and so the headline."""
 
     name = "alpaca-eval"
     needs_judge = True
@@ -156,6 +159,7 @@ class AlpacaEval(Benchmark):
         self._template = settings.assets["alpaca-eval/judge"].read_text(encoding="utf-8")
         self._messages = chatml(self._template)
         self.manner: Manner = "logprobs"
+        self._reasons_first = True
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
@@ -208,10 +212,19 @@ class AlpacaEval(Benchmark):
             self.manner = "words"
         elif completion.reasoning is not None or is_lost_in_reasoning(completion):
             self.manner = "logprobs after reasoning"
+            if completion.reasoning is not None:
+                await self._try_whole_reply(judge, requested)
+
+    async def _try_whole_reply(self, judge: Model, requested: Request) -> None:
+        """Return to the official way if the judge does not reason, and a server's reasoning parser only takes
+        what it says for reasoning: a whole reply shows that, one token does not."""
+        whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
+        if FROM_REASONING in whole.notes:
+            self.manner, self._reasons_first = "logprobs", False
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """One call to probe the judge, and both orders where it has no log-probabilities."""
-        return (judgments + 1, 2 * judgments + 1) if judgments else (0, 0)
+        """One or two calls to probe the judge, and both orders where it has no log-probabilities."""
+        return (judgments + 1, 2 * judgments + 2) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one comparison, or two in words; none where the outputs are equal, which is a draw."""
@@ -224,7 +237,7 @@ class AlpacaEval(Benchmark):
         pair = shown("model-first" if switched else "baseline-first", response, baseline)
 
         def parse(completion: Completion) -> dict[str, Any]:
-            top = answer_logprobs(completion)
+            top = answer_logprobs(completion, reasons_first=self._reasons_first)
             return {"preference": alpaca_preference(top, switched), "switched": switched, "top_logprobs": top}
 
         return [
@@ -375,11 +388,13 @@ def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str,
         if control.has_interval:
             bounds = (found.low_95, found.high_95)
             controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
-    return {
-        "length_controlled_winrate": controlled,
+    plain = {
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
         "discrete_win_rate": mean_metric([_discrete(preference) for preference in known], "percent"),
     }
+    fitted = {LENGTH_CONTROLLED: controlled}
+    # The first one with a value is the headline. A rate without an interval is no estimate.
+    return fitted | plain if controlled.ci95 is not None else plain | fitted
 
 
 def _discrete(preference: float) -> float:

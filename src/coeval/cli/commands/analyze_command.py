@@ -47,8 +47,6 @@ NAMES = {
     "complete-report": Analyzed("all", "", "excel", of_outputs=True),
 }
 """What can be analyzed."""
-_WHOLE = ("all", "complete-report", "items")
-"""Analyses whose workbook holds every item, answer and failure."""
 
 
 class ReportPlaces(NamedTuple):
@@ -286,10 +284,7 @@ def tell_files(
         report = found.cut_to(section) if section else found.report
         if not report.sections:
             raise UsageError(f"there is nothing to write of {name}: {folder} holds none of it")
-        whole = files.excel is not None and name in _WHOLE
-        written = write_files(
-            report, files, found.records() if whole else (), ("items-shown",) if whole else ()
-        )
+        written = write_files(report, files)
         measures, notes = found.measures, found.notes
     if kept is not None:
         written.append(kept / "measures.json")

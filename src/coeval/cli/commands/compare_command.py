@@ -157,9 +157,9 @@ def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json
         from coeval.reports.training_report import training_report
 
         if files.html is not None:
-            write_sweep_page(runs, files.html)
+            write_sweep_page(runs, found, files.html)
         written = [files.html] if files.html is not None else []
-        written += write_files(training_report(runs), ReportFiles(*files[1:]))
+        written += write_files(training_report(runs, found), ReportFiles(*files[1:]))
         streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
     if as_json:
         write_json(found)

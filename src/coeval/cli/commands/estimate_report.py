@@ -70,7 +70,7 @@ def estimate_and_report(
     if as_json:
         write_json(estimate.as_json())
     else:
-        for sentence in (*start.choices, *own_code(start.config)):
+        for sentence in (*start.choices, *own_code(start.config.models)):
             say(results, sentence)
         print_estimate(estimate, results)
     for fit in _budget_fits(start.config, estimate):

@@ -179,7 +179,8 @@ def _carried_out(
 
     if dry_run:
         with TemporaryDirectory() as nowhere:
-            raise typer.Exit(count_calls(prepare(request, Path(nowhere)).config, RunOptions(), keys))
+            counted = prepare(request, Path(nowhere))
+            raise typer.Exit(count_calls(counted.config, RunOptions(only_asked=counted.judge), keys))
     prepared = prepare(request, None)
     if prepared.continues:
         begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
@@ -188,7 +189,7 @@ def _carried_out(
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
             "--anew begins another one.",
         )
-    options = RunOptions(continue_run=prepared.continues, stored_answers=False)
+    options = RunOptions(continue_run=prepared.continues, stored_answers=False, only_asked=prepared.judge)
     try:
         run = run_with_progress(prepared.config, options, keys)
     except RecordsChanged as error:

@@ -45,7 +45,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     for sentence in foreseen.warnings:
         warn(messages, sentence)
     _show_models(config, results)
-    for sentence in (*choices, *own_code(config)):
+    for sentence in (*choices, *own_code(options.opened(config))):
         say(results, sentence)
     results.print()
     _show_phases(config, options, foreseen, results)

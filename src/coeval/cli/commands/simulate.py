@@ -46,32 +46,10 @@ def simulate(
         int | None,
         typer.Option(min=2, help="Answer each Nth request with 429 once. Example: --rate-limit-every 100"),
     ] = None,
-    batch_delay: Annotated[
-        float, typer.Option(min=0, help="Duration of a batch job in seconds. Example: --batch-delay 30")
-    ] = 2.0,
-    batch_fail_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Reject each Nth batch job. Example: --batch-fail-every 2"),
-    ] = None,
-    batch_expire_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Let each Nth batch job expire with half of its requests done. Example: "
-            "--batch-expire-every 2",
-        ),
-    ] = None,
-    batch_line_fail_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Let each Nth request of batch jobs fail. Example: --batch-line-fail-every 10"
-        ),
-    ] = None,
 ) -> None:
     """Serve simulated models on this machine.
 
-    It is an OpenAI-compatible server for any client: chats, files and
-    batch jobs. Ctrl-C ends it.
+    It is an OpenAI-compatible server for any client. Ctrl-C ends it.
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """
@@ -79,7 +57,6 @@ def simulate(
     import asyncio
 
     from coeval.simulation.server.app import make_app, serve
-    from coeval.simulation.server.served_batches import BatchFates
     from coeval.simulation.simulated_model import SimulatedModel
     from coeval.simulation.traits import parse_model_option
 
@@ -99,7 +76,6 @@ def simulate(
         models.values(),
         api_key=api_key,
         rate_limit_every=rate_limit_every,
-        batches=BatchFates(batch_delay, batch_fail_every, batch_expire_every, batch_line_fail_every),
     )
     try:
         asyncio.run(serve(app, address, port, announce))

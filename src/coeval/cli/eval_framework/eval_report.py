@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from coeval.analysis.incomparable import Incomparable
-from coeval.analysis.run_results import (
+from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
     empty_answers_sentence,
     warning_of_cut_off,
 )
+from coeval.analysis.incomparable import Incomparable
 from coeval.api import find_keys
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
@@ -75,7 +75,10 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     incomparable = [
         Incomparable(task.label, task.summary.compared_with, "; ".join(task.summary.reasons))
         for task in outcome.tasks
-        if task.summary is not None and task.summary.metrics and not task.summary.comparable
+        if task.summary is not None
+        and task.summary.metrics
+        and not task.summary.comparable
+        and not task.summary.not_measured
     ]
     print_incomparable(shown.renamed(incomparable), results)
     _tell_bad_answers(outcome, results)
@@ -108,6 +111,8 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
             continue
         counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
+        if summary.not_measured:
+            state = f"not measured: {summary.not_measured}"
         rows.append(NameRow(task.label, (state, "", *counts), "bold"))
         for name, metric in summary.metrics.items():
             figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))
@@ -152,7 +157,10 @@ def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
 def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
     """How many answers were cut off, how many are empty, and what to think of it."""
     found = [(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
-    cut = [CutOffAnswers(label, summary.truncated.n, summary.truncated.answers) for label, summary in found]
+    cut = [
+        CutOffAnswers(label, of.truncated.n, of.truncated.answers, of.truncated.by_window)
+        for label, of in found
+    ]
     empty = [
         EmptyAnswers(label, of.empty.n, of.empty.truncated, of.empty.answers, given=of.given is not None)
         for label, of in found

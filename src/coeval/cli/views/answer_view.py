@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at
 from coeval.analysis.planned_names import Planned, level_name
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.figures import points
 from coeval.core.foreign import decode
+from coeval.core.model import WINDOW
 from coeval.core.plain import plain, plain_lines
 from coeval.core.records import (
     Datapoint,
@@ -168,7 +170,8 @@ def _figures(judged: JudgedAnswer, answer: Response) -> Text:
     if judged.disagreement is not None:
         parts.append(f"disagreement {points(judged.disagreement)}")
     if answer.truncated:
-        parts.append("cut off at max_tokens")
+        by_window = int(answer.finish_reason == WINDOW)
+        parts.append(cut_off_at([CutOffAnswers("", 1, 1, by_window)]))
     return Text(f"  {', '.join(parts)}" if parts else "")
 
 

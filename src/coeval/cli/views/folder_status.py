@@ -13,10 +13,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.analysis.load import writer_of
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.run_records import read_errors
-from coeval.analysis.run_results import empty_answers_sentence, model_costs
+from coeval.analysis.run_results import model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_way_on
 from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table, say_names

@@ -159,7 +159,8 @@ def print_metrics(metrics: Sequence[MetricScore], console: Console) -> None:
         of_task = list(found)
         label = plain(task if len(samples) == 1 else f"run_{sample} {task}")
         counts = (f"{of_task[0].expected:,} {of_task[0].counted}", f"{of_task[0].failed:,}")
-        rows.append(NameRow(label, ("", "", *counts), "bold"))
+        state = f"not measured: {of_task[0].not_measured}" if of_task[0].not_measured else ""
+        rows.append(NameRow(label, (state, "", *counts), "bold"))
         for metric in of_task:
             bounds = None if metric.low is None or metric.high is None else (metric.low, metric.high)
             figures = (shown_value(metric.value, metric.unit), shown_interval(bounds, metric.unit))

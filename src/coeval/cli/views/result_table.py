@@ -16,19 +16,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.analysis.run_results import (
-    LABELS,
-    SIMULATED,
-    Bounded,
+from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
     empty_answers_sentence,
+    warning_of_cut_off,
+)
+from coeval.analysis.run_results import (
+    LABELS,
+    SIMULATED,
+    Bounded,
+    cut_of,
     label_columns,
     missing_label_sentences,
     missing_sentences,
     unequally_covered_sentence,
-    warning_of_cut_off,
 )
 from coeval.analysis.served_models import marked_labels
 from coeval.cli.streams import folded_name, say, warn
@@ -127,11 +130,7 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
 
 
 def _cut_off(scores: Sequence[StudentScore]) -> list[CutOffAnswers]:
-    return [
-        CutOffAnswers(plain(score.student), score.truncated, score.answers)
-        for score in scores
-        if score.task is None
-    ]
+    return [cut_of(score)._replace(name=plain(score.student)) for score in scores if score.task is None]
 
 
 def _removed(results: Results) -> list[str]:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import msgspec
 
 from coeval.core.errors import CheckFailed, Undecodable, named
 from coeval.core.foreign import decoder
+from coeval.core.shown_url import without_credentials
 from coeval.judging.checks.code_checks import LARGEST_FILE, CodeCheck, CommandCheck, Reply
 from coeval.judging.checks.rubric_check import (
     LONGEST_REASON,
@@ -39,8 +41,11 @@ _LONGEST_LOAD_S = 120.0
 _LONGEST_END_S = 10.0
 # Address space of our own slow checks.
 _OWN_MEMORY_MB = 4096
-# Bytes of a sandbox's /tmp.
+# Bytes of each folder of a sandbox that can be written to; they are memory.
 _SANDBOX_DISK = 256 << 20
+_WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108  the sandbox's own
+# Programs of a NixOS lie there, below /run.
+_NIXOS = "/run/current-system"
 # Seconds for bubblewrap to run ``true``.
 _LONGEST_TRIAL_S = 20.0
 
@@ -108,8 +113,11 @@ class _WorkerPool:
     async def _started(self) -> _WorkerProcess:
         if self._broken:
             raise CheckFailed(self._broken)
-        memory = self._check.memory_mb if isinstance(self._check, CodeCheck) else _OWN_MEMORY_MB
-        worker = await _WorkerProcess.start(memory, self._home)
+        memory_mb, passed = _OWN_MEMORY_MB, ()
+        if isinstance(self._check, CodeCheck):
+            memory_mb, passed = self._check.memory_mb, self._check.env
+        environment = without_credentials(os.environ, passed) | dict.fromkeys(_ONE_THREAD, "1")
+        worker = await _WorkerProcess.start(memory_mb, environment, self._home)
         try:
             reply = await worker.exchange(written_options(self._check), _LONGEST_LOAD_S)
         except _WorkerLost as lost:
@@ -135,10 +143,9 @@ class _WorkerProcess:
         self._number = -1
 
     @classmethod
-    async def start(cls, memory_mb: int, home: Path) -> _WorkerProcess:
+    async def start(cls, memory_mb: int, environment: dict[str, str], home: Path) -> _WorkerProcess:
         theirs, ours = os.pipe()
         module = "coeval.judging.checks.check_worker"
-        environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", module, str(theirs), str(memory_mb)),
@@ -223,7 +230,7 @@ async def _run_program(
         try:
             process = await asyncio.create_subprocess_exec(
                 *sandbox, *_limited(check), *check.argv, stdin=given, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True, env=_environment(), cwd=home,
+                stderr=subprocess.STDOUT, start_new_session=True, env=_environment(check.env), cwd=home,
             )  # fmt: skip
         except OSError as error:
             raise CheckFailed(f"cannot be started: {named(error)}") from error
@@ -253,18 +260,26 @@ def _limited(check: CommandCheck) -> list[str]:
     return ["/bin/sh", "-c", f'{script}exec "$@"', "sh"]
 
 
-def _environment() -> dict[str, str]:
-    """What a program sees of the environment: no credential, and a home that it may write to."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
+def _environment(passed: Iterable[str]) -> dict[str, str]:
+    """What a program sees of the environment: no more than is ``passed``, and a home that it may write to."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", *passed) if name in os.environ}
     return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  the sandbox's own
 
 
 def _sandbox(home: Path) -> list[str]:
-    """The words of bubblewrap: files are read-only, /tmp is empty, no network, no other process."""
-    here = str(home)
+    """The words of bubblewrap: files are read-only, /tmp and where services keep their sockets are empty, no
+    network, no other process."""
+    mounts = {_NIXOS: ("--ro-bind-try", _NIXOS)}
+    for folder in map(os.path.realpath, ("/run", os.environ.get("XDG_RUNTIME_DIR", ""), *_WRITABLE)):
+        if folder != "/" and Path(folder).is_dir():
+            mounts[folder] = ("--size", str(_SANDBOX_DISK), "--tmpfs")
+    if home != Path("/"):
+        mounts[str(home)] = ("--ro-bind", str(home))
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"]
-    words += ["--dev", "/dev", "--proc", "/proc", "--size", str(_SANDBOX_DISK), "--tmpfs", "/tmp"]  # noqa: S108
-    return [*words, *(("--ro-bind", here, here) if here != "/" else ()), "--chdir", here]
+    words += ["--dev", "/dev", "--proc", "/proc"]
+    for folder in sorted(mounts):  # what is mounted later covers what is below it
+        words += [*mounts[folder], folder]
+    return [*words, "--remount-ro", "/dev", "--chdir", str(home)]
 
 
 def sandbox_problem() -> str | None:

@@ -55,11 +55,12 @@ class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
     """A check that runs code of the user's, within limits.
 
     10 s: a function that takes longer has hung. 4 GiB is address space, of which numeric libraries reserve
-    much more than they use.
+    much more than they use. ``env`` names credentials of the environment that the code may see.
     """
 
     timeout_s: PositiveSeconds = 10.0
     memory_mb: Mebibytes = 4096
+    env: tuple[str, ...] = ()
 
     def sources(self) -> list[Path]:
         """Return the files whose text is part of the check, relative to the working directory."""

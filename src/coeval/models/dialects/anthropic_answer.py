@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +20,9 @@ from coeval.core.errors import (
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished, name_of
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
+from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -29,20 +30,11 @@ from coeval.models.transport.faults import excerpt, from_status, said
 
 REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
 
-FINISH: Mapping[str | None, str] = {
-    None: "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
-"""Ours for their stop reasons; the rest stays as it came."""
-
 TOOL_DESCRIPTION = "Give the answer, in the form that is asked for."
 """Of the tool that has to be called where a schema is followed in no other way."""
 
 
+# The API's own, beyond the limit: a turn that it ends before the model does.
 _CUT = ("length", "pause_turn")
 
 # The statuses that the API documents for its types of errors.
@@ -73,10 +65,10 @@ _MAY_GO = ("top_k", "top_p", "temperature")
 class _AnthropicBlock(msgspec.Struct):
     """A piece of content, of any type; what is not known here has none of these fields."""
 
-    type: str
+    type: str = "text"
     text: str | None = None
     thinking: str | None = None
-    input: msgspec.Raw = msgspec.Raw()
+    input: Any = None
 
 
 class _AnthropicStopDetails(msgspec.Struct):
@@ -93,7 +85,7 @@ class _AnthropicAnswer(msgspec.Struct):
     model: Any = None
 
 
-_read_answer = foreign.decoder(_AnthropicAnswer)
+_read_answer = reply_reader(_AnthropicAnswer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -104,7 +96,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     Raises ModelError: the body holds an error, or the host's classifiers withheld the answer; Undecodable: it
     is no message.
     """
-    answer = _read_answer(body)
+    answer, notes = _read_answer(body)
     if answer.error:
         raise _inner_error(body, redactor)
     if answer.content is None:
@@ -112,10 +104,10 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     usage = _booked(bytes(answer.usage))
     if answer.stop_reason == "refusal":
         raise ContentFiltered(_withheld(bytes(answer.stop_details), redactor), usage=usage)
-    finish = FINISH.get(answer.stop_reason) or answer.stop_reason or "stop"
-    calls = [bytes(block.input) for block in answer.content if block.type == "tool_use"]
+    finish = finish_of(answer.stop_reason, usage)
+    calls = [arguments_text(block.input) for block in answer.content if block.type == "tool_use"]
     if calls:  # what is said beside the call of a forced tool is no part of the answer
-        text = "\n".join(call.decode(errors="replace") for call in calls)
+        text = "\n".join(calls)
     else:
         text = "".join(block.text or "" for block in answer.content if block.type == "text")
     completion = Completion(
@@ -126,7 +118,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         truncated=finish in _CUT,
         served_by=name_of(answer.model),
     )
-    return finished(completion, redactor)
+    return finished(completion, redactor, notes)
 
 
 def _reasoning(content: list[_AnthropicBlock]) -> str | None:

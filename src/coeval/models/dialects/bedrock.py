@@ -25,13 +25,12 @@ from coeval.core.errors import (
     RateLimited,
     ServerFault,
     Undecodable,
-    Unreadable,
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.anthropic_answer import FINISH, REDACTED_THINKING, TOOL_DESCRIPTION
+from coeval.models.dialects.anthropic_answer import REDACTED_THINKING, TOOL_DESCRIPTION
 from coeval.models.dialects.anthropic_messages import drawing_of, family_of, keeps_prefix, thinking_of
 from coeval.models.dialects.dialect import (
     Dialect,
@@ -43,18 +42,14 @@ from coeval.models.dialects.dialect import (
     finished,
     lay_over,
 )
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
 # --- Replies of Converse, and what errors say beyond their HTTP status
-
-_FILTERED = {
-    "guardrail_intervened": "a guardrail intervened",
-    "content_filtered": "the host's content filter withheld the answer",
-}
-_FAILED = ("malformed_model_output", "malformed_tool_use")
 
 
 class _ConverseThought(msgspec.Struct):
@@ -69,7 +64,7 @@ class _ConverseReasoning(msgspec.Struct, rename="camel"):
 
 
 class _ConverseCall(msgspec.Struct):
-    input: msgspec.Raw = msgspec.Raw(b"{}")
+    input: Any = msgspec.field(default_factory=dict)
 
 
 class _ConverseCited(msgspec.Struct):
@@ -99,7 +94,7 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_read_answer = foreign.decoder(_ConverseAnswer)
+_read_answer = reply_reader(_ConverseAnswer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -110,17 +105,12 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     Raises ModelError: a guardrail or the host's filter withheld the answer, or the host made none that it can
     hand over; Undecodable: it is no answer.
     """
-    answer = _read_answer(body)
+    answer, notes = _read_answer(body)
     message = answer.output.message if answer.output is not None else None
     if message is None:
         raise Misshapen("no message")
     usage = _booked(bytes(answer.usage))
-    reason = answer.stop_reason
-    if reason in _FILTERED:
-        raise ContentFiltered(f"{_FILTERED[reason]} (stop reason {reason})", usage=usage)
-    if reason in _FAILED:
-        raise Unreadable(f"the host broke off its answer (stop reason {reason})", usage=usage)
-    finish = FINISH.get(reason) or reason or "stop"
+    finish = finish_of(answer.stop_reason, usage)
     content = message.content or []
     completion = Completion(
         text=_text(content),
@@ -129,7 +119,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         reasoning=_reasoning(content),
         truncated=finish == "length",
     )
-    return finished(completion, redactor)
+    return finished(completion, redactor, notes)
 
 
 def _text(content: list[_ConverseBlock]) -> str:
@@ -140,7 +130,7 @@ def _text(content: list[_ConverseBlock]) -> str:
             said.append(block.text)
         if block.citations_content is not None:
             said += (part.text for part in block.citations_content.content)
-    calls = (bytes(block.tool_use.input).decode(errors="replace") for block in content if block.tool_use)
+    calls = (arguments_text(block.tool_use.input) for block in content if block.tool_use)
     return "".join(said) or "\n".join(calls)
 
 

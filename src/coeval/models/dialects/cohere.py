@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import ContentFiltered, ModelError, ServerFault
+from coeval.core.errors import ContentFiltered, ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
@@ -25,8 +25,10 @@ from coeval.models.dialects.dialect import (
     ModelPage,
     finished,
 )
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_error import explain
+from coeval.models.dialects.reply_reader import reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import said
 
@@ -40,16 +42,6 @@ _MOST_TOP_K = 500
 _DENIED = 498
 # The most that Cohere's list of models takes.
 _PAGE_SIZE = 1000
-
-_FINISH = {
-    None: "stop",
-    "COMPLETE": "stop",
-    "STOP_SEQUENCE": "stop",
-    "MAX_TOKENS": "length",
-    "TOOL_CALL": "tool_calls",
-    "ERROR_TOXIC": "content_filter",
-}
-_BROKEN_OFF = frozenset({"ERROR", "TIMEOUT"})
 
 
 class _CoherePart(msgspec.Struct):
@@ -65,14 +57,14 @@ class _CohereChunk(msgspec.Struct):
     """A piece of the answer, mostly one token, and the log-probability of each of its tokens."""
 
     text: str | None = None
-    logprobs: list[float] | None = None
+    logprobs: tuple[float, ...] | None = None
 
 
 class _CohereAnswer(msgspec.Struct):
     message: _CohereMessage
     finish_reason: str | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
-    logprobs: list[_CohereChunk] | None = None
+    logprobs: tuple[_CohereChunk, ...] | None = None
 
 
 class _CohereModel(msgspec.Struct):
@@ -87,7 +79,7 @@ class _CohereModels(msgspec.Struct):
     next_page_token: str | None = None
 
 
-_read_answer = foreign.decoder(_CohereAnswer)
+_read_answer = reply_reader(_CohereAnswer)
 _read_models = foreign.decoder(_CohereModels)
 
 
@@ -137,14 +129,9 @@ class Cohere(Dialect):
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """The answer in a 200, without credentials; tokens are those that are billed, where that is told."""
-        answer = _read_answer(body)
+        answer, notes = _read_answer(body)
         usage = _booked(bytes(answer.usage))
-        reason = answer.finish_reason
-        finish = _FINISH.get(reason, (reason or "stop").lower())
-        if reason in _BROKEN_OFF:
-            raise ServerFault(f"the host broke off its answer (finish reason {reason})", usage=usage)
-        if finish == "content_filter":
-            raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
+        finish = finish_of(answer.finish_reason, usage)
         content = answer.message.content
         parts = [_CoherePart(text=content)] if isinstance(content, str) else content or []
         completion = Completion(
@@ -155,7 +142,7 @@ class Cohere(Dialect):
             logprobs=tuple(_likelihood(chunk) for chunk in answer.logprobs or ()),
             truncated=finish == "length",
         )
-        return finished(completion, redactor)
+        return finished(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         if reply.status == _DENIED:

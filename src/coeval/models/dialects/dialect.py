@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ModelError
+from coeval.core.errors import BadRequest, Misshapen, ModelError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, TokenLogprob
 from coeval.core.redaction import PART, Redactor
@@ -126,13 +126,15 @@ def lay_over(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[
 
 
 def reasoning_apart(completion: Completion) -> Completion:
-    """The same answer, the reasoning that its text begins with taken out, where the host tells none apart."""
-    if completion.reasoning is not None or "think>" not in completion.text:
+    """The same answer, the reasoning taken out that its text begins with. Where the host told some apart, a
+    closing tag alone is part of the answer."""
+    apart = completion.reasoning
+    text, reasoning, unclosed = split_reasoning(completion.text, unopened=apart is None)
+    if reasoning is None and text == completion.text:
         return completion
-    text, reasoning, unclosed = split_reasoning(completion.text)
-    return msgspec.structs.replace(
-        completion, text=text, reasoning=reasoning, truncated=completion.truncated or unclosed
-    )
+    reasoning = "\n".join(filter(None, (apart, reasoning))) or None
+    truncated = completion.truncated or unclosed
+    return msgspec.structs.replace(completion, text=text, reasoning=reasoning, truncated=truncated)
 
 
 # Characters; the longest that hosts document has some 100.
@@ -144,9 +146,18 @@ def name_of(reported: object) -> str:
     return reported[:_LONGEST_NAME] if isinstance(reported, str) else ""
 
 
-def finished(completion: Completion, redactor: Redactor) -> Completion:
-    """The answer with its reasoning apart, and without the credentials that the redactor knows."""
-    return without_secrets(reasoning_apart(completion), redactor)
+def finished(completion: Completion, redactor: Redactor, notes: tuple[str, ...] = ()) -> Completion:
+    """Return the answer with its reasoning apart, and without the credentials that the redactor knows.
+
+    Raises Misshapen: ``notes`` say that something of the reply was left out, and no answer is left.
+    """
+    completion = reasoning_apart(completion)
+    if notes:
+        lost_in_reasoning = completion.truncated and completion.reasoning
+        if not (completion.text or completion.refusal or lost_in_reasoning):
+            raise Misshapen("; ".join(notes))
+        completion = msgspec.structs.replace(completion, notes=(*completion.notes, *notes))
+    return without_secrets(completion, redactor)
 
 
 def without_secrets(completion: Completion, redactor: Redactor) -> Completion:

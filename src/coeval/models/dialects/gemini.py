@@ -23,7 +23,6 @@ from coeval.core.errors import (
     RateLimited,
     ServerFault,
     Undecodable,
-    Unreadable,
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob, Usage
@@ -41,8 +40,10 @@ from coeval.models.dialects.dialect import (
     lay_over,
     name_of,
 )
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status
 
@@ -178,30 +179,8 @@ def _problem(body: bytes) -> _GoogleStatus | None:
     return listed[0].error if listed else None
 
 
-_FINISH = {
-    None: "stop",
-    "STOP": "stop",
-    "FINISH_REASON_UNSPECIFIED": "stop",
-    "MAX_TOKENS": "length",
-    "CONTINUATION": "length",
-}
-_FILTERED = frozenset(
-    {
-        "BLOCKLIST", "ESCALATION", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_SAFETY", "LANGUAGE",
-        "MODEL_ARMOR", "PROHIBITED_CONTENT", "PUP_LIMITED_DISABLED", "RECITATION", "SAFETY", "SPII",
-    }
-)  # fmt: skip
-# Finish reasons of answers that came to nothing without the content being the reason.
-_FAILED = frozenset(
-    {
-        "IMAGE_OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE",
-        "NO_IMAGE", "OTHER", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL",
-    }
-)  # fmt: skip
-
-
 class _GeminiCall(msgspec.Struct):
-    args: msgspec.Raw = msgspec.Raw(b"{}")
+    args: Any = msgspec.field(default_factory=dict)
 
 
 class _GeminiPart(msgspec.Struct, rename="camel"):
@@ -216,21 +195,22 @@ class _GeminiContent(msgspec.Struct):
 
 class _GeminiToken(msgspec.Struct, rename="camel"):
     token: str = ""
-    log_probability: float | str = 0.0
+    log_probability: Any = 0.0
 
     @property
     def logprob(self) -> float:
-        """Protobuf's JSON writes a number that is none, or infinite, as a text."""
-        return float("-inf") if isinstance(self.log_probability, str) else self.log_probability
+        """Protobuf's JSON writes a number that is none, or infinite, as a text, and leaves out a zero."""
+        given = self.log_probability
+        return float(given) if isinstance(given, int | float) else float("-inf")
 
 
 class _GeminiAlternatives(msgspec.Struct):
-    candidates: list[_GeminiToken] | None = None
+    candidates: tuple[_GeminiToken, ...] | None = None
 
 
 class _GeminiLogprobs(msgspec.Struct, rename="camel"):
-    chosen_candidates: list[_GeminiToken] | None = None
-    top_candidates: list[_GeminiAlternatives] | None = None
+    chosen_candidates: tuple[_GeminiToken, ...] | None = None
+    top_candidates: tuple[_GeminiAlternatives, ...] | None = None
 
 
 class _GeminiCandidate(msgspec.Struct, rename="camel"):
@@ -253,7 +233,7 @@ class _GeminiAnswer(msgspec.Struct, rename="camel"):
     model_version: Any = None
 
 
-_read_answer = foreign.decoder(_GeminiAnswer)
+_read_answer = reply_reader(_GeminiAnswer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -261,7 +241,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 
     Raises ModelError: the body holds an error, or Google withheld the answer; Undecodable: it is no answer.
     """
-    answer = _read_answer(body)
+    answer, notes = _read_answer(body)
     if answer.error:
         code = answer.error.get("code") if isinstance(answer.error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
@@ -273,16 +253,12 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         feedback = answer.prompt_feedback
         if feedback is None or feedback.block_reason is None:
             raise Misshapen("no candidates")
-        raise _withheld("prompt", feedback.block_reason, feedback.block_reason_message, usage, redactor)
+        why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
+        raise ContentFiltered(
+            f"the host's content filter withheld the prompt ({excerpt(why, redactor)})", usage=usage
+        )
     candidate = answer.candidates[0]
-    reason = candidate.finish_reason
-    if reason in _FILTERED:
-        raise _withheld("answer", reason, candidate.finish_message, usage, redactor)
-    if reason in _FAILED:
-        why = excerpt(candidate.finish_message or "", redactor)
-        detail = f"{reason}: {why}" if why else reason
-        raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
-    finish = _FINISH.get(reason) or (reason or "stop").lower()
+    finish = finish_of(candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor))
     text, reasoning = _texts(candidate)
     completion = Completion(
         text=text,
@@ -293,17 +269,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         truncated=finish == "length",
         served_by=name_of(answer.model_version),
     )
-    return finished(completion, redactor)
-
-
-def _withheld(
-    what: str, reason: str | None, message: str | None, usage: Usage, redactor: Redactor
-) -> ContentFiltered:
-    why = excerpt(message or "", redactor)
-    detail = f"{reason}: {why}" if why else f"{reason}"
-    return ContentFiltered(
-        f"the host's content filter withheld the {what} ({redactor.message(detail)})", usage=usage
-    )
+    return finished(completion, redactor, notes)
 
 
 def _booked(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
@@ -330,15 +296,14 @@ def _texts(candidate: _GeminiCandidate) -> tuple[str, str | None]:
     text = "".join(part.text or "" for part in parts if not part.thought)
     thoughts = "".join(part.text or "" for part in parts if part.thought)
     if not text:
-        calls = (bytes(part.function_call.args) for part in parts if part.function_call)
-        text = "\n".join(call.decode(errors="replace") for call in calls)
+        text = "\n".join(arguments_text(part.function_call.args) for part in parts if part.function_call)
     return text, thoughts or None
 
 
 def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
     if given is None or not given.chosen_candidates:
         return ()
-    tops = given.top_candidates or []
+    tops = given.top_candidates or ()
     return tuple(
         TokenLogprob(chosen.token, chosen.logprob, _top(tops[at] if at < len(tops) else None))
         for at, chosen in enumerate(given.chosen_candidates)
@@ -348,7 +313,7 @@ def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
 def _top(alternatives: _GeminiAlternatives | None) -> dict[str, float]:
     """Of two that read as one token the likelier, which comes first, is kept."""
     given = alternatives.candidates if alternatives is not None else None
-    return {other.token: other.logprob for other in reversed(given or [])}
+    return {other.token: other.logprob for other in reversed(given or ())}
 
 
 # --- Model list, ``GET /models``

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import ContentFiltered, Misshapen, ServerFault, Undecodable, Unreadable
+from coeval.core.errors import Misshapen, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import finished, name_of
+from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_error import inner_error
+from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 
 # --- Token counts
 
@@ -88,6 +90,17 @@ def read_count(reported: bytes) -> int | None:
     return int(number) if 0 <= number <= _MOST_TOKENS and number.is_integer() else None
 
 
+def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
+    """Return all tokens that were made, of a host that may count those of its reasoning apart.
+
+    ``beyond`` is the total without prompt and output. xAI's holds the reasoning; that of Google's endpoint of
+    OpenAI's shape holds thoughts that nothing else tells of.
+    """
+    if reasoning is msgspec.UNSET:
+        return output + max(beyond, 0)
+    return output + reasoning if reasoning > output or reasoning == beyond else output
+
+
 def cache_apart(
     rest: int,
     output: int,
@@ -100,7 +113,7 @@ def cache_apart(
     ours is of the whole prompt."""
     return Usage(
         rest + (read or 0) + (written or 0),
-        output,
+        output_of(output, reasoning),
         cached_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=reasoning,
@@ -108,20 +121,8 @@ def cache_apart(
     )
 
 
-# Other hosts' names for OpenAI's finish reasons; the rest stays as it came.
-_FINISH = {
-    None: "stop",
-    "end_turn": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "function_call": "tool_calls",
-    "max_tokens": "length",
-    "model_length": "length",
-}
-
-# Finish reasons of answers that the host itself broke off.
-_BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
+FROM_REASONING = "content is null: the text is that of the reasoning"
+"""The note of an answer that a reasoning parser took for reasoning."""
 
 # For one answer; what is more is no price.
 _MOST_USD = 10_000.0
@@ -130,13 +131,20 @@ _MOST_USD = 10_000.0
 class _Part(msgspec.Struct):
     """A piece of content: text, or (Mistral) thinking, which holds pieces itself."""
 
+    type: str | None = None
     text: str | None = None
     thinking: list[_Part] | str | None = None
     refusal: str | None = None
 
+    @property
+    def thought(self) -> str:
+        if isinstance(self.thinking, list):
+            return "".join(part.text or "" for part in self.thinking)
+        return self.thinking or (self.text or "" if self.type in ("thinking", "reasoning") else "")
+
 
 class _Function(msgspec.Struct):
-    arguments: str = ""
+    arguments: Any = ""
 
 
 class _ToolCall(msgspec.Struct):
@@ -159,11 +167,13 @@ class _Alternative(msgspec.Struct):
 class _Token(msgspec.Struct):
     token: str
     logprob: float
-    top_logprobs: list[_Alternative] | None = None
+    top_logprobs: tuple[_Alternative, ...] | None = None
 
 
 class _Logprobs(msgspec.Struct):
-    content: list[_Token] | None = None
+    """All tokens or none: with one missing, another would be read as the verdict."""
+
+    content: tuple[_Token, ...] | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -184,6 +194,7 @@ class _SoundUsage(msgspec.Struct):
 
     prompt_tokens: Count
     completion_tokens: Count
+    total_tokens: Count | msgspec.UnsetType = msgspec.UNSET
     prompt_tokens_details: _SoundDetails | None = None
     completion_tokens_details: _SoundDetails | None = None
     prompt_cache_hit_tokens: Count | msgspec.UnsetType = msgspec.UNSET
@@ -211,7 +222,7 @@ class _Answer(msgspec.Struct):
 
 _read_sound = foreign.decoder(_SoundUsage)
 _NO_SOUND_DETAILS = _SoundDetails()
-_read_answer = foreign.decoder(_Answer)
+_read_answer = reply_reader(_Answer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -222,7 +233,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     Raises ModelError: the body holds an error or nothing, or the host filtered or broke off the answer;
     Undecodable: it is no chat completion.
     """
-    answer = _read_answer(body)
+    answer, notes = _read_answer(body)
     if answer.error:
         raise inner_error(body, redactor)
     if answer.choices is None:
@@ -233,18 +244,17 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     if not answer.choices:
         raise Unreadable("the answer has no choices", status=200, usage=usage)
     choice = answer.choices[0]
-    finish = _FINISH.get(choice.finish_reason) or choice.finish_reason or "stop"
-    if finish in _BROKEN_OFF:
-        if choice.error:  # OpenRouter's, in the words of whoever it asked
-            error = inner_error(msgspec.json.encode({"error": choice.error}), redactor)
-            error.usage = usage
-            raise error
-        raise ServerFault(f"the host broke off its answer (finish reason {finish})", usage=usage)
-    if finish == "content_filter":
-        raise ContentFiltered("the host's content filter withheld the answer", usage=usage)
+    if choice.error:  # OpenRouter's, in the words of whoever it asked
+        error = inner_error(msgspec.json.encode({"error": choice.error}), redactor)
+        error.usage = usage
+        raise error
+    finish = finish_of(choice.finish_reason, usage)
     text, reasoning, refusal = _read(choice.message)
+    if text is None and reasoning and not refusal and finish == "stop":
+        # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
+        text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
     completion = Completion(
-        text=text,
+        text=text or "",
         usage=usage,
         finish_reason=finish,
         reasoning=reasoning,
@@ -254,7 +264,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         served_by=name_of(answer.model),
         reply_id=name_of(answer.id),
     )
-    return finished(completion, redactor)
+    return finished(completion, redactor, notes)
 
 
 def _booked(reported: bytes) -> Usage:
@@ -264,14 +274,16 @@ def _booked(reported: bytes) -> Usage:
     except Undecodable:
         return _booked_with_care(reported)
     prompt, made = sound.prompt_tokens_details, sound.completion_tokens_details
-    if prompt is None and made is None and sound.prompt_cache_hit_tokens is msgspec.UNSET:
+    beyond = (sound.total_tokens or 0) - sound.prompt_tokens - sound.completion_tokens
+    if prompt is None and made is None and not beyond and sound.prompt_cache_hit_tokens is msgspec.UNSET:
         return Usage(sound.prompt_tokens, sound.completion_tokens)
     prompt, made = prompt or _NO_SOUND_DETAILS, made or _NO_SOUND_DETAILS
     reported_cached = prompt.cached_tokens is not msgspec.UNSET
+    cached = prompt.cached_tokens if reported_cached else sound.prompt_cache_hit_tokens
     return Usage(
         sound.prompt_tokens,
-        sound.completion_tokens,
-        cached_tokens=prompt.cached_tokens if reported_cached else sound.prompt_cache_hit_tokens,
+        output_of(sound.completion_tokens, made.reasoning_tokens, 0 if beyond == cached else beyond),
+        cached_tokens=cached,
         cache_write_tokens=prompt.cache_write_tokens,
         reasoning_tokens=made.reasoning_tokens,
     )
@@ -282,13 +294,18 @@ def _booked_with_care(reported: bytes) -> Usage:
     cached = counts.optional("prompt_tokens_details", "cached_tokens")
     if cached is msgspec.UNSET:
         cached = counts.optional("prompt_cache_hit_tokens")
+    prompt, output = counts.needed("prompt_tokens"), counts.needed("completion_tokens")
+    reasoning = counts.optional("completion_tokens_details", "reasoning_tokens")
+    written = counts.optional("prompt_tokens_details", "cache_write_tokens")
+    uncounted = counts.uncounted
+    beyond = (counts.optional("total_tokens") or 0) - prompt - output
     return Usage(
-        counts.needed("prompt_tokens"),
-        counts.needed("completion_tokens"),
+        prompt,
+        output if uncounted else output_of(output, reasoning, 0 if beyond == cached else beyond),
         cached_tokens=cached,
-        cache_write_tokens=counts.optional("prompt_tokens_details", "cache_write_tokens"),
-        reasoning_tokens=counts.optional("completion_tokens_details", "reasoning_tokens"),
-        uncounted=counts.uncounted,
+        cache_write_tokens=written,
+        reasoning_tokens=reasoning,
+        uncounted=uncounted,
     )
 
 
@@ -311,24 +328,20 @@ def is_charge(usd: float) -> bool:
     return math.isfinite(usd) and 0 <= usd <= _MOST_USD
 
 
-def _read(said: _Said) -> tuple[str, str | None, str | None]:
+def _read(said: _Said) -> tuple[str | None, str | None, str | None]:
     """``(text, reasoning, refusal)`` of a message; a call of a tool stands for text that is not there."""
     reasoning = said.reasoning_content or said.reasoning
     refusal = said.refusal
     content = said.content
     if isinstance(content, list):
-        reasoning = reasoning or "".join(_thought(part.thinking) for part in content)
+        reasoning = reasoning or "".join(part.thought for part in content)
         refusal = refusal or "".join(part.refusal or "" for part in content)
-        content = "".join(part.text or "" for part in content)
+        content = "".join(part.text or "" for part in content if not part.thought)
     if not content and said.tool_calls:
-        content = "\n".join(call.function.arguments for call in said.tool_calls if call.function)
-    return content or "", reasoning or None, refusal or None
-
-
-def _thought(thinking: list[_Part] | str | None) -> str:
-    if isinstance(thinking, list):
-        return "".join(part.text or "" for part in thinking)
-    return thinking or ""
+        content = "\n".join(
+            arguments_text(call.function.arguments) for call in said.tool_calls if call.function
+        )
+    return content, reasoning or None, refusal or None
 
 
 def _logprobs(given: _Logprobs) -> tuple[TokenLogprob, ...]:

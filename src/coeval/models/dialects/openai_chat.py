@@ -7,6 +7,7 @@ field, usage left out, an error inside a 200.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -43,6 +44,7 @@ class _Model(msgspec.Struct):
     context_length: Any = None
     max_context_length: Any = None
     max_model_len: Any = None
+    parent: Any = None
     pricing: Any = None
     metadata: Any = None
     active: Any = None
@@ -72,9 +74,11 @@ def _page(body: bytes) -> ModelPage:
             models = _read_bare_list(body)
         except Undecodable:
             raise error from None
+    windows = {model.id: _window(model) for model in models}
     # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
     routed = any("*" in model.id for model in models) or {model.created for model in models} == {_ROUTED_AT}
-    return ModelPage(tuple(_listed(model)._replace(routed=routed) for model in models if _answers(model)))
+    listed = (_listed(model, windows) for model in models if _answers(model))
+    return ModelPage(tuple(model._replace(routed=routed) for model in listed))
 
 
 def _answers(model: _Model) -> bool:
@@ -100,14 +104,21 @@ def _is_live(provider: dict[str, Any]) -> bool:
     return provider.get("status") in ("live", None)
 
 
-def _listed(model: _Model) -> ListedModel:
+def _listed(model: _Model, windows: Mapping[str, int | None]) -> ListedModel:
+    about = model.metadata if isinstance(model.metadata, dict) else {}
+    window = windows[model.id]
+    if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
+        window = windows.get(model.parent)
+    return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
+
+
+def _window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
     behind = [provider.get("context_length") for provider in _behind(model) if _is_live(provider)]
     reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
     # A router may take any of its providers: the least of their windows is there in any case.
     least = min((number for number in behind if isinstance(number, int) and _is_count(number)), default=None)
-    window = next((number for number in reported if _is_count(number)), least)
-    return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
+    return next((number for number in reported if _is_count(number)), least)
 
 
 def _is_count(reported: Any) -> bool:

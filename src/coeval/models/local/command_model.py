@@ -24,9 +24,10 @@ from coeval.core.errors import ServerFault, Undecodable, Unreadable, UsageError
 from coeval.core.foreign import decode, utf8
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
+from coeval.core.shown_url import without_credentials
 from coeval.models.local.callables import answer_of, request_parts
 from coeval.models.local.command_guard import CommandGuard
-from coeval.models.local.function_model import OwnCode, key_variables
+from coeval.models.local.function_model import OwnCode
 from coeval.models.pacing.admission import Admission
 
 T = TypeVar("T")
@@ -59,8 +60,8 @@ def find_program(spec: ModelSpec) -> str:
 
 
 class CommandModel(OwnCode):
-    """A program of the user's, by ``argv``; ``protocol`` is ``stdin`` or ``jsonl``. Variables that hold keys
-    of providers are kept from it, but those that ``env`` names. ``ended`` is told of groups that are over."""
+    """A program of the user's, by ``argv``; ``protocol`` is ``stdin`` or ``jsonl``. Credentials of
+    the environment are kept from it, but those that ``env`` names."""
 
     def __init__(self, spec: ModelSpec, admission: Admission, guard: CommandGuard) -> None:
         """Raises UsageError: there is no such program."""
@@ -69,9 +70,8 @@ class CommandModel(OwnCode):
         self._place = str(spec.options["argv"][0])
         self._guard = guard
         self._keeps = spec.options.get("protocol") == "jsonl"
-        hidden = key_variables() - {*spec.options.get("env", ())}
         self._home = Path.cwd()  # a function of the user's may change it later
-        self._env = {name: value for name, value in os.environ.items() if name not in hidden}
+        self._env = without_credentials(os.environ, spec.options.get("env", ()))
         # A program that is kept may hold a model: one, unless the file says more.
         usual = 1 if self._keeps else os.cpu_count() or 1
         self._room = asyncio.Semaphore(spec.max_concurrency or usual)

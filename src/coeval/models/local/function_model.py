@@ -37,25 +37,13 @@ from coeval.core.errors import (
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
-from coeval.models.catalog import HOSTS, SECRET_FIELDS
+from coeval.core.shown_url import without_credentials
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
 from coeval.models.pacing.admission import Admission
 from coeval.models.transport.http import draining
 
 # Attempts of a call that fails for a passing reason, and seconds before the second; they double.
 _ATTEMPTS, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 4, 0.5, 60.0
-
-
-def key_variables() -> set[str]:
-    """Name the variables of the environment that hold keys of providers."""
-    of_settings = (
-        variable
-        for host in HOSTS.own.values()
-        for field, variables in host.settings.items()
-        if field in SECRET_FIELDS
-        for variable in variables
-    )
-    return {variable for host in HOSTS.own.values() for variable in host.key_env}.union(of_settings)
 
 
 class OwnCode(Model):
@@ -73,8 +61,8 @@ class OwnCode(Model):
         self._spec = spec
         self._admission = admission
         self._drained = False
-        secrets = (os.environ.get(variable, "") for variable in sorted(key_variables()))
-        self._redactor = Redactor(filter(None, secrets), names=spec.open_names)
+        hidden = os.environ.keys() - without_credentials(os.environ).keys()
+        self._redactor = Redactor(map(os.environ.__getitem__, sorted(hidden)), names=spec.open_names)
 
     async def is_listed(self) -> bool:
         """It was found when it was opened; it is not called before there is something to ask."""

@@ -163,6 +163,9 @@ class InProcess(Model):
     async def is_listed(self) -> bool:
         return await self._model.is_listed()
 
+    async def context_window(self) -> int | None:
+        return await self._model.context_window()
+
     def drain(self) -> None:
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 import msgspec
 
-from coeval.core.model import ModelSpec
+from coeval.core.model import WINDOW, ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters
 
 # How hosts call the limit on an answer, reasoning included.
@@ -29,6 +30,8 @@ _ANSWERS = frozenset({"n", "best_of", "candidateCount", "candidate_count", "num_
 _GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig", "options"})
 
 
+# Hosts count a few tokens of an answer otherwise than they limit it: those of its end, or of its template.
+_BELOW_LIMIT = 0.95
 # Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both.
 NO_LIMIT = (-1, -2)
 
@@ -49,6 +52,30 @@ def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | N
     if not limits or not all(type(each) is int for each in (*limits, *answers)) or min(limits) < 1:
         return None
     return int(max(limits)) * max(answers)
+
+
+# A limit on answers by its names in refusals; and the most that a host takes. The tokens of the prompt, which
+# such a sentence often counts too, follow none of these words.
+_NAMES_LIMIT = re.compile(
+    r"max\w*[_ ]?tokens|maximum (?:number of )?(?:output )?tokens|(?:output|completion|new) tokens"
+    r"|(?:in|for) the completion",
+    re.IGNORECASE,
+)
+_MOST_TAKEN = re.compile(
+    r"(?:max_model_len|context|length|window|size|limit|maximum|at most|equal to|less than|lower than"
+    r"|more than|exceeds?|<|≤|>|up to|range\D{1,40}\b1\b\D{1,20}?(?=\d))"
+    r"(?: value| is| of| to|\W){0,4}(\d{1,3}(?:,\d{3})+|\d+)",
+    re.IGNORECASE,
+)
+
+
+def refuses_limit(message: str, limit: int | None) -> bool:
+    """Check whether a refusal is of the limit on answers itself, so that every request with it
+    fails: it names a lower one. A prompt that leaves too little room for its answer is one item's affair."""
+    if limit is None or not _NAMES_LIMIT.search(message):
+        return False
+    most = [int(number.replace(",", "")) for number in _MOST_TAKEN.findall(message)]
+    return any(1 < number < limit for number in most)
 
 
 def answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -76,6 +103,15 @@ def counted(completion: Completion) -> Completion:
     if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):
         return completion
     return msgspec.structs.replace(completion, usage=msgspec.structs.replace(usage, uncounted=True))
+
+
+def at_window(completion: Completion, limit: int | None) -> Completion:
+    """The completion, marked where its server cut it off below ``limit``: prompt and answer fill its window,
+    and it says nothing but "length"."""
+    cut = completion.finish_reason == "length" and completion.truncated and not completion.usage.uncounted
+    if limit is None or not cut or not 0 < completion.usage.output_tokens < _BELOW_LIMIT * limit:
+        return completion
+    return msgspec.structs.replace(completion, finish_reason=WINDOW)
 
 
 def prompt_bytes(request: Request) -> int:

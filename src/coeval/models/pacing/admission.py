@@ -20,7 +20,7 @@ from coeval.core.errors import (
     RequestTimeout,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.options import CONTINUE
+from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
 from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
@@ -203,6 +203,11 @@ class Admission:
             self._denials = 0
         elif isinstance(error, AccessDenied | NotFound):
             self._refused(error)
+
+    def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
+        """Ask the model no more: its host refuses the limit on answers, whatever the prompt is."""
+        if self._reason is None:
+            self._stop("its host refuses answers of that length", error, str(max_tokens(judge=judge)))
 
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1

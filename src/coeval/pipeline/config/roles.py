@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from coeval.judging.checks.check_options import code_of
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
-from coeval.pipeline.config.schema import OPTIONS, PHASES, Config, ModelConfig
+from coeval.pipeline.config.schema import OPTIONS, PHASES, ModelConfig
 from coeval.store.rundir import RunDir
 
 
@@ -221,9 +221,9 @@ def asked_as(model: ModelConfig) -> str:
             return model.spec().model
 
 
-def own_code(config: Config) -> Iterator[str]:
-    """Say which code of the user's a run will run, a sentence each."""
-    for model in config.models:
+def own_code(models: Iterable[ModelConfig]) -> Iterator[str]:
+    """Say which code of the user's these models are, a sentence each."""
+    for model in models:
         if model.interface in _NEEDED:
             where = "in this process" if model.interface == "python" else "as a program, in no sandbox"
             yield f"{model.name} runs {asked_as(model)} {where}; it is free unless it reports a cost"

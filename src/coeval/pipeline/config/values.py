@@ -401,7 +401,7 @@ class Parameters(UsualParameters, total=False):
     env: Annotated[
         list[str],
         Field(
-            description="Interface `command`: environment variables with provider keys that the program may "
+            description="Interface `command`: environment variables with credentials that the program may "
             "see; it sees all other variables anyway."
         ),
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coeval.analysis.run_results import empty_answers_sentence
+from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.core.text import numbered
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase

@@ -89,7 +89,7 @@ def make_plan(
         _players(config, options.only_models) if options.only_models else None,
         renewed,
     )
-    plan.furthest = furthest
+    plan.furthest, plan.computes = furthest, options.only_asked is None
     return plan
 
 

@@ -66,7 +66,7 @@ def base_recipe(recorded: str) -> str:
 
 def label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
     """Of a comparison of labels: its version (which changes when its rules do), and the labels' values."""
-    return f"labels-2.{digest(canonical(labels))[:6]}"
+    return f"labels-3.{digest(canonical(labels))[:6]}"
 
 
 CHECK_RECIPE = "checks-1"

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from coeval.analysis.doubtful_answers import EmptyAnswers
 from coeval.analysis.readers.run_records import filtered_note
-from coeval.analysis.run_results import EmptyAnswers
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decoder
 from coeval.core.records import (

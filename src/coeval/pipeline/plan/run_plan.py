@@ -249,6 +249,8 @@ class Plan:
         self.setups = setups
         self.furthest = False
         """With the most that `pairs: active` and `stop` may ask for; set before anything is walked over."""
+        self.computes = True
+        """Whether labels and checks have work too; set likewise."""
         self._wanted: dict[str, frozenset[Unit] | None] = {}
         self._asked: dict[str, Asked | None] = {}
         self.renewed = renewed
@@ -355,6 +357,8 @@ class Plan:
 
     def computed(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
         """Those of a task's labels and of its checks, where it has any."""
+        if not self.computes:
+            return
         accepted = self.stance is Stance.TELL or self._accepts("evaluation")
         redo = self.stance is Stance.REDO or not accepted
         if setup.task.label_attributes:

@@ -35,7 +35,7 @@ from coeval.pipeline.start.inherit import (
     source_folder,
     take_over,
 )
-from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
+from coeval.pipeline.start.open_start import Opening, open_start, owing, requested_under, resolved_models
 from coeval.pricing.price_book import PriceBook
 from coeval.store.record_usage import usage_on_record
 from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, now, phase_of_files
@@ -82,7 +82,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     context = replace(context, batching=_batching_of(config, options.batches))
     supply = supply_of(config, options)
     supply.need_items()
-    async with open_start(config, prices, context, Opening(log=True)) as session:
+    opening = Opening([model.spec() for model in options.opened(config)], log=True)
+    async with open_start(config, prices, context, opening) as session:
         for choice in choices:
             log.info("%s", choice)
         if not options.overwrite:
@@ -93,7 +94,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
             watcher.warn(remark)
         _refuse_too_dear(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-        await probe_models(session, probing, owing(preview))
+        await probe_models(session, probing, owing(preview), requested_under(config))
         if config.experiment.estimate_cost:
             from coeval.pipeline.plan.estimate.live_samples import estimate_at_start
 

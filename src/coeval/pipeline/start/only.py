@@ -15,6 +15,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.engine.probing import Probing, probe_models, try_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
+from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, obstacle_to
 from coeval.models.probe import ProbeResult
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
@@ -32,7 +33,7 @@ from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.inherit import source_folder
-from coeval.pipeline.start.open_start import Opening, open_start, owing, resolved_models
+from coeval.pipeline.start.open_start import Opening, open_start, owing, requested_under, resolved_models
 from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
@@ -70,9 +71,9 @@ async def probe_only(config: Config, probing: Probing, context: SessionContext) 
 async def sample_only(
     config: Config, preview: Preview, lengths: Lengths, prices: PriceBook, context: SessionContext
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles. A
-    model that cannot be asked is reported; what is sent counts in the run's folder, against the ceilings of
-    models.
+    """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles;
+    functions and programs of the user's are not run. A model that cannot be asked is reported; what is sent
+    counts in the run's folder, against the ceilings of models.
 
     Raises UsageError: the run is at work: its folder counts what it sends by itself; StoreError: the folder
     cannot be written; Draining: somebody interrupted it.
@@ -81,7 +82,9 @@ async def sample_only(
     needed = sampled_models(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
-        if (why := obstacle_to(spec, context.keys)) is None:
+        if HOSTS[spec.interface].dialect == OWN_CODE:
+            context.watcher.note(f"no samples of {spec.name}: an estimate runs no code")
+        elif (why := obstacle_to(spec, context.keys)) is None:
             askable.append(spec)
         else:
             context.watcher.warn(f"no samples of {spec.name}: {why}")
@@ -196,7 +199,7 @@ async def propose_only(
     specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in owing]
     board = Board(PHASES[:2], {})
     async with open_start(config, prices, context, Opening(specs, board)) as session:
-        await probe_models(session, probing, owing)
+        await probe_models(session, probing, owing, requested_under(config))
         running = RunSession(config, options, folder, session)
         works = list(proposals.works(running.asking))
         _expect(board, works)

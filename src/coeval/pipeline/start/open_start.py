@@ -107,16 +107,16 @@ def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
     sent = {model.name: sent_in_roles(model) for model in config.models}
     terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
-    refuse_boundless(_requested_under(config), terms, config.experiment.budget_usd)
+    refuse_boundless(requested_under(config), terms, config.experiment.budget_usd)
     return terms
 
 
-def _requested_under(config: Config) -> Iterator[RequestedUnder]:
+def requested_under(config: Config) -> Iterator[RequestedUnder]:
     """The models of an experiment in each of their roles; benchmark teachers are not asked."""
     for model in config.models:
         if model.interface != "benchmark":
             for role in model.roles:
-                yield RequestedUnder(model.spec(), model.sampling(role))
+                yield RequestedUnder(model.spec(), model.sampling(role), role == "judge")
 
 
 def _accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:

@@ -24,7 +24,8 @@ from coeval.core.errors import UsageError
 from coeval.core.foreign import decoder
 from coeval.core.text import digest, listed
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.schema import Config, Mode, ModelConfig
+from coeval.pipeline.config.roles import own_code
+from coeval.pipeline.config.schema import Config, Experiment, Mode, ModelConfig
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
@@ -118,6 +119,11 @@ def _judge(config: Config, request: CheckRequest) -> ModelConfig:
     if request.judge not in judges:
         known = listed(sorted(judges)) or "none"
         raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {known}")
+    if request.models is None and any(own_code([judges[request.judge]])):
+        raise UsageError(
+            f"--judge {request.judge} runs code, which no file names that was given here; give the "
+            "experiment file that does: --config FILE"
+        )
     return judges[request.judge]
 
 
@@ -165,18 +171,17 @@ def judge_alone(
         "probe_mode": "resume",  # the judge alone has work
         **({} if budget_usd is None else {"budget_usd": budget_usd}),
     }
-    read = load_config({"experiment": experiment})
     models = []
-    for model in read.models:
+    for model in anchor.config.models:
         asked = judge if model.name == judge.name else model
         roles = [role for role in model.roles if role != "judge"] + ["judge"] * (asked is judge)
         if roles:
             models.append(asked.model_copy(update={"roles": roles}))
     if judge.name not in {model.name for model in models}:
         models.append(judge.model_copy(update={"roles": ["judge"]}))
-    return read.model_copy(
-        update={"models": models, "tasks": [task for task in read.tasks if task.name in tasks]}
-    )
+    kept = [task for task in anchor.config.tasks if task.name in tasks]
+    read = {"experiment": Experiment.model_validate(experiment), "models": models, "tasks": kept}
+    return anchor.config.model_copy(update=read)
 
 
 def copy_items(anchor: Anchor, items: Collection[str], answers: Collection[str]) -> None:

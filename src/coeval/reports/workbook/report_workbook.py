@@ -1,9 +1,8 @@
-"""A report as a workbook: a summary, then a sheet for each table, with charts that Excel draws."""
+"""A report as a workbook: a summary with a chart that Excel draws, then a sheet for each table."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.workbook.workbook_file import (
-    SheetTable,
     WorkbookFile,
-    WrittenSheet,
-    column_width,
+    WrittenTable,
     sheet_columns,
     workbook_file,
 )
@@ -38,12 +35,10 @@ _WIDTH, _STEP, _REST = 620, 26, 90
 _ROW = 20
 
 
-def add_chart(
-    book: WorkbookFile, written: WrittenSheet, table: ReportTable, at: tuple[int, int] | None = None
-) -> int:
-    """Draw a bar for each row, with the interval of its measure: of the first column that holds such, or
-    money; ``at`` a cell, or beside the table. Return the row where it ends, 0 where there is none: names do
-    not tell the rows apart, or are too many."""
+def _add_chart(book: WorkbookFile, written: WrittenTable, table: ReportTable) -> int:
+    """Draw a bar below a table for each row, with the interval of its measure: of the first column that holds
+    such, or money. Return the row where it ends, 0 where there is none: names do not tell the rows apart, or
+    are too many."""
     names = [row[0] for row in table.rows]
     if table.columns[0].kind != "text" or not 1 < len(names) <= _MOST_BARS or len(set(names)) < len(names):
         return 0
@@ -68,9 +63,8 @@ def add_chart(
     chart.set_x_axis({"major_gridlines": {"visible": True, "line": {"color": LIGHT.lines}}})
     height = _REST + _STEP * written.rows
     chart.set_size({"width": _WIDTH, "height": height})
-    row, beside = at or (written.top + 1, len(written.columns) + 1)
-    written.sheet.insert_chart(row, beside, chart)
-    return row + height // _ROW + 1
+    written.sheet.insert_chart(written.end, 0, chart)
+    return written.end + height // _ROW + 1
 
 
 def _shown(table: ReportTable) -> int | None:
@@ -106,25 +100,6 @@ def _ends(cell: Cell) -> tuple[float, float]:
 # --- Sheets
 
 SUMMARY = "Summary"
-# By the anchor of a section, the sheet that holds its tables, one below the other.
-_SHEETS: Mapping[str, str] = {
-    "pairs": "Pairs",
-    "by-people": "People",
-    "leads": "Students",
-    "where": "Tasks",
-    "judges": "Judges",
-    "benchmark": "Benchmark",
-    "value": "Cost",
-    "cost": "Cost",
-    "scores": "Metrics",
-    "sides": "Sides",
-}
-# Records that stand below the tables of a sheet, where there is that sheet.
-_BELOW: Mapping[str, str] = {"Failures": "Cost"}
-# Sheets that print on two pages; all others on one. A run's eight print on twelve.
-_TWO_PAGES = frozenset({"Students", "Tasks", "Judges", "Cost"})
-# Rows and characters of a printed page in landscape, in letters that people can read.
-_PAGE_ROWS, _PAGE_WIDTH = 50, 210
 # Of the table in the summary; its sheet has all.
 _SUMMARY_ROWS, _SUMMARY_COLUMNS = 12, 8
 # Of the summary, in characters: its first column, and all others up to the last under its sentences.
@@ -133,33 +108,26 @@ _FIRST, _OTHER, _LAST = 44, 11, 8
 _LINE, _LINE_POINTS = 125, 15.0
 
 
-def write_workbook(
-    path: Path, report: Report, more: Iterable[SheetTable] = (), *, without: Collection[str] = ()
-) -> None:
-    """Write a report: a summary, a sheet for each section, and ``more``; ``without`` names tables that stand
-    in no sheet.
+def write_workbook(path: Path, report: Report) -> None:
+    """Write a report: a summary, then a sheet for each table.
 
     Raises StoreError: the file cannot be written.
     """
     with workbook_file(path, report.title) as book:
         summary = book.sheet(SUMMARY)
         report = _named(report)
-        sheets = _Sheets(book, _BELOW if report.kind == "experiment" else {})
-        in_order = sorted(report.sections, key=lambda section: section.anchor == "value")  # below the costs
-        for place, section in enumerate(in_order):
-            colour = LIGHT.categories[place % len(LIGHT.categories)]
-            shown = [table for table in section.tables if table.name not in without]
-            for table in shown:
-                sheets.add(_SHEETS.get(section.anchor, shown[0].title.partition(":")[0]), table, colour)
-        for records in more:
-            sheets.record(records)
-        sheets.print_setup()
-        _summarise(book, summary, report, sheets)
+        places = {}
+        for number, section in enumerate(report.sections):
+            colour = LIGHT.categories[number % len(LIGHT.categories)]
+            for table in section.tables:
+                quoted = book.table(table, colour).sheet.get_name().replace("'", "''")
+                places[table.name] = f"internal:'{quoted}'!A1"
+        _summarise(book, summary, report, places)
 
 
 def _named(report: Report) -> Report:
     """The report with short names in its sentences and tables, and a table of names in its first section."""
-    shown = ShownNames(report.labels)  # items keep their ids, which the sheets of records have too
+    shown = ShownNames(report.labels)  # items keep their ids, which tables of records have too
     if not shown.key:
         return report
 
@@ -194,70 +162,8 @@ def _named(report: Report) -> Report:
     )
 
 
-class _Sheets:
-    """Tables below each other on sheets that are named by hand."""
-
-    def __init__(self, book: WorkbookFile, below: Mapping[str, str]) -> None:
-        self._book, self._below = book, below
-        self._last: dict[str, WrittenSheet] = {}
-        self._charts: dict[str, int] = {}
-        self.links: dict[str, tuple[str, str]] = {}
-        """By the name of a table or of records: its title, and the place where it begins."""
-
-    def add(self, name: str, table: ReportTable, colour: str) -> None:
-        first = name not in self._last
-        shown = SheetTable(
-            name if first else table.title, table.columns, table.rows, table.rows, colour, table.note
-        )
-        written = self._stand(name, shown)
-        self.links[table.name] = (table.title, _place(written))
-        if first:
-            self._charts[name] = add_chart(self._book, written, table)
-
-    def record(self, records: SheetTable) -> None:
-        name = self._below.get(records.name, records.name)
-        written = self._stand(name if name in self._last else records.name, records)
-        title = f"{records.name}: {written.note}" if written.note else records.name
-        self.links[f" {records.name}"] = (title, _place(written))
-
-    def _stand(self, name: str, table: SheetTable) -> WrittenSheet:
-        below = self._last.get(name)
-        self._last[name] = self._book.table(table, below, beside=self._charts.get(name, 0))
-        return self._last[name]
-
-    def print_setup(self) -> None:
-        """Fit each sheet to the width of a page and to one or two pages; the rows beyond stay on screen."""
-        for name, last in self._last.items():
-            pages = 2 if name in _TWO_PAGES else 1
-            rows, most = max(last.end, self._charts.get(name, 0)), pages * _PAGE_ROWS
-            footer = "&L&A&RPage &P of &N" if rows <= most else f"&L&A, the first {most} rows&RPage &P of &N"
-            last.sheet.print_area(0, 0, min(rows, most), _columns_printed(last.widths))
-            print_on(last.sheet, pages, footer)
-            if last.top == 0:
-                last.sheet.repeat_rows(0)
-
-
-def _columns_printed(widths: Sequence[int]) -> int:
-    """The last column that a page's width takes."""
-    taken = accumulate(column_width(wide) for wide in widths)
-    return max(sum(width <= _PAGE_WIDTH for width in taken) - 1, 1)
-
-
-def print_on(sheet: Worksheet, pages: int, footer: str) -> None:
-    sheet.set_landscape()
-    sheet.set_paper(9)  # A4
-    sheet.set_margins(left=0.4, right=0.4, top=0.5, bottom=0.6)
-    sheet.fit_to_pages(1, pages)
-    sheet.set_footer(footer)
-
-
-def _place(written: WrittenSheet) -> str:
-    quoted = "'" + written.name.replace("'", "''") + "'"
-    return f"internal:{quoted}!A{written.top + 1}"
-
-
-def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: _Sheets) -> None:
-    """The answer in a few sentences, its table and chart, and the way to the sheets."""
+def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Mapping[str, str]) -> None:
+    """The answer in a few sentences, its table and chart, and links to the sheets; ``places``: of tables."""
     lines = _SummaryLines(book, sheet)
     lines.write(report.title, bold=True, font_size=16)
     lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
@@ -269,24 +175,18 @@ def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, sheets: _Sh
     if (table := _first_table(report)) is not None:
         lines.skip()
         lines.table(table)
-    sheet.print_area(0, 0, lines.row, _LAST)
     for section in report.sections:
         lines.skip()
         lines.write(section.question, bold=True, font_size=13)
         for sentence in section.sentences:
             lines.write(sentence.text)
         for one in section.tables:
-            if one.name in sheets.links:
-                lines.link(*sheets.links[one.name])
-    if records := [link for name, link in sheets.links.items() if name.startswith(" ")]:
-        lines.skip()
-        lines.write("Records", bold=True, font_size=13)
-        for link in records:
-            lines.link(*link)
+            lines.link(one.title, places[one.name])
     sheet.set_column(0, 0, _FIRST)
     sheet.set_column(1, _LAST, _OTHER)
     sheet.hide_gridlines(2)
-    print_on(sheet, 1, "&L&F&RPage &P of &N")
+    sheet.set_landscape()
+    sheet.fit_to_pages(1, 0)
     sheet.activate()
 
 
@@ -322,10 +222,8 @@ class _SummaryLines:
 
     def table(self, table: ReportTable) -> None:
         self.write(table.title, bold=True, font_size=13)
-        shown = SheetTable(table.title, table.columns, table.rows, table.rows)
-        written = self._book.rows(self._sheet, shown, self.row)
-        ends = add_chart(self._book, written, table, (written.end, 0))
-        self.row = max(written.end, ends)
+        written = self._book.rows(self._sheet, table, self.row)
+        self.row = max(written.end, _add_chart(self._book, written, table))
 
     def link(self, title: str, place: str) -> None:
         style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)

@@ -1,16 +1,12 @@
-"""A workbook, sheet by sheet, written as it is filled: rows go to disk in their order, so a large run takes
-no more memory than a small one. Neither its sheets nor its texts grow beyond what a program can open.
-"""
+"""Sheets of a workbook: foreign text stays text, and every cell is one that Excel can open."""
 
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
@@ -22,7 +18,7 @@ from coeval import __version__
 from coeval.analysis.measures.measured import Measured
 from coeval.core.figures import IN_POINTS, FigureKind
 from coeval.core.text import dollar_decimals
-from coeval.reports.content import Cell, ReportColumn
+from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.store.jsonl import replaced_whole
 
@@ -44,29 +40,9 @@ def sheet_text(text: str) -> str:
     units = shown.encode("utf-16-le", "replace")
     if len(units) // 2 <= LONGEST:
         return shown
-    mark = cut_mark(len(text))
+    mark = f" … [cut: {len(text):,} characters in all]"
     kept = units[: 2 * (LONGEST - len(mark))].decode("utf-16-le", "ignore")
     return kept + mark
-
-
-def cut_mark(length: int) -> str:
-    """Behind the beginning of a text of so many characters."""
-    return f" … [cut: {length:,} characters in all]"
-
-
-CUT = re.compile(r" … \[cut: [\d,]+ characters in all\]\Z")
-# Characters that the mark takes at most.
-_MARK = 60
-
-
-def cut_sql(column: str) -> str:
-    """A text as an expression of DuckDB: of one that fits into no cell the beginning, with the mark; so that
-    no page of rows is larger than it need be. Characters beyond U+FFFF count twice in a cell."""
-    kept = f"left({column}, {LONGEST - _MARK})"
-    wide = f"regexp_matches({kept}, '[\\x{{10000}}-\\x{{10FFFF}}]')"
-    cut = f"left({column}, CASE WHEN {wide} THEN {LONGEST // 2 - _MARK} ELSE {LONGEST - _MARK} END)"
-    mark = f"' … [cut: ' || format('{{:,}}', length({column})) || ' characters in all]'"
-    return f"CASE WHEN length({column}) > {LONGEST} THEN {cut} || {mark} ELSE {column} END"
 
 
 def looks_like_formula(text: str) -> bool:
@@ -157,46 +133,19 @@ def number_format(kind: FigureKind, number: float) -> str:
     return f"{_FORMATS[kind]}{'0' * (dollar_decimals(number) - 2)}"
 
 
-# Of a sheet, below its headings; two more hold its note.
-MOST_ROWS = 1_048_573
-# Characters of long texts in all sheets together; later ones are cut to ``SHORT``.
-MOST_TEXT = 100_000_000
-# Characters of a text that never count as long.
-SHORT = 300
 # Characters: headings of a word, and texts of which the beginning shows.
 _NARROWEST, _WIDEST = 8, 60
-# Rows that a column's width is made for.
-_SEEN = 500
 # Excel's limit for a sheet's name.
 _NAME = 31
 
 
-@dataclass(slots=True)
-class SheetTable:
-    """A table for a sheet of its own, whose tab has a ``colour``. ``rows`` are asked for once; those in
-    ``sample`` tell which columns hold measures. The ``note`` stands below them, and after it what of the
-    ``total`` (where that is known, and may be more than is given) is not there; ``whole`` says who has it."""
+class WrittenTable(NamedTuple):
+    """Where a table is: ``rows`` below the row ``top``, which has the headings. ``largest``: of each column's
+    numbers, whatever their sign; ``widths``: of the columns, in characters."""
 
-    name: str
-    columns: Sequence[ReportColumn]
-    rows: Iterable[Sequence[Cell]]
-    sample: Sequence[Sequence[Cell]] = ()
-    colour: str | None = None
-    note: str = ""
-    total: int = 0
-    whole: str = ""
-
-
-class WrittenSheet(NamedTuple):
-    """Where a table came to stand: ``rows`` below the row ``top``, which has the headings. The ``note`` says
-    what is to be known of it, and what was left out; ``largest`` of each column's numbers, whatever their
-    sign; ``widths`` of the sheet's columns."""
-
-    name: str
     sheet: Worksheet
     columns: list[SheetColumn]
     rows: int
-    note: str
     largest: list[float]
     top: int
     widths: list[int]
@@ -204,25 +153,12 @@ class WrittenSheet(NamedTuple):
     @property
     def end(self) -> int:
         """The first row below it."""
-        return self.top + max(self.rows, 1) + (3 if self.note else 1)
-
-    def place(self, name: str) -> int:
-        """The number of a column."""
-        return next(place for place, column in enumerate(self.columns) if column.name == name)
+        return self.top + max(self.rows, 1) + 1
 
     def reference(self, name: str) -> list[Any]:
         """The cells of a column, as charts take them."""
-        place = self.place(name)
-        return [self.name, self.top + 1, place, self.top + max(self.rows, 1), place]
-
-
-def column_width(text: int) -> int:
-    """Of a column whose widest text has so many characters."""
-    return max(_NARROWEST, min(_WIDEST, text + 2))
-
-
-def _widest(some: Sequence[int], others: Sequence[int]) -> list[int]:
-    return [max(pair) for pair in zip_longest(some, others, fillvalue=0)]
+        place = next(place for place, column in enumerate(self.columns) if column.name == name)
+        return [self.sheet.get_name(), self.top + 1, place, self.top + max(self.rows, 1), place]
 
 
 @dataclass(slots=True)
@@ -230,7 +166,6 @@ class WorkbookFile:
     """Sheets are made in the order in which they are to stand."""
 
     book: xlsxwriter.Workbook
-    _text_left: int
     _formats: dict[tuple[tuple[str, object], ...], Format] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
@@ -253,27 +188,24 @@ class WorkbookFile:
         if shown:
             sheet.write_string(row, column, shown, self.format(**properties, **quoted))
 
-    def table(self, table: SheetTable, below: WrittenSheet | None = None, *, beside: int = 0) -> WrittenSheet:
-        """A table on a sheet of its own, with a frozen head and filters; or ``below`` another one, under its
-        title, with room for ``beside`` rows of a chart. Of more rows than a sheet takes, the first."""
-        sheet = self.sheet(table.name) if below is None else below.sheet
-        top = 0 if below is None else max(below.end, beside) + 3
-        if below is not None:
-            self.text(sheet, top - 1, 0, table.name, bold=True, font_size=13)
-        found = self.rows(sheet, table, top)
-        widest = found.widths if below is None else _widest(found.widths, below.widths)
-        for place, wide in enumerate(widest):
-            sheet.set_column(place, place, column_width(wide))
-        sheet.freeze_panes(1 if below is None else 0, 1)
-        if below is None:
-            sheet.autofilter(0, 0, max(found.rows, 1), len(found.columns) - 1)
-            if table.colour is not None:
-                sheet.set_tab_color(table.colour)
-        return found._replace(widths=widest)
+    def table(self, table: ReportTable, colour: str) -> WrittenTable:
+        """A table on a sheet of its own, with a frozen head and filters, and its note below."""
+        sheet = self.sheet(table.title.partition(":")[0])
+        written = self.rows(sheet, table, 0)
+        if table.note:
+            self.text(sheet, written.end + 1, 0, table.note, italic=True)
+        for place, wide in enumerate(written.widths):
+            sheet.set_column(place, place, max(_NARROWEST, min(_WIDEST, wide + 2)))
+        sheet.freeze_panes(1, 1)
+        sheet.autofilter(0, 0, max(written.rows, 1), len(written.columns) - 1)
+        sheet.set_tab_color(colour)
+        sheet.set_landscape()
+        sheet.fit_to_pages(1, 0)
+        return written
 
-    def rows(self, sheet: Worksheet, table: SheetTable, top: int) -> WrittenSheet:
-        """The head of a table in the row ``top`` of a sheet, its rows, its note, and colours."""
-        columns = sheet_columns(table.columns, table.sample)
+    def rows(self, sheet: Worksheet, table: ReportTable, top: int) -> WrittenTable:
+        """The head of a table in the row ``top`` of a sheet, its rows, and colours."""
+        columns = sheet_columns(table.columns, table.rows)
         widths = [min(_width(column.title) + 3, 24) for column in columns]
         for place, column in enumerate(columns):
             self.text(
@@ -281,34 +213,19 @@ class WorkbookFile:
             )
             if column.meaning:
                 sheet.write_comment(top, place, column.meaning, {"x_scale": 2})
-        written = short_from = 0
         largest = [0.0] * len(columns)
-        for row in islice(table.rows, MOST_ROWS - top):
-            written += 1
-            cells = [simple_cell(row[column.place], column) for column in columns]
-            if not self._takes(cells):
-                cells = [_shortened(cell) for cell in cells]
-                short_from = short_from or written
-            if written <= _SEEN:
-                widths = _widest(widths, [_width(cell) for cell in cells])
-            for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
-                self._cell(sheet, (top + written, place), cell, column)
+        for number, row in enumerate(table.rows, top + 1):
+            for place, column in enumerate(columns):
+                cell = simple_cell(row[column.place], column)
+                widths[place] = max(widths[place], _width(cell))
+                self._cell(sheet, (number, place), cell, column)
                 if isinstance(cell, int | float) and math.isfinite(cell):
                     largest[place] = max(largest[place], abs(cell))
-        if not written:
+        if not table.rows:
             self.text(sheet, top + 1, 0, "(no rows)", italic=True)
-        note = "; ".join(filter(None, (table.note, *_left_out(table, written, short_from))))
-        if note:
-            self.text(sheet, top + written + 2, 0, note, italic=True)
-        found = WrittenSheet(sheet.get_name(), sheet, columns, written, note, largest, top, widths)
-        self._shade(found)
-        return found
-
-    def _takes(self, cells: Sequence[Simple]) -> bool:
-        """Whether the long texts of a row still fit; once they do not, none does any more."""
-        long = sum(min(len(cell), LONGEST) for cell in cells if isinstance(cell, str) and len(cell) > SHORT)
-        self._text_left -= long
-        return not long or self._text_left >= 0
+        written = WrittenTable(sheet, columns, len(table.rows), largest, top, widths)
+        self._shade(written)
+        return written
 
     def _cell(self, sheet: Worksheet, at: tuple[int, int], cell: Simple, column: SheetColumn) -> None:
         row, place = at
@@ -323,7 +240,7 @@ class WorkbookFile:
                 if column.part == "value":  # missing: neither zero nor empty by chance
                     sheet.write_blank(row, place, None, self.format(bg_color="#f0f0f0"))
 
-    def _shade(self, found: WrittenSheet) -> None:
+    def _shade(self, found: WrittenTable) -> None:
         """Colours by value: scores and shares by how far they are from zero; failed and missing if any."""
         for place, column in enumerate(found.columns):
             area = (found.top + 1, place, found.top + max(found.rows, 1), place)
@@ -366,7 +283,7 @@ def workbook_file(path: Path, title: str) -> Iterator[WorkbookFile]:
     with replaced_whole(path) as file:
         book = _book(file)
         book.set_properties({"title": sheet_text(title)[:255], "comments": f"coeval {__version__}"})
-        yield WorkbookFile(book, MOST_TEXT)
+        yield WorkbookFile(book)
         book.close()
 
 
@@ -375,31 +292,11 @@ def _book(file: BinaryIO) -> xlsxwriter.Workbook:
     return xlsxwriter.Workbook(
         file,
         {
-            "constant_memory": True,
             "strings_to_formulas": False,
             "strings_to_numbers": False,
             "strings_to_urls": False,
         },
     )
-
-
-def _shortened(cell: Simple) -> Simple:
-    """A text that is no longer than ``SHORT``, and any other cell as it is."""
-    if not isinstance(cell, str) or len(cell) <= SHORT:
-        return cell
-    reported = CUT.search(cell)
-    return cell[:SHORT] + (reported.group() if reported is not None else cut_mark(len(cell)))
-
-
-def _left_out(table: SheetTable, written: int, short_from: int) -> Iterator[str]:
-    """What is not there, or not whole, and who has it."""
-    reported = []
-    if written < table.total:
-        reported.append(f"the first {written:,} of {table.total:,}")
-    if short_from:
-        reported.append(f"texts longer than {SHORT} characters are cut from row {short_from + 1:,} on")
-    if reported:
-        yield "; ".join((*reported, table.whole)) if table.whole else "; ".join(reported)
 
 
 def _width(cell: Simple) -> int:

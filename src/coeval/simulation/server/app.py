@@ -20,7 +20,6 @@ from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
 from coeval.simulation.server.chat import ChatBody, chat_body, chat_events, read_chat, seeded
 from coeval.simulation.server.events import Refusal, json_response, stream
-from coeval.simulation.server.served_batches import AT_ONCE, BatchFates, ServedBatches
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"
@@ -39,21 +38,16 @@ def make_app(
     *,
     api_key: str | None = None,
     rate_limit_every: int | None = None,
-    batches: BatchFates = AT_ONCE,
 ) -> web.Application:
     """Make an application that serves the models under their ids.
 
     With ``api_key``, requests without ``Authorization: Bearer KEY`` get 401. With
     ``rate_limit_every=N``, each Nth request for an answer gets 429 with ``Retry-After: 1``. A request
-    with the header ``x-simulate-status: 4xx or 5xx`` gets that status. ``batches`` is what becomes of
-    batch jobs.
+    with the header ``x-simulate-status: 4xx or 5xx`` gets that status.
     """
     handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
-    jobs = ServedBatches(handlers.batched, batches)
     middlewares = [_in_their_shape, *([_keyed(api_key)] if api_key is not None else [])]
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
-    app.cleanup_ctx.append(jobs.opened)
-    app.router.add_routes(jobs.routes())
     app.router.add_post("/v1/chat/completions", handlers.chat)
     app.router.add_get("/v1/models", handlers.models)
     app.router.add_get("/v1/models/{id:.+}", handlers.model)
@@ -168,14 +162,6 @@ class _Handlers:
             return await stream(request, chat_events(body, answers), model.traits.tokens_per_s, done=_DONE)
         await _last_token(model, answers)
         return json_response(chat_body(body, answers))
-
-    async def batched(self, content: bytes) -> dict[str, Any]:
-        """The answer to one request of a batch job, at once.
-
-        Raises Refusal.
-        """
-        body = _read(content)
-        return chat_body(body, await _answers(self._served(body.model), seeded(body.request(), body.n or 1)))
 
     async def _body(self, request: web.Request) -> ChatBody:
         """The body of a request for an answer, once it is clear that it gets one."""

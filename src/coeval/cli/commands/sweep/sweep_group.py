@@ -147,9 +147,9 @@ def aggregate(
 ) -> None:
     """Aggregate the samples of each checkpoint, and draw conclusions.
 
-    Writes each checkpoint's summary_agg.json. For each task, it shows the first
-    step that is significantly better than the base, the best step corrected for
-    selection, and whether the last steps still gained. Samples are combined if
+    Writes each checkpoint's summary_agg.json. Shows which checkpoint to ship,
+    whether the last step gained on the one before, and for each task the first
+    step that is significantly better than the base. Samples are combined if
     sampling and judging are equal; others, and unfinished ones, are left out and
     reported. No model is called. docs/training-runs.md explains the figures.
 
@@ -169,16 +169,18 @@ def aggregate(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
     from coeval.analysis.training.aggregate import evaluated_steps, require_base, write_aggregates
+    from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_curves
-    from coeval.cli.commands.sweep.sweep_tables import tell_aggregates
+    from coeval.cli import streams
+    from coeval.cli.commands.sweep.sweep_tables import print_conclusions, tell_aggregates
 
     checkpoints = evaluated_steps(out, name_pattern, needed)
     require_base(base, checkpoints, out)
     found = [put_together(checkpoint, requested, expected) for checkpoint in checkpoints]
-    run = None
     if sum(len(write_aggregates(one)) for one in found):
-        [run] = training_curves({out.name: out}, requested, needed, {out.name: name_pattern}, base)
-    if tell_aggregates(found, run, out, requested, needed, name_pattern):
+        runs = training_curves({out.name: out}, requested, needed, {out.name: name_pattern}, base)
+        print_conclusions(runs, compare_runs(runs), streams.results(), found)
+    if tell_aggregates(found, out, requested, needed, name_pattern):
         raise typer.Exit(GAPS)
 
 
@@ -280,7 +282,9 @@ def plot(
     patterns = _patterns(name_pattern or [], folders)
     needed, requested = sweep_settings.steps(steps), sweep_settings.names(tasks)
     # Here, because they load duckdb and vl-convert.
+    from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_curves
+    from coeval.cli.commands.sweep.sweep_tables import print_conclusions
     from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
@@ -288,15 +292,9 @@ def plot(
     for run in found:
         for note in run.notes:
             streams.warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
-        for alarm in run.alarms:
-            streams.warn(messages, alarm if len(found) == 1 else f"{run.label}: {alarm}")
-    results = streams.results()
-    for run in found:
-        for task, curve in run.curves.items():
-            for said in curve.conclusions:
-                of = task if len(found) == 1 else f"{run.label}, {task}"
-                streams.say(results, f"{of}: {said}")
-    written = list(write_curves(found, plot_dir, show_errorbar))
+    compared = compare_runs(found)
+    print_conclusions(found, compared, streams.results())
+    written = list(write_curves(found, compared, plot_dir, show_errorbar))
     streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
 
 

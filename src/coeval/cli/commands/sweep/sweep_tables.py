@@ -28,6 +28,7 @@ from coeval.sweeps.sweep import Sweep
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.aggregate import Aggregated
     from coeval.analysis.training.judge_comparison import JudgeComparison, StepDifference, TaskJudges
+    from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
 
 
@@ -51,41 +52,44 @@ def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
         print_table(console, f"{task}: {listed(dict.fromkeys(metrics))}", "step", _COLUMNS, rows)
 
 
-def print_conclusions(run: TrainingRun, found: Sequence[Aggregated], console: Console) -> None:
-    """What follows from the checkpoints, by task, and what to know of it beside what is told of the samples;
-    then what speaks against it."""
+def print_conclusions(
+    runs: Sequence[TrainingRun],
+    compared: SweepComparison,
+    console: Console,
+    found: Sequence[Aggregated] = (),
+) -> None:
+    """Print which checkpoint to ship, as ``coeval compare`` says it, then what follows by task, without what
+    `tell_aggregates` says of ``found``; then alarms."""
     reported = {
         f"step {one.checkpoint.step}: {note}"
         for one in found
         for of in one.tasks.values()
         for note in of.notes
     }
-    for task, curve in run.curves.items():
-        notes = [note for note in curve.notes if note not in reported]
-        if curve.conclusions or notes:
-            console.print()
-        for sentence in curve.conclusions:
-            say(console, f"{task}: {sentence}")
-        for note in notes:
-            say(console, f"{task}: {note}", "dim")
-    for sentence in run.alarms:
-        console.print()
-        warn(console, sentence)
+    for sentence in compared.sentences:
+        say(console, sentence)
+    for run in runs:
+        label = f"{run.label}, " if len(runs) > 1 else ""
+        for task, curve in run.curves.items():
+            for sentence in curve.conclusions:
+                say(console, f"{label}{task}: {sentence}")
+            for note in curve.notes:
+                if note not in reported:
+                    say(console, f"{label}{task}: {note}", "dim")
+    for run in runs:
+        for alarm in run.alarms:
+            warn(console, alarm if len(runs) == 1 else f"{run.label}: {alarm}")
 
 
 def tell_aggregates(
     found: Sequence[Aggregated],
-    run: TrainingRun | None,
     out: Path,
     tasks: Sequence[str] | None,
     steps: Sequence[int] | None = None,
     pattern: str = "step_{step}",
 ) -> bool:
-    """Show what checkpoints came to, and what follows from all of them; whether something that was asked for
-    is not there."""
+    """Show what checkpoints came to; whether something that was asked for is not there."""
     print_aggregates(found, streams.results())
-    if run is not None:
-        print_conclusions(run, found, streams.results())
     absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
     everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
     same: dict[tuple[str, str], list[str]] = {}
@@ -113,7 +117,9 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     plan = JobPlan.read(sweep.own_folder)
     made = put_together(sweep.out, {task.label: task.samples for task in plan.tasks})
     tasks = [task.label for task in plan.tasks]
-    gaps = tell_aggregates(made.found, made.run, sweep.out, tasks)
+    if made.run is not None and made.compared is not None:
+        print_conclusions([made.run], made.compared, streams.results(), made.found)
+    gaps = tell_aggregates(made.found, sweep.out, tasks)
     if made.written:
         pictures = len(made.written) - 1
         say(streams.messages(), f"written: {made.written[-1]} and {pictures} pictures beside it")

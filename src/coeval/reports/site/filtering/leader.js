@@ -9,22 +9,24 @@ const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` a
 // make of its own. What an item of a choice costs is not known.
 function openingSentences(standing, { others, bounds, atAnyLook }) {
   const { names, scores, pairs, partial, design: { students } } = standing;
-  const [first, second] = names;
+  const [first] = names;
   const shown = (at) => points(scores[at].value);
   if (first === undefined) return ["No student has a score yet."];
-  if (second === undefined) {
+  if (names.length < 2) {
     const more = students.length > 1 ? ", the only student with a score so far." : ", the only student: add another to compare.";
     return [`${students[first]} scores ${shown(first)}${more}`];
   }
   if (partial.has(first)) return ["No student leads over all tasks: none does all of them. Compare students by task."];
   if (standing.range(first)[0] > 1) return ["No student leads: pairs of students, on the scores that both have, contradict each other."];
   const between = (one, other) => pairs.find((pair) => pair.one === one && pair.other === other);
+  // Its rival: the best whom it does not beat significantly, so that both may have rank 1.
+  const second = names.slice(1).find((at) => !partial.has(at) && !between(first, at)?.sure) ?? names[1];
   const [name, next] = [students[first], students[second]];
   const pair = between(first, second);
-  if (!pair) return [`${name} has the highest score (${shown(first)}); ${next}, the next, shares no scored items with it.`];
+  if (!pair) return [`${name} has the highest score (${shown(first)}); ${next} shares no scored items with it.`];
   const behind = pair.difference < -SAME;
   const apart = ({ difference, low, high }) => `${difference < 0 ? differenceText(-difference, -high, -low) : differenceText(difference, low, high)} points`;
-  return [who(), missing() || elsewhere() || (pair.sure ? "" : moreItems()) || neighbours() || steady(), panel()].filter(Boolean);
+  return [who(), missing() || elsewhere() || settling() || neighbours() || steady(), panel()].filter(Boolean);
 
   function who() {
     const [by, shared] = [apart(pair), many(pair.n, "shared item")];
@@ -55,14 +57,26 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     return other ? `${other.words[0].toUpperCase()}${other.words.slice(1)}, ${students[other.order[0]]} has the highest score.` : "";
   }
 
-  // How many items would show a gap of this size, by the gap that those there are can detect.
-  function moreItems() {
+  // How many items would settle a gap of this size by these judges, or that items cannot and judges must.
+  function settling() {
     const { detectable, difference, n } = pair;
     const by = Math.abs(difference);
+    const must = judgesMust() ? "Whether other judges agree, only more judges can settle." : "";
+    if (pair.sure) return pair.over?.sure ? "" : must;
     if (detectable === null) return "One shared item cannot show a gap: more are needed.";
-    if (by < LEAST_GAP || (detectable / by) ** 2 > MOST_TIMES) return "The gap is too small for more items to settle it.";
-    const needed = Math.max(Math.trunc(Number(Math.max(n * (detectable / by) ** 2, n + 1).toPrecision(2))), n + 1);
-    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it (now ${n.toLocaleString("en-US")}).`;
+    if (by < LEAST_GAP) return "The gap is too small for more items to settle it.";
+    const times = (detectable / by) ** 2;
+    if (times > MOST_TIMES) return `The gap is too small for more items to settle it: ${MOST_TIMES} times as many would not. ${must}`.trim();
+    const needed = Math.max(Math.trunc(Number((n * times).toPrecision(2))), n + 1);
+    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it by these judges (now ${n.toLocaleString("en-US")}). ${must}`.trim();
+  }
+
+  // Whether what judges add to the interval leaves zero in it even with so many times the items.
+  function judgesMust() {
+    const { over, low, high, difference } = pair;
+    if (!over || over.low === null) return false;
+    const [items, both] = [(high - low) / 2, (over.high - over.low) / 2];
+    return difference ** 2 <= both ** 2 - items ** 2 * (1 - 1 / MOST_TIMES);
   }
 
   function neighbours() {
@@ -88,20 +102,23 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     const { over } = pair;
     if (!over) return "";
     if (over.value === null) {
-      return over.judges === 1 ? "Only one judge was used, so agreement cannot be measured." : "Too few items have scores of both by two judges, so the panel's agreement is unknown.";
+      const who = new Set(standing.sums.flatMap((task) => task.judges)).size === 1 ? "was used" : `scored both ${name} and ${next}`;
+      return over.judges === 1 ? `Only one judge ${who}, so agreement cannot be measured.` : "Too few items have scores of both by two judges, so the panel's agreement is unknown.";
     }
     const { judges, agreeing } = over;
-    const whole = judges === 2 ? "Both judges" : `All ${judges.toLocaleString("en-US")} judges`;
-    const said = agreeing === judges ? whole : `${agreeing.toLocaleString("en-US")} of ${judges.toLocaleString("en-US")} judges`;
+    const number = judges.toLocaleString("en-US");
+    const ahead = `judges put ${behind ? next : name} ahead`;
+    const some = Math.abs(pair.difference) <= SAME ? `The ${number} judges together put neither ahead` : `${agreeing.toLocaleString("en-US")} of ${number} ${ahead}`;
+    const said = agreeing === judges ? `${judges === 2 ? "Both" : `All ${number}`} ${ahead}` : some;
     const end = pair.sure && over.sure ? ` (${chance(over.adjusted)})` : ", not significant";
     const guess = judges === 2 ? "; two judges give a rough idea only" : "";
     const by = apart({ difference: over.value, low: over.low, high: over.high });
-    return `${said} put ${behind ? next : name} ahead; allowing for other judges, the ${pair.sure ? "lead" : "gap"} is ${by}${end}${guess}.`;
+    return `${said}; allowing for other judges, the ${pair.sure ? "lead" : "gap"} is ${by}${end}${guess}.`;
   }
 }
 
 const SHOWN = 0.01; // bounds that are nearer would read as one number
-const [LEAST_GAP, MOST_TIMES, FEWEST_ROBUST] = [0.001, 100, 5];
+const [LEAST_GAP, MOST_TIMES, FEWEST_ROBUST] = [0.001, 20, 5];
 
 // Whose means are over some of the tasks only, and who therefore do not lead.
 function partialSentences({ partial, names, design: { students } }) {
