@@ -139,6 +139,16 @@ def test_a_server_of_ones_own_stays_free_under_a_budget(tmp_path: Path, coeval: 
     assert len(lab.lines("response_collection")) == 20
 
 
+def test_providers_behind_one_name_are_said(tmp_path: Path, coeval: Command) -> None:
+    providers = cycle(["DeepInfra", "Together"])
+    name = "meta-llama/llama-3.1-8b-instruct"
+    with in_a_thread(fake(reply=lambda _: Answer("red", body={"provider": next(providers)}))) as host:
+        host.extra_fields = frozenset({"top_k"})
+        ended = coeval("run", "--config", lab_of(tmp_path, through(host, "ann-1", model=name)).file)
+    assert f"{name} (DeepInfra) (3), {name} (Together) (3)" in ended.out
+    assert "came from" not in ended.out
+
+
 def sampled(host: Server, name: str, samples: int = 4, **parameters: Any) -> dict[str, Any]:
     """A student that is asked several times without a seed, as no seed tells its requests apart."""
     entry = through(host, name, **parameters) | {"samples": samples}

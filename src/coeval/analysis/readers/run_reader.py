@@ -373,8 +373,8 @@ class RunReader(Reader):
             ]
             self.left_out = self._leave_out(found)
             self._weigh(found)
-        if planned is not None and self.served:
-            labels = marked_labels(self.served, planned.labels)
+        if planned is not None and (served := self.served()):
+            labels = marked_labels(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
 
     @property

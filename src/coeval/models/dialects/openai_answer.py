@@ -218,6 +218,7 @@ class _Answer(msgspec.Struct):
     error: Any = None
     model: Any = None
     id: Any = None
+    provider: Any = None
 
 
 _read_sound = foreign.decoder(_SoundUsage)
@@ -253,6 +254,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     if text is None and reasoning and not refusal and finish == "stop":
         # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
         text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
+    model, provider = name_of(answer.model), name_of(answer.provider)  # OpenRouter says both
     completion = Completion(
         text=text or "",
         usage=usage,
@@ -261,7 +263,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         logprobs=_logprobs(choice.logprobs) if choice.logprobs is not None else (),
         truncated=finish == "length",
         refusal=refusal,
-        served_by=name_of(answer.model),
+        served_by=f"{model} ({provider})" if provider else model,
         reply_id=name_of(answer.id),
     )
     return finished(completion, redactor, notes)
