@@ -1,8 +1,8 @@
 """``python -m perf.gate``: how often a gate passes what it should not, and what it should.
 
 Draws the scores of a base and a candidate on the same items, the candidate worse by exactly what is allowed,
-and counts how often each rule says GO and NO-GO; then candidates that are no worse. Writes ``docs/evidence/gate.md``;
-seeded, so that it is the same every time (a few minutes).
+and counts how often each rule says GO and NO-GO; then candidates that are no worse, and far worse. Writes
+``docs/evidence/gate.md``; seeded, so that it is the same every time (some minutes).
 
     python -m perf.gate                 the page as it is kept
     python -m perf.gate --repeats 200   a quick look, on the terminal
@@ -194,8 +194,8 @@ NO_GO = """\
 ## False NO-GO
 
 Of a hundred candidates that lose exactly what is allowed (a quarter of the experiments), so many are called
-NO-GO. *Ours*: the loss is significantly more than allowed. *any*: it is significant and seen to be more, which
-stops a candidate that may well be allowed."""
+NO-GO. *Ours*: the loss is significantly more than allowed. *any*: it is significant and seen to be more,
+which stops a candidate that may well be allowed."""
 
 FOUND = """\
 ## NO-GO where it is due

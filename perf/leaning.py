@@ -86,6 +86,7 @@ KIND_OF_THREE = _with(STRICT_AND_MILD, two_judge=Planted(family=FIFTEEN))
 KIN_SCATTER = World("scatter 0.1", "family", None, SIX_JUDGES, SIX, MORE)
 STRICT = World("different strictness, no scatter", "family", None, STRICT_AND_MILD, STUDENTS, items=50)
 KIND = World("0.15 for its family, no scatter", "family", "two-judge", KIND_OF_THREE, STUDENTS)
+THREE = World("0.15 for its family, no scatter", "family", "two-judge", KIND_OF_THREE, THREE_FAMILIES)
 VAIN = World(
     "0.2 for itself, no scatter",
     "self",
@@ -100,10 +101,12 @@ WORLDS = (
     World("scatter 0.05", "family", None, SIX_JUDGES, SIX, SOME),
     KIN_SCATTER,
     World("scatter 0.1", "family", None, FOUR_JUDGES, THREE_FAMILIES, MORE),
+    World("scatter 0.1", "family", None, STRICT_AND_MILD, THREE_FAMILIES, MORE),
     World("scatter of families 0.07", "family", None, SIX_JUDGES, TWELVE, BY_FAMILY),
     World("scatter 0.05", "self", None, dict.fromkeys(("a-1", "b-1", "c-1"), Planted()), THEMSELVES, SOME),
     KIND,
     World("0.15 for its family, scatter 0.05", "family", "two-judge", KIND_OF_THREE, SIX, SOME),
+    THREE,
     World("0.15 for its family, no scatter", "family", "two-judge", KIND_OF_SIX, SIX),
     World("0.15 for its family, scatter 0.05", "family", "two-judge", KIND_OF_SIX, SIX, SOME),
     World("0.15 for its family, scatter 0.05", "family", "two-judge", KIND_OF_SIX, TWELVE, SOME),

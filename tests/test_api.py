@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import re
 from copy import deepcopy
+from dataclasses import replace
 from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any, assert_type
@@ -342,9 +343,43 @@ def test_tables_are_data_frames(run: coeval.Run, library: str) -> None:
     assert list(scores["student"]) == ["ann", "ben"] * 3
     assert list(scores["task"])[2:] == ["quiz", "quiz", "story", "story"]
     assert list(scores["n"]) == [120, 120, 0, 0, 120, 120]
-    assert list(frame(library, run.results().label_table())["attribute"]) == ["colour", "colour"]
+    assert list(frame(library, run.results().table("labels"))["attribute"]) == ["colour", "colour"]
     for phase, count in zip(PHASES, (124, 248, 248), strict=True):
         assert len(frame(library, run.records(phase).table())) == count
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_records_of_results_are_frames(run: coeval.Run, library: str) -> None:
+    results = run.results()
+    for name in ("students", "labels", "costs"):
+        made = frame(library, getattr(results, name))
+        assert list(made.columns) == list(results.table(name))
+        assert len(made) == len(getattr(results, name))
+
+
+@pytest.mark.process
+def test_results_and_runs_name_their_tables_alike(run: coeval.Run) -> None:
+    results = run.results()
+    assert results.frame().equals(results.frame("students"))
+    assert list(results.frame("labels").correct) == list(results.table("labels")["correct"])
+    assert list(results.table("metrics")) != []
+    assert not any(results.table("pairs").values())
+    assert len(run.frame("answers")) == len(run.table("answers").df()) == 248
+    with pytest.raises(coeval.UsageError, match="no table scores; there are students, labels"):
+        results.table("scores")
+
+
+@pytest.mark.process
+def test_a_run_is_drawn(run: coeval.Run) -> None:
+    """In a notebook an object with an SVG shows it."""
+    drawn = run.plot()
+    assert drawn._repr_svg_().startswith("<svg")
+    assert "ann" in drawn.svg
+    assert drawn.png.startswith(b"\x89PNG")
+    assert len(repr(drawn)) < 60
+    with pytest.raises(coeval.UsageError, match="no picture curve; there are "):
+        run.plot("curve")
 
 
 def test_a_data_frame_of_judgments_can_be_worked_with(run: coeval.Run) -> None:
@@ -410,9 +445,7 @@ def hostile_results() -> Results:
     label = LabelAccuracy(
         task=HOSTILE, student=HOSTILE, attribute=HOSTILE, accuracy=1, low=0.5, high=1, n=3, correct=3
     )
-    return Results(
-        (score, msgspec.structs.replace(score, task=HOSTILE)), (label,), simulated=False, notes=(HOSTILE,)
-    )
+    return Results((score, replace(score, task=HOSTILE)), (label,), simulated=False, notes=(HOSTILE,))
 
 
 def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None:
@@ -422,9 +455,7 @@ def test_what_models_and_files_say_is_text_in_a_notebook(tmp_path: Path) -> None
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 10
     assert "<script" not in shown
     assert "\x1b" not in repr(
-        msgspec.structs.replace(
-            results, students=(msgspec.structs.replace(results.students[0], student="\x1b[2J"),)
-        )
+        msgspec.structs.replace(results, students=(replace(results.students[0], student="\x1b[2J"),))
     )
 
 

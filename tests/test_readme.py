@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import typer
@@ -99,7 +99,7 @@ def test_the_page_on_python_runs_from_top_to_bottom(capsys: pytest.CaptureFixtur
 
 def test_the_page_on_python_names_every_field_of_the_results() -> None:
     kinds = (Results, StudentScore, LabelAccuracy)
-    unnamed = {name for kind in kinds for name in kind.__struct_fields__ if f"`{name}`" not in PYTHON}
+    unnamed = {name for kind in kinds for name in get_type_hints(kind) if f"`{name}`" not in PYTHON}
     assert unnamed == set()
 
 

@@ -41,11 +41,13 @@ from perf.leaning import (
     SIX_JUDGES,
     STRICT,
     STRICT_AND_MILD,
+    THREE,
     VAIN,
     Planted,
     Scatter,
     World,
     contrasts,
+    favours,
     named,
     places_named,
     simulate,
@@ -464,6 +466,15 @@ def test_a_judge_that_favours_its_own_is_named_and_honest_ones_beside_it_are_not
 def test_a_judge_that_is_strict_or_likes_some_students_favours_nobody(world: World) -> None:
     """Where all give full marks a strict judge looks as kind as the others: that is no favour."""
     assert named(world, REPEATS).any_honest <= 0.15
+
+
+@pytest.mark.process
+def test_three_families_are_enough_for_a_verdict() -> None:
+    """Each judge is of one of them, so that a single degree of freedom is left."""
+    assert all(one.p_adjusted is not None for seed in range(10) for one in favours(THREE, seed).values())
+    found = named(THREE, REPEATS)
+    assert found.leaning is not None
+    assert found.leaning > 0.05 >= found.any_honest
 
 
 def test_a_favour_is_tested_as_a_regression_of_the_cells_does_it() -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 from fakes.invented_task import JUDGING, Bench, Invented, row_of, spec
-from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Reply, fake
+from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Reply, Server, fake
 from rich.console import Console
 
 from coeval.analysis.run_results import Results, StudentScore
@@ -28,6 +28,7 @@ from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.eval_report import show
 from coeval.cli.views.result_table import render
 from coeval.core.records import Message
+from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
 
 SAMPLING = {"temperature": 0.7, "top_k": 20, "max_tokens": 5}
@@ -179,6 +180,48 @@ async def test_answers_with_and_without_a_refused_parameter_are_told_apart(bench
     assert found["inference"]["dropped"] == {"top_k": 2}
     assert found["reasons"] == ["the host refused top_k: 2 of 3 answers were made without it"]
     assert [a["sampling"].get("top_k") for a in answers(bench)] == [None, None, 20]
+
+
+def seeds_by_prompt(server: Server) -> dict[str, set[int | None]]:
+    seeds: dict[str, set[int | None]] = {}
+    for body in server.bodies:
+        seeds.setdefault(body["messages"][-1]["content"], set()).add(body.get("seed"))
+    return seeds
+
+
+async def test_a_seed_that_the_host_refuses_is_left_out_and_the_score_stays_comparable(bench: Bench) -> None:
+    def seedless(body: dict[str, Any]) -> Behaviour:
+        refusal = Fault(400, "m does not support parameters: ['seed'], for model=m.")
+        return refusal if "seed" in body else cutting(0)(body["messages"])
+
+    async with fake() as server:
+        server.answer_to = seedless  # type: ignore[method-assign]
+        await bench.run(server.url, judge=spec("official", server.url))
+    found = summary(bench)
+    assert found["inference"]["dropped"] == {"seed": 3}
+    assert (found["comparable"], found["reasons"]) == (True, [])
+
+
+async def test_no_seed_is_sent_where_none_is_wanted(bench: Bench) -> None:
+    async with fake(reply=cutting(0)) as server:
+        await bench.run(server.url, judge=spec("official", server.url), seed=None)
+    assert {seed for seeds in seeds_by_prompt(server).values() for seed in seeds} == {None}
+    assert summary(bench)["seed"] is None
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+async def test_what_a_dead_host_did_not_answer_is_asked_with_the_same_seed(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: int
+) -> None:
+    dead, quiet = Fault(503, "away", headers={"x-should-retry": "false"}), Probing("disable")
+    async with fake(reply=cutting(0)) as server:
+        await Bench(tmp_path / "quiet", monkeypatch).run(server.url, probing=quiet)
+    async with fake(*[dead] * (4 if starts == 1 else 9), reply=cutting(0)) as disturbed:
+        for _ in range(starts):
+            await bench.run(disturbed.url, probing=quiet)
+    assert len(disturbed.requested) > len(server.requested)
+    assert seeds_by_prompt(disturbed) == seeds_by_prompt(server)
+    assert sum(record["attempts"] for record in answers(bench)) > 3
 
 
 async def test_a_parameter_that_the_host_takes_is_on_record(bench: Bench) -> None:

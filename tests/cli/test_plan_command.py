@@ -105,6 +105,42 @@ def test_it_says_what_so_few_items_cannot_cover(here: Path, coeval: Command) -> 
     assert plan(coeval, lab.file)["notes"] == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "rationale", "said"),
+    [
+        (
+            300,
+            None,
+            "story: judges give no reasons: reasons for 6 factors take about 360 tokens a reply, and "
+            "max_tokens allows fewer (joe 300); set it to 360 or more, or set `rationale`",
+        ),
+        (
+            300,
+            True,
+            "V-43 tasks.story.rationale is true, and reasons for 6 factors take about 360 tokens a reply, "
+            "and max_tokens allows fewer (joe 300); set it to 360 or more, or verdicts may be cut off",
+        ),
+        (360, None, "story: judges give reasons (`rationale`); their max_tokens is sent as it is"),
+        (300, False, ""),
+    ],
+)
+def test_the_plan_says_whether_judges_give_reasons(
+    here: Path,
+    coeval: Command,
+    limit: int,
+    rationale: bool | None,
+    said: str,
+) -> None:
+    six = {f"factor-{number}": "It is met." for number in range(6)}
+    stated: dict[str, Any] = {} if rationale is None else {"rationale": rationale}
+    lab = Lab(here, [model("ann"), model("joe", "judge", max_tokens=limit)], [task(rubric=six, **stated)])
+    ended = coeval("plan", "--config", lab.file, "--estimate-samples", "0")
+    shown = " ".join(f"{ended.out} {ended.err}".split())
+    assert said in shown
+    assert ("V-43" in shown) == ("V-43" in said)
+    assert ("no reasons" in shown) == ("no reasons" in said)
+
+
 @pytest.mark.process
 def test_a_model_without_a_price_is_named_and_none_is_invented(here: Path, coeval: Command) -> None:
     served = model("own", "judge") | {"interface": "openai", "parameters": {"model": "nobody-knows-it"}}

@@ -21,7 +21,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import CallId, Completion, Message, Request, Role, SamplingParameters, Usage
-from coeval.engine.model_work import Recipe, RoleModel, differences, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, base_seed, differences, recipe
 from coeval.engine.work import Tally, ask
 
 SPEC = ModelSpec(name="m", interface="vllm", model="m-1", extra_body={"min_p": 0.1}, options={"skill": 1})
@@ -88,14 +88,15 @@ def test_a_request_says_whom_it_is_asked_of_and_what_about() -> None:
         ("simulated", {}, 7),
         ("openai", {}, None),
         ("auto", {}, None),
-        ("vllm", {"seed": 1, "top_k": 3}, None),
+        ("vllm", {"seed": 1, "top_k": 3}, 1),
+        ("openai", {"seed": 1}, 1),
     ],
 )
-def test_our_own_seeds_are_sent_where_they_are_taken_and_none_is_set(
+def test_our_base_seeds_are_sent_where_they_are_taken_and_none_is_set(
     interface: str, sampling: dict[str, Any], seed: int | None
 ) -> None:
     assert (
-        own_seed(msgspec.structs.replace(SPEC, interface=interface), SamplingParameters.of(sampling), 7)
+        base_seed(msgspec.structs.replace(SPEC, interface=interface), SamplingParameters.of(sampling), 7)
         == seed
     )
 
@@ -136,7 +137,7 @@ async def test_an_answer_is_taken_at_once() -> None:
 
 
 @pytest.mark.parametrize("first", ["four", "", ServerFault("500")])
-async def test_what_may_pass_is_asked_anew_with_another_seed(first: str | CoevalError) -> None:
+async def test_what_may_pass_is_asked_anew(first: str | CoevalError) -> None:
     model, tally = Scripted(first, "4"), Tally()
     assert await ask(model, asking, number, retries=1, tally=tally) == 4
     assert model.seeds == [0, 1]

@@ -134,10 +134,11 @@ async def endless_headers(writer: asyncio.StreamWriter) -> None:
 
 
 class Time:
-    """A clock that only sleeping moves, and a record of the sleeps; none ends while ``gate`` is shut."""
+    """A clock that only sleeping moves, and a record of the sleeps, each longer by ``drag``; none ends while
+    ``gate`` is shut."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = self.drag = 0.0
         self.slept: list[float] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -148,7 +149,7 @@ class Time:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         if self.gate.is_set():
-            self.now += seconds
+            self.now += seconds + self.drag
             await asyncio.sleep(0)
         else:
             await self.gate.wait()

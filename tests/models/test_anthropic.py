@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from opened import opened as open_model
 
 from coeval.core.errors import (
     AccessDenied,
+    AccountSpent,
     BadRequest,
     ContentFiltered,
     ModelError,
@@ -353,7 +355,7 @@ async def test_what_was_withheld_has_been_paid_for(tmp_path: Path) -> None:
         (Error(400, "Your credit balance is too low to access the Anthropic API."), AccessDenied),
         (Error(400, "You have reached your specified API usage limits."), AccessDenied),
         (Error(402, "Payment is overdue."), AccessDenied),
-        (Error(429, "Enough.", code="enforced_spend_limit_reached"), RateLimited),
+        (Error(429, "Enough.", code="enforced_spend_limit_reached"), AccountSpent),
         (Error(400, "prompt is too long: 200001 tokens > 200000 maximum"), BadRequest),
         (Error(413, "Request exceeds the maximum allowed number of bytes"), BadRequest),
         (Error(403, "Your API key does not have permission."), AccessDenied),
@@ -386,7 +388,8 @@ async def test_an_error_behind_a_200_is_what_its_type_says(kind: str, expected: 
 @pytest.mark.parametrize("limit", ["requests", "tokens", "input-tokens", "output-tokens"])
 async def test_a_limit_that_is_used_up_holds_the_model_back(limit: str) -> None:
     prefix = f"anthropic-ratelimit-{limit}"
-    spent = Spoken(headers={f"{prefix}-remaining": "0", f"{prefix}-reset": "2999-01-01T00:00:00Z"})
+    soon = (datetime.now(UTC) + timedelta(minutes=9)).isoformat()
+    spent = Spoken(headers={f"{prefix}-remaining": "0", f"{prefix}-reset": soon})
     async with anthropic_fake(spent, keys=[KEY]) as server, opened(server) as claude:
         await claude.complete(ask())
         held = asyncio.create_task(claude.complete(ask()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 
 import pytest
 from raw_server import (
@@ -25,6 +26,7 @@ from coeval.core.errors import (
     ModelError,
     QuotaExhausted,
     RateLimited,
+    RequestTimeout,
 )
 from coeval.models.transport.call import ATTEMPTS, BACKOFF_S, TURNED_AWAY, Answered
 from coeval.models.transport.http import Http
@@ -63,6 +65,93 @@ async def test_a_retry_after_of_more_than_ten_minutes_fails_at_once() -> None:
         assert (error.attempts, error.retry_after_s, error.retry_advised) == (1, 3600.0, False)
         assert "asks to wait 3600 s" in str(error)
         assert asking.time.slept == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": "25200"},
+        {"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": "25200", "Retry_After": "60"},
+        {"x_ratelimit_remaining_requests_day": "0", "x_ratelimit_reset_requests_day": "7h0m0s"},
+        {"RateLimit": '"day";r=0;t=25200'},
+        {"llm_provider_retry_after": "25200"},
+    ],
+)
+async def test_a_quota_of_the_day_ends_at_once_naming_the_time(headers: dict[str, str]) -> None:
+    async with server(reply(429, **headers)) as fake, client(fake) as asking:
+        lane = asking.endpoint.lane("m")
+        for _ in range(2):  # the next one is not held for ten minutes, either
+            error = await asking.error(lane=lane)
+            assert (error.attempts, error.retry_advised) == (1, False)
+            asking.time.now += 1  # a host that refused is not sent the next request at once
+        assert re.search(r"asks to wait 25200 s, until \d{4}-\d\d-\d\d \d\d:\d\d UTC", str(error))
+        assert (asking.time.slept, asking.time.now) == ([], 2.0)
+
+
+async def test_an_answer_that_uses_up_the_quota_of_the_day_is_followed_by_one_refusal() -> None:
+    spent = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": "25200"}
+    last = reply(200, {"text": "last"}, **spent)
+    async with server(last, reply(429, **spent)) as fake, client(fake) as asking:
+        lane = asking.endpoint.lane("m")
+        assert (await asking.post(lane=lane)).value == "last"
+        assert (await asking.error(lane=lane)).attempts == 1
+        assert len(fake.requested) == 2
+
+
+async def refused(asking: Client, model: str = "m") -> ModelError:
+    """Ask a host that refuses, slowly enough for it to be sent each request at once."""
+    asking.time.drag = 1.0
+    asking.time.now += 1.0
+    return await asking.error(lane=asking.endpoint.lane(model))
+
+
+async def refusals_for(asking: Client, seconds: float) -> ModelError:
+    """Ask until so much time has passed, or the model is given up."""
+    error = await refused(asking)
+    while asking.time.now < seconds and error.retry_advised:
+        error = await refused(asking)
+    return error
+
+
+async def test_a_429_without_a_time_ends_as_an_outage_does_after_ten_minutes() -> None:
+    async with server(reply(429)) as fake, client(fake) as asking:
+        assert (await refusals_for(asking, 500)).retry_advised
+        last = await refusals_for(asking, 900)
+        assert re.search(r"nothing else for 6\d\d s and names no time .* credit may be used up", str(last))
+        rest = await refused(asking)
+        assert (rest.attempts, rest.retry_advised) == (1, False)
+        assert (await refused(asking, "another model")).attempts == ATTEMPTS
+
+
+@pytest.mark.parametrize("between", ["an answer", "a pause"])
+async def test_a_busy_host_that_answers_now_and_then_is_not_given_up(between: str) -> None:
+    async with server(reply(429)) as fake, client(fake) as asking:
+        await refusals_for(asking, 500)
+        if between == "an answer":
+            asking.time.now += 2
+            fake.answers = [OK, reply(429)]
+            await asking.post(lane=asking.endpoint.lane("m"))
+        else:
+            asking.time.now += 300
+        error = await refusals_for(asking, asking.time.now + 150)
+        assert (error.attempts, error.retry_advised) == (ATTEMPTS, True)
+
+
+@pytest.mark.parametrize("status", [408, 504])
+async def test_a_gateway_that_waited_no_longer_is_asked_twice(status: int) -> None:
+    """What is behind it may have been at work each time, and be paid."""
+    late = reply(status, {"error": {"message": "litellm.Timeout: Timeout Error"}})
+    async with server(late) as fake, client(fake) as asking:
+        error = await asking.error()
+        assert isinstance(error, RequestTimeout)
+        assert (error.attempts, error.retry_advised, len(fake.requested)) == (2, False, 2)
+        fake.answers = [late, OK]
+        assert (await asking.post()).attempts == 2
+
+
+async def test_time_outs_of_a_gateway_count_towards_an_outage() -> None:
+    async with server(reply(504)) as fake, client(fake) as asking:
+        assert "nothing but errors for" in str(await fail_for(asking, 31))
 
 
 async def test_the_providers_word_on_retrying_is_taken() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conformance.interface import Interface
 from conformance.registered import REGISTERED
-from fakes.openai_chat import Raw
+from fakes.openai_chat import Raw, fake
 from opened import opened
+from pipeline.experiments import Lab, model
 
 from coeval.core.errors import ContentFiltered, ModelError, ServerFault, Unreadable
 from coeval.core.records import Completion, Message, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.address import dialect_of
 from coeval.models.catalog import HOSTS
+from coeval.models.dialects.openai_answer import FROM_REASONING
 from perf.dialects import SAID, TYPICAL
 
 INTERFACES: Mapping[str, Interface] = {interface.name: interface for interface in REGISTERED}
@@ -44,9 +47,9 @@ async def answers(interface: str, reply: Mapping[str, Any] | bytes, requests: in
     """The answer of a model whose host sends this reply; it is asked so often."""
     at = INTERFACES[interface]
     raw = Raw(reply if isinstance(reply, bytes) else json.dumps(reply).encode())
-    async with at.serve(*[raw] * 8) as host, opened(at.spec(host.url), at.env) as model:
+    async with at.serve(*[raw] * 8) as host, opened(at.spec(host.url), at.env) as student:
         try:
-            return await model.complete(HELLO)
+            return await student.complete(HELLO)
         finally:
             assert len(host.requested) == requests
 
@@ -154,7 +157,7 @@ def test_arguments_of_a_tool_are_json_whether_they_come_as_an_object_or_a_text(
 
 def test_what_was_left_out_is_noted_once() -> None:
     reply = changed("openai", f"{MESSAGE}.content", [7, {"text": SAID}, 8])
-    assert decoded("openai", reply).notes == ("left out, as it could not be read: choices.message.content",)
+    assert decoded("openai", reply).notes == ("choices.message.content could not be read, and was left out",)
     assert decoded("openai", changed("openai", f"{MESSAGE}.content", SAID)).notes == ()
 
 
@@ -177,19 +180,21 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character_and_is_noted(
     reply = reply.replace(json.dumps(SAID).encode(), b'"' + written + b'"')
     answer = dialect_of(HOSTS[interface]).decode(reply, Redactor())
     assert answer.text == text
-    assert answer.notes == ("invalid characters replaced",)
+    assert answer.notes == ("invalid characters were replaced",)
 
 
-async def test_an_unusual_reply_is_warned_of_once_for_each_model(caplog: pytest.LogCaptureFixture) -> None:
-    interface, reply = INTERFACES["vllm"], changed("openai", f"{MESSAGE}.refusal", False)
-    raw = Raw(json.dumps(reply).encode())
-    async with interface.serve(raw, raw) as host, opened(interface.spec(host.url), interface.env) as model:
-        assert [(await model.complete(HELLO)).text for _ in range(2)] == [SAID, SAID]
-    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert warnings == [
-        "m sends unusual replies (left out, as it could not be read: choices.message.refusal); `notes` in "
-        "its records say which"
-    ]
+async def test_a_run_says_at_its_end_what_was_odd_in_how_many_replies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reply = changed("openai", f"{MESSAGE}.content", None)
+    reply["choices"][0]["message"]["reasoning"] = "Glad."
+    async with fake(*[Raw(json.dumps(reply).encode())] * 8) as host:
+        parameters = {"model": "m", "base_url": host.url}
+        served = {"name": "sam", "interface": "vllm", "roles": ["student"], "parameters": parameters}
+        lab = Lab(tmp_path, [model("ann", "teacher", "judge"), served], settings={"probe_mode": "disable"})
+        await lab.arun()
+    assert f"sam: {FROM_REASONING} (3 answers; see `notes` in records)" in caplog.messages
+    assert {tuple(line["notes"]) for line in lab.lines("response_collection")} == {(FROM_REASONING,)}
 
 
 # How it ended
@@ -290,8 +295,8 @@ def test_reasoning_that_is_counted_beside_the_completion_is_output(
 
 
 def test_what_a_cache_read_is_no_output_where_the_prompt_leaves_it_out() -> None:
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 415}
-    usage |= {"prompt_tokens_details": {"cached_tokens": 400}}
+    counts = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 415}
+    usage = counts | {"prompt_tokens_details": {"cached_tokens": 400}}
     assert decoded("openai", changed("openai", "usage", usage)).usage.output_tokens == 5
 
 
@@ -304,7 +309,7 @@ async def test_what_a_parser_took_for_reasoning_is_the_answer_where_there_is_no_
     reply["choices"][0]["message"][name] = SAID
     answer = await answers("vllm", reply)
     assert (answer.text, answer.reasoning) == (SAID, None)
-    assert answer.notes == ("content is null: the text is that of the reasoning",)
+    assert answer.notes == (FROM_REASONING,)
 
 
 @pytest.mark.parametrize(

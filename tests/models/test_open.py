@@ -75,7 +75,7 @@ async def test_two_accounts_of_one_provider_ask_side_by_side(tmp_path: Path) -> 
 
 
 async def test_a_spent_limit_of_one_model_holds_no_other_of_its_url_and_key() -> None:
-    spent = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h"}
+    spent = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "9m"}
     async with (
         fake(Answer(headers=spent)) as server,
         Models([spec(name, base_url=server.url) for name in "ab"], keys()) as models,

@@ -13,7 +13,7 @@ import pytest
 from fakes.openai_chat import SPENT, Answer, Fault, Raw, Server, fake
 from opened import opened
 
-from coeval.core.errors import BadRequest, ContentFiltered, ModelError, NotFound, RateLimited
+from coeval.core.errors import AccountSpent, BadRequest, ContentFiltered, ModelError, NotFound
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
@@ -114,7 +114,7 @@ def test_strict_is_asked_only_of_schemas_that_list_every_key(body: dict[str, Any
 
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [(Fault(400, "flagged", code="content_policy_violation"), ContentFiltered), (SPENT, RateLimited)],
+    [(Fault(400, "flagged", code="content_policy_violation"), ContentFiltered), (SPENT, AccountSpent)],
 )
 async def test_what_asking_again_cannot_mend_is_asked_once(fault: Fault, error: type[ModelError]) -> None:
     async with fake(*[fault] * 8, keys=[KEY]) as server:

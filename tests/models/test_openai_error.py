@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import (
     AccessDenied,
+    AccountSpent,
     ContentFiltered,
     ModelError,
     NotFound,
@@ -333,7 +334,7 @@ RENAMED = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_comple
         (400, {"message": "Invalid model: x", "type": "invalid_model", "code": "1500"}, NotFound, "model: x"),
         (400, {"error": {"code": "unknown_model", "message": "Unknown model: phi-9"}}, NotFound, "phi-9"),
         (400, openai("no such", code="model_not_supported"), NotFound, "no such"),
-        (429, openai("You have no credit left.", code="insufficient_quota"), RateLimited, "no credit"),
+        (429, openai("You have no credit left.", code="insufficient_quota"), AccountSpent, "no credit"),
     ],
 )
 def test_an_error_is_what_it_says_beyond_its_status(

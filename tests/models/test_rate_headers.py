@@ -25,6 +25,9 @@ EPOCH = 1445412480  # the same time
         ({"Retry-After": "soon"}, None),
         ({"Retry-After": "Mon, 01 Jan 2001 00:00:00 +99999999999999"}, None),
         ({"Retry-After": "3", "retry-after-ms": "250"}, 0.25),
+        ({"llm_provider-retry-after": "200"}, 200.0),
+        ({"x-ms-retry-after-ms": "1500"}, 1.5),
+        ({"X-Upstream-Retry-After": "9", "Retry-After": "2"}, 2.0),
         ({"Retry-After": "Wed, 21 Oct 2015 07:29:30 GMT", "Date": DATE}, 90.0),
         ({"Retry-After": "Wed, 21 Oct 2015 07:00:00 GMT", "Date": DATE}, 0.0),
     ],
@@ -77,6 +80,33 @@ def test_the_longest_of_several_spent_limits_counts() -> None:
         }
     )
     assert requested_hold_s(headers) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"ratelimit-remaining": "0", "ratelimit-reset": "25200"}, 25200.0),
+        ({"ratelimit": "limit=100, remaining=0, reset=25200"}, 25200.0),
+        ({"ratelimit": '"day";r=0;t=25200, "minute";r=3;t=9'}, 25200.0),
+        ({"ratelimit": '"day";r=10;t=25200'}, 0.0),
+        ({"x-rate-limit-remaining": "0", "x-rate-limit-reset": str(EPOCH + 25200)}, 25200.0),
+        ({"x-ratelimit-remaining-day": "0", "x-ratelimit-reset-day": "7h"}, 25200.0),
+        ({"x-ratelimit-remaining-tokens-day": "0.0", "x-ratelimit-reset-tokens-day": "420m"}, 25200.0),
+        ({"x-ratelimit-remaining": "-1", "x-ratelimit-reset": "2015-10-21T14:28:00Z"}, 25200.0),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset-after": "25200.0"}, 25200.0),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "Wed, 21 Oct 2015 14:28:00 GMT"}, 25200.0),
+        (
+            {
+                "llm_provider-x-ratelimit-remaining-requests": "0",
+                "llm_provider-x-ratelimit-reset-requests": "7h0m0s",
+            },
+            25200.0,
+        ),
+        ({"x-ratelimit-limit": "0", "x-ratelimit-reset": "25200"}, 0.0),
+    ],
+)
+def test_a_spent_limit_is_known_by_any_of_its_names(headers: dict[str, str], seconds: float) -> None:
+    assert requested_hold_s(CIMultiDict({"date": DATE, **headers})) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("word", "again"), [("true", True), ("False", False), ("maybe", None), ("", None)])

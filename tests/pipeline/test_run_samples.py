@@ -72,6 +72,34 @@ def test_each_sample_is_answered_with_a_seed_of_its_own_and_judged(
     assert estimate.by_phase["response_collection"].calls.central == 8
 
 
+def seeds_of(lab: Lab, monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[int | None]:
+    requested = listen(monkeypatch)
+    assert lab.run(**how).exit_code == 0
+    mine = (request for name, request in requested.requests if name == "ann")
+    return [request.seed for request in mine if request.purpose == "response_collection"]
+
+
+def test_a_seed_of_the_users_seeds_the_samples(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.models[1] = student(seed=11)
+    seeds = seeds_of(lab, monkeypatch)
+    assert seeds.count(11) == 2, "the first answer to each item"
+    assert len(set(seeds)) == 5
+    assert seeds_of(lab, monkeypatch, overwrite=True) == seeds
+    answers = lab.records("response_collection")
+    assert len({answers[f"story__tea__00001__ann{end}"]["response"] for end in ("", "#2", "#3")}) == 3
+
+
+@pytest.mark.parametrize("where", ["model", "role", "experiment"])
+def test_no_seed_is_sent_where_it_is_null(lab: Lab, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    if where == "model":
+        lab.models[1] = student(seed=None)
+    elif where == "role":
+        lab.models[1] = student() | {"role_parameters": {"student": {"seed": None}}}
+    else:
+        lab.settings["seed"] = None
+    assert set(seeds_of(lab, monkeypatch)) == {None}
+
+
 def test_the_first_sample_is_the_answer_of_a_run_without_samples(lab: Lab) -> None:
     lab.run()
     once = Lab(lab.folder, [TEA, model("ann", "student"), model("ben", "student"), JOE], lab.tasks, id="once")

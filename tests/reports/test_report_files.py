@@ -161,11 +161,45 @@ def test_runs_stand_beside_each_other_by_the_tool_of_the_guide(runs: Path, tmp_p
     svg = (tmp_path / "ifeval.svg").read_text()
     places = set(re.findall(r'aria-label="step: ([^;"]+); [^"]*run: ([ab])', svg))
     assert len(places) == 4, "each run has a mark at each step"
-    assert "role-legend" not in svg, "names stand at the ends of lines"
+    assert "role-legend" in svg
     page = (tmp_path / "curves.html").read_text()
     assert "a · step 100" in page
     assert "b · step 100" in page
     assert "step 200" not in page
+
+
+@pytest.mark.process
+def test_lines_that_coincide_are_told_apart_and_the_best_checkpoints_stay_on_the_page(tmp_path: Path) -> None:
+    """Five runs with long names, three of them alike; tables of other tasks may be moved to and fro."""
+    names = [f"grpo-qwen3-4b-lr1e-6-seed-{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        shape = drawn({0: 0.3, 100: 0.5, 200: 0.7, 300: 0.72}, 40, 1, seed=max(number, 2))
+        write_training(tmp_path / name, shape)
+        write_training(tmp_path / name, shape, task="ifbench")
+    words = [word for name in names for word in ("--runs", f"{name}={name}")]
+    assert coeval("sweep", "plot", *words, "--plot-dir", "plots", cwd=tmp_path) == 0
+    svg = ElementTree.parse(tmp_path / "plots" / "overall.svg").getroot()  # noqa: S314  our own
+    of_runs: dict[str, set[tuple[str | None, str]]] = {}
+    for mark in svg.iter("{http://www.w3.org/2000/svg}path"):
+        told = mark.attrib.get("aria-label", "")
+        if run := next((name for name in names if f"run: {name}" in told), None):
+            outline = mark.attrib["d"] if mark.attrib.get("aria-roledescription") == "point" else ""
+            of_runs.setdefault(run, set()).add((mark.attrib.get("stroke-dasharray"), outline))
+    alike = [frozenset(of_runs[name]) for name in names[:3]]
+    assert len({frozenset(dash for dash, _ in looks) for looks in alike}) == 3
+    assert len({frozenset(outline for _, outline in looks) for looks in alike}) == 3
+    legend = "".join(text for text in svg.itertext())
+    assert all(name in legend for name in names)
+    with chromium() as browser:
+        for width in (1024, 1280):
+            page = opened(
+                browser, tmp_path / "plots" / "curves.html", viewport={"width": width, "height": 800}
+            ).page
+            draw_all(page)
+            table = page.locator("#ship table").first
+            spare = "table => table.parentElement.clientWidth - table.scrollWidth"
+            assert table.evaluate(spare) >= 0
+            assert table.locator("th").all_inner_texts()[-2:] == ["Items", "Checkpoints"]
 
 
 @pytest.mark.process

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,15 +21,20 @@ from coeval.analysis.doubtful_answers import (
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
 from coeval.analysis.served_models import ServedModel
 from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
+from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, metric_text, points, points_text
 from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 # --- Cost of a folder's models, from ``usage.json``
 
 
-class ModelCost(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ModelCost:
     """A model over the life of a folder: requests sent, tokens, and US dollars.
 
     ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
@@ -115,7 +121,8 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
-class StudentScore(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StudentScore:
     """A student's mean score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
 
     ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
@@ -158,7 +165,8 @@ def cut_of(score: StudentScore) -> CutOffAnswers:
     return CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
 
 
-class LabelAccuracy(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class LabelAccuracy:
     """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
 
     ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
@@ -181,7 +189,8 @@ class LabelAccuracy(msgspec.Struct, frozen=True):
     most: float | None = None
 
 
-class MetricScore(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MetricScore:
     """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
     it, with its 95% interval and standard error over n prompts.
 
@@ -256,14 +265,24 @@ class Results(msgspec.Struct, frozen=True):
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
-    def table(self) -> Columns:
-        """The scores as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each of
-        ``students``, a column for each field of `StudentScore`; ``task`` is None for overall scores."""
-        return columns(StudentScore, self.students)
+    def table(self, name: str = "students") -> Columns:
+        """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
+        columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
+        its fields.
 
-    def label_table(self) -> Columns:
-        """The label accuracies likewise: a column for each field of `LabelAccuracy`."""
-        return columns(LabelAccuracy, self.labels)
+        Raises UsageError: there is no such table.
+        """
+        if name not in _TABLES:
+            raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
+        return columns(_TABLES[name], getattr(self, name))
+
+    def frame(self, name: str = "students") -> DataFrame:
+        """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise UsageError("a frame needs pandas: pip install pandas; table() needs nothing") from None
+        return DataFrame(self.table(name))
 
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
@@ -290,6 +309,16 @@ class Results(msgspec.Struct, frozen=True):
     def _repr_html_(self) -> str:
         return _html(self)
 
+
+_TABLES = {
+    "students": StudentScore,
+    "labels": LabelAccuracy,
+    "metrics": MetricScore,
+    "sampled": SampledScore,
+    "pairs": PairStrength,
+    "people": HumanScore,
+    "costs": ModelCost,
+}
 
 LABELS = "labels"
 """What marks such a column."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -128,11 +129,11 @@ def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ..
         in_all = [count for task, count in by_task.items() if has_task(planned, task)]
         one = _score(student, None, overall[student], _Counts(*map(sum, zip(*in_all, strict=True))))
         names = removed_names(planned, student)
-        found.append(msgspec.structs.replace(one, removed=names, partial=not does[place]))
+        found.append(replace(one, removed=names, partial=not does[place]))
         for task, count in by_task.items():
             one = _score(student, task, of_tasks[student], count)
-            found.append(msgspec.structs.replace(one, removed=removed_names(planned, student, task)))
-    times = [msgspec.structs.replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
+            found.append(replace(one, removed=removed_names(planned, student, task)))
+    times = [replace(one, samples=reader.samples.get(one.student, 1)) for one in found]
     return tuple(sorted(times, key=lambda score: (score.task is not None, _rank(score))))
 
 
@@ -184,7 +185,7 @@ def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple
         if found is None:
             return score
         one = found.headline if score.task is None else found.headline_by_task.get(score.task)
-        return msgspec.structs.replace(score, adjusted=one.value) if one is not None else score
+        return replace(score, adjusted=one.value) if one is not None else score
 
     found = [adjusted(score) for score in scores]
     return tuple(sorted(found, key=lambda score: (score.task is not None, _rank(score))))

@@ -3,12 +3,15 @@ several answers to an item."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from coeval.core.figures import MISSING, points_text
 
 
-class HumanScore(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HumanScore:
     """A student's mean on the ``scale`` of all factors, or of the one that people labelled, 0 to 1.
 
     ``judged`` is that of the judges over all answers; ``mean`` that on the human scale, by so many
@@ -37,7 +40,8 @@ class HumanScore(msgspec.Struct, frozen=True):
         return points_text(self.mean, self.low, self.high) or ""
 
 
-class PairStrength(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PairStrength:
     """How likely a student wins against one of the others, 0 to 1, by Bradley–Terry with its 95% interval.
 
     ``ranks`` are the best and the worst that it may have; ``win_rate`` its wins in so many ``comparisons``,
@@ -83,7 +87,8 @@ class PassRate(msgspec.Struct, frozen=True):
     all_high: float
 
 
-class SampledScore(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SampledScore:
     """A student's scores in a task over its ``samples`` answers to each of ``n`` items: of a ``factor`` or a
     label, or (None) of whole answers.
 

@@ -27,12 +27,13 @@ from coeval.store.rundir import PAIRS, RunDir
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
+    from pandas import DataFrame
 
-    from coeval.analysis.run_results import Results
-if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
     from coeval.analysis.comparison.noninferiority import GateReport
     from coeval.analysis.comparison.side import Side
+    from coeval.analysis.run_results import Results
+    from coeval.reports.drawn_pictures import Figure
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -138,6 +139,23 @@ class Run:
 
         with opened(self.path) as (reader, _):
             return reader.table(name)
+
+    def frame(self, name: str) -> DataFrame:
+        """Return `table` as a frame of pandas."""
+        return self.table(name).df()
+
+    def plot(self, name: str = "") -> Figure:
+        """Draw a picture of the report, by default its first: the students' scores with their intervals. A
+        notebook shows it; ``.svg`` and ``.png`` are its files.
+
+        Raises UsageError: there is no such picture.
+        """
+        need_address_space()
+        from coeval.reports.drawn_pictures import figure
+        from coeval.reports.folder_report import folder_report
+
+        with folder_report(self.path) as found:
+            return figure(found.report, name)
 
     def _standing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What of the plan is not there, and what there is of another configuration: as ``coeval results``

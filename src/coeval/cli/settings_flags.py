@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial, wraps
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,6 +125,7 @@ def _parameter(field: Declared) -> Parameter:
         metavar=setting.metavar,
         min=bounds.ge,
         max=bounds.le,
+        parser=partial(_number_or_word, field.words) if field.words else None,
         show_default=setting.shown or usual or (default is not None and default is not False),
         rich_help_panel=setting.group,
     )
@@ -139,6 +140,8 @@ def _parameter(field: Declared) -> Parameter:
 def _kind(field: Declared) -> Any:
     """The type of a flag: text with commas may stand for any list, and for a mapping."""
     kinds = [bare(kind) for kind in field.kinds]
+    if field.words:
+        return int
     if field.setting.repeated:
         return list[str]
     for kind in (Path, str):
@@ -146,6 +149,13 @@ def _kind(field: Declared) -> Any:
             return kind
     [kind] = kinds
     return kind
+
+
+def _number_or_word(words: Collection[str], text: str) -> int | str:
+    try:
+        return text if text in words else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no whole number and not {' or '.join(words)}") from None
 
 
 def _parameter_of_task(task: str, option: TaskOption) -> Parameter:

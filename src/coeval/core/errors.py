@@ -21,12 +21,13 @@
     └── AskError                    asking a model came to nothing
         ├── ModelError              a request failed
         │   ├── ConnectionFailed *      refused, reset, cut off
-        │   ├── RequestTimeout *        no answer within timeout_s
+        │   ├── RequestTimeout *        no answer within timeout_s, or within a gateway's (408, 504)
         │   ├── RateLimited *           429
-        │   ├── ServerFault *           408, 409, 5xx
+        │   ├── ServerFault *           409, 5xx
         │   │   └── Unreadable *            what came is no answer, or none that we can read
         │   ├── BadRequest              400, 413, 422
         │   ├── AccessDenied            401, 403
+        │   │   └── AccountSpent            402, or words that say so: no money is left
         │   ├── NotFound                404
         │   └── ContentFiltered         the provider refused the content
         └── ReplyError *            an answer came, without what was asked
@@ -233,6 +234,12 @@ class BadRequest(ModelError):
 
 class AccessDenied(ModelError):
     kind = "access_denied"
+
+
+class AccountSpent(AccessDenied):
+    """Money, credit or a budget of the account is used up: nothing more is answered until somebody pays."""
+
+    kind = "account_spent"
 
 
 class NotFound(ModelError):

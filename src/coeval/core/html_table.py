@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -15,8 +15,8 @@ Columns: TypeAlias = dict[str, list[Scalar]]
 """Column name → values, one per record; None where a record has no value."""
 
 
-def columns(kind: type[msgspec.Struct], records: Iterable[msgspec.Struct]) -> Columns:
-    """Make columns of records: one per field of ``kind``, even where there are no records.
+def columns(kind: type, records: Iterable[object]) -> Columns:
+    """Make columns of records: one per field of ``kind``, a struct or a dataclass, even where there are none.
 
     The fields of a record within a record, and the keys of a mapping, are columns of their own, named
     with a dot (``usage.input_tokens``, ``scores.plot``); those of mappings are the ones that occur, and
@@ -33,21 +33,22 @@ def columns(kind: type[msgspec.Struct], records: Iterable[msgspec.Struct]) -> Co
     return table
 
 
-def _fixed(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
+def _fixed(kind: type, prefix: str = "") -> Iterator[str]:
     """The columns that every record of the kind has."""
-    for field in msgspec.structs.fields(kind):
-        parts = (field.type, *get_args(field.type))  # of ``Usage | None`` both
+    for name, of in get_type_hints(kind).items():
+        parts = (of, *get_args(of))  # of ``Usage | None`` both
         inner = [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
         if inner:
-            yield from _fixed(inner[0], f"{prefix}{field.name}.")
+            yield from _fixed(inner[0], f"{prefix}{name}.")
         elif not any(get_origin(part) is dict for part in parts):
-            yield prefix + field.name
+            yield prefix + name
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
+    fields = getattr(value, "__struct_fields__", None) or getattr(value, "__dataclass_fields__", ())
     match value:
-        case msgspec.Struct():
-            for field in value.__struct_fields__:
+        case _ if fields:
+            for field in fields:
                 yield from _flat(getattr(value, field), f"{name}.{field}" if name else field)
         case dict():
             for key, part in value.items():

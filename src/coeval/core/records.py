@@ -249,6 +249,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
     ``served_by`` is the model that the reply names, if not the requested one, and ``served_as`` whether the
     host calls the requested name an alias of it, or it a fallback. ``reply_id``: the host's, kept of samples.
+    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
     """
 
     id: str
@@ -268,6 +269,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
+    unanswered: int = 0
 
     @property
     def value(self) -> object:
@@ -556,7 +558,7 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts)
+            attempts = max(earlier.attempts, record.attempts - record.unanswered + earlier.unanswered)
             record = msgspec.structs.replace(earlier, attempts=attempts)
         standing[record.id] = record
     return standing
@@ -568,9 +570,9 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())
-    # In ASCII alone: DuckDB makes other letters into these.
-    lowered = f"translate(trim({word}, {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
-    return f"CASE {word} {spelled} ELSE CASE {lowered} {otherwise} END END"
+    # Lower case in ASCII alone: DuckDB makes other letters into these.
+    lower = f"translate(trim({word}, {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
+    return f"CASE {word} {spelled} ELSE CASE {lower} {otherwise} END END"
 
 
 _ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"

@@ -16,6 +16,7 @@ from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    Literal,
     NamedTuple,
     ParamSpec,
     TypeVar,
@@ -65,6 +66,12 @@ class Declared(NamedTuple):
         """Range of its numbers."""
         extras = (extra for kind in self.kinds for extra in _extras(kind))
         return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), msgspec.Meta())
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words that it takes in place of its number."""
+        literal = (get_args(kind) for kind in self.kinds if get_origin(kind) is Literal)
+        return next(literal, ()) if int in map(bare, self.kinds) else ()
 
     @property
     def plain_kind(self) -> Any:

@@ -97,11 +97,11 @@ class RoleModel:
     """A model in one role at one task.
 
     ``name`` is who makes its records, ``model`` its provider's identifier; ``variant_of`` the name of the
-    model that is asked, where that is another: the variants of a student's prompt share one. ``seed`` is the
-    run's where the model is sent seeds (`own_seed`), else None; ``sample`` counts from 0, of the ``samples``
-    that a run's student gives of its answer to an item. ``droppable`` names
-    what of ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither
-    the recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
+    model that is asked, where that is another: the variants of a student's prompt share one. ``seed`` is what
+    the seeds of its requests derive from (`base_seed`), None where none is sent; ``sample`` counts from 0, of
+    the ``samples`` that a run's student gives of its answer to an item. ``droppable`` names what of
+    ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither the
+    recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
     where prompts are made of a template; ``labels``: see `Request`.
     """
 
@@ -141,9 +141,11 @@ class RoleModel:
         shared = head_length(self.template, filled, varying) if varying else 0
         return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)
 
-    def request(self, requested: Request, purpose: Purpose, key: str, attempt: int) -> Request:
+    def request(
+        self, requested: Request, purpose: Purpose, key: str, attempt: int, unanswered: int = 0
+    ) -> Request:
         """Make the request for the record ``key``, with system prompt, sampling and seed; ``attempt`` counts
-        from 0 over all starts."""
+        from 0 over all starts. Those that were ``unanswered`` do not move the seed."""
         call = CallId(key, self.sample, attempt)
         return msgspec.structs.replace(
             requested,
@@ -153,17 +155,24 @@ class RoleModel:
             sampling=self.sampling,
             purpose=purpose,
             call=call,
-            seed=None if self.seed is None else call.seed(self.seed),
+            seed=self._seed(call._replace(attempt=attempt - unanswered)),
             rank=RANK[self.role],
-            droppable=self.droppable,
+            droppable=self.droppable if self.sampling.seed is not None else (*self.droppable, "seed"),
             fresh=self.samples > 1 or self.sample > 0,
         )
 
+    def _seed(self, call: CallId) -> int | None:
+        """Return the seed of a request: the user's own for a first answer; others derive from the base."""
+        theirs = self.sampling.seed is not None and not (call.sample or call.attempt)
+        return self.seed if self.seed is None or theirs else call.seed(self.seed)
 
-def own_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int) -> int | None:
-    """Return ``run_seed`` for hosts that take seeds, unless the user sets one."""
+
+def base_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int | None) -> int | None:
+    """Return what the seeds of a model's requests derive from: the user's, else ``run_seed`` for hosts that
+    take seeds."""
     host = HOSTS.get(spec.interface)
-    return run_seed if host is not None and host.seeds_by_default and sampling.seed is None else None
+    own = run_seed if host is not None and host.seeds_by_default else None
+    return own if sampling.seed is None else sampling.seed
 
 
 KeptT = TypeVar("KeptT", bound=Kept)
@@ -247,6 +256,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         """What the record is, what it took, and how the last answer came, whether it was good or not."""
         tally = self.tally
         fields = {**self.identity(), "usage": tally.usage, "attempts": self.tried + tally.attempts}
+        fields["unanswered"] = tally.unanswered
         if (last := tally.last) is not None:
             fields |= {
                 "latency_s": round(last.latency_s, 4),
@@ -274,7 +284,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
         def make(_: int) -> Request:
             attempt = self.tried + tally.attempts
-            return role_model.request(question(attempt), purpose, key, attempt)
+            return role_model.request(question(attempt), purpose, key, attempt, tally.unanswered)
 
         return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)
 

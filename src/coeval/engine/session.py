@@ -109,12 +109,12 @@ async def telling_of_hosts(
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
     """Report, while entered, hosts that only fail (see `Http.troubles`) and a throttle that is not shared; on
-    exit, hosts that repeated a credential, whose answers were redacted."""
+    exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes."""
     telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
     try:
         yield
     finally:
-        for sentence in (*http.hosts.throttle_problems(), *http.repeating()):
+        for sentence in (*http.hosts.throttle_problems(), *http.repeating(), *http.oddities()):
             note(sentence)
         telling.cancel()
         await asyncio.wait({telling})

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from coeval.core.errors import (
     AskError,
     CoevalError,
+    ContentFiltered,
     CutByWindow,
     CutOff,
     Draining,
@@ -20,6 +21,7 @@ from coeval.core.errors import (
     Refused,
     ReplyError,
     Unparsable,
+    Unreadable,
     named,
 )
 from coeval.core.model import WINDOW, Model
@@ -62,14 +64,14 @@ class Work(Protocol):
 class Tally:
     """Usage of all requests for a record, failed ones included, and the last answer.
 
-    ``attempts`` counts requests for the same thing, ``calls`` all requests: they differ where a record is
-    made in parts.
+    ``attempts`` counts requests for the same thing, ``unanswered`` those of them that brought no reply;
+    ``calls`` all requests: they differ where a record is made in parts.
     """
 
-    __slots__ = ("attempts", "calls", "last", "usage")
+    __slots__ = ("attempts", "calls", "last", "unanswered", "usage")
 
     def __init__(self) -> None:
-        self.attempts = self.calls = 0
+        self.attempts = self.calls = self.unanswered = 0
         self.usage: Usage | None = None
         self.last: Completion | None = None
 
@@ -78,7 +80,9 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add the usage of another part of the same record."""
+        tried = max(self.attempts - self.unanswered, other.attempts - other.unanswered)
         self.attempts = max(self.attempts, other.attempts)
+        self.unanswered = self.attempts - tried
         self.calls += other.calls
         self.last = other.last or self.last
         if other.usage is not None:
@@ -124,8 +128,10 @@ async def ask(
             if isinstance(error, ReplyError) and not isinstance(error, Refused):
                 model.forget(request)
             advised = not isinstance(error, ModelError) or error.retry_advised
-            if isinstance(error, ModelError) and error.usage is not None:
-                tally.spend(error.usage)
+            if isinstance(error, ModelError):
+                tally.unanswered += not isinstance(error, ContentFiltered | Unreadable)
+                if error.usage is not None:
+                    tally.spend(error.usage)
             if attempt == retries or not error.retryable or not advised:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -17,6 +17,7 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
+from coeval.models.dialects.refusals import UNPROCESSED
 from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
@@ -57,6 +58,16 @@ def _cut(completion: Completion, most: int) -> Completion:
 _log = logging.getLogger(__name__)
 
 
+def _droppable(request: Request) -> frozenset[str]:
+    """The parameters that a request is sent with and nobody asked for."""
+    seed = () if request.seed is None else ("seed",)
+    return frozenset(request.droppable).intersection((*request.sampling.named(), *seed))
+
+
+def _may_be_schema(error: BadRequest) -> bool:
+    return isinstance(error, SchemaRejected) or error.status in UNPROCESSED
+
+
 class HostedModel(Model):
     """Asks by a dialect, and remembers what the host refused of it. ``host_models``: what its host lists,
     None where that says nothing of what may be asked."""
@@ -83,7 +94,6 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
-        self._noted: set[str] = set()
         self._limit_renamed = self._is_behind_gateway = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
@@ -126,12 +136,6 @@ class HostedModel(Model):
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._send(sent, body, call)
-        except SchemaRejected as error:
-            # No host lists which of its models follow a schema; its refusal is how one learns it.
-            if schema is None or not structured:
-                raise
-            self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
-            return await self._ask(request)
         except LimitRenamed as error:
             # The name of a deployment does not tell its model: Azure's refusal is how one learns it.
             if self._host is host:
@@ -141,17 +145,39 @@ class HostedModel(Model):
                 self._host = host.with_other_limit(self._spec.known_as)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self._ask(request)
-        except FieldRejected as error:
-            if not self._may_go(error.field, sent):
-                raise
-            self._learn(self._unknown, error.field, error.field, error)
-            return await self._ask(request)
         except BadRequest as error:
-            if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
-                self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
-            raise
+            return await self._ask_without(request, sent, error, structured=structured)
         completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
+
+    async def _ask_without(
+        self, request: Request, sent: Request, error: BadRequest, *, structured: bool
+    ) -> Completion:
+        """Ask without what the host refused, if the user did not ask for it. What its words name is learnt at
+        once; a schema that they do not name is left out once, and for good where that helps: no host lists
+        which of its models follow one.
+
+        Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
+        """
+        if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
+            self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+            raise error
+        schema = request.schema if structured else None
+        field = error.field if isinstance(error, FieldRejected) else ""
+        if self._may_go(field, sent):
+            self._learn(self._unknown, field, field, error)
+            return await self._ask(request)
+        if schema is None or field in sent.sampling.named() or not _may_be_schema(error):
+            raise error
+        if isinstance(error, SchemaRejected):
+            self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
+            return await self._ask(request)
+        try:
+            completion = await self._ask(msgspec.structs.replace(request, schema=None))
+        except BadRequest:
+            raise error from None
+        self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
+        return completion
 
     def _send(
         self, request: Request, body: bytes, call: Call[Completion]
@@ -197,10 +223,11 @@ class HostedModel(Model):
 
     def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the host refused and nobody asked for; the parameters among it."""
-        dropped = self._unknown.intersection(request.droppable, request.sampling.named())
+        dropped = self._unknown & _droppable(request)
         sent = request
         if dropped:
-            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped))
+            seed = None if "seed" in dropped else request.seed
+            sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped), seed=seed)
         if request.labels and self._dialect.labels_field in self._unknown:
             sent = msgspec.structs.replace(sent, labels={})
         return sent, tuple(sorted(dropped))
@@ -220,7 +247,7 @@ class HostedModel(Model):
         """Whether a field that was sent may be left out: it holds nothing that the user asked for."""
         if field == self._dialect.labels_field:
             return bool(sent.labels)
-        return field in sent.sampling.named() and field in sent.droppable
+        return field in _droppable(sent)
 
     def _new_call(self, request: Request) -> Call[Completion]:
         """Make the one for all requests of a rank; probes have one of their own, which waits less long."""
@@ -262,14 +289,9 @@ class HostedModel(Model):
         return bounded(completion, self._most)
 
     def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
-        """Decode an answer, with what a gateway's headers say of it; warn once of what is odd in it."""
+        """Decode an answer, with what a gateway's headers say of it, and count what is odd in it."""
         completion = self._dialect.decode(reply.body, redactor)
-        for note in completion.notes:
-            if note not in self._noted:
-                self._noted.add(note)
-                _log.warning(
-                    "%s sends unusual replies (%s); `notes` in its records say which", self.name, note
-                )
+        self._http.odd_replies.update((self.name, note) for note in completion.notes)
         return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:

@@ -97,7 +97,7 @@ async def arun(
     try:
         settings = config.experiment
         shared = (
-            AnswerStore.named(settings.store, os.environ, seed=settings.seed)
+            AnswerStore.named(settings.store, os.environ, seed=settings.seed or 0)
             if options.stored_answers
             else None
         )

@@ -1,9 +1,14 @@
-"""A figure over training steps: for each run a line with its band, its name at the end of it."""
+"""A figure over training steps: for each run a line with its band, its name at the end of it and in a legend.
+
+Lines that coincide are told apart: later ones are dashed and have smaller marks of another shape, so that
+those below them show.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -14,6 +19,7 @@ from coeval.reports.chart_spec import (
     chart_spec,
     in_points,
     named,
+    names_legend,
     plain_spec,
     shown_name,
     text_list,
@@ -27,6 +33,10 @@ _CELL = {"width": 250, "height": 190}
 _COLUMNS = 3
 # Pixels between the names at the ends of two lines, and characters of a name.
 _APART, _LONGEST, _LONGEST_NARROW = 15, 24, 12
+# The first is drawn first, below the others; further runs begin again.
+_DASHES = ([1, 0], [7, 5], [2, 4], [12, 4, 2, 4])
+_SHAPES = ("circle", "square", "diamond", "triangle-up")
+_SIZES = (130, 70, 55, 40)
 # Of the range of what is drawn, above and below it.
 _MARGIN = 0.05
 
@@ -130,7 +140,9 @@ def _curves(
     title, ends = axis_of
     rows = alt.Chart(named(table))
     base = in_points(rows, "mean", "band").transform_filter("isValid(datum.mean)")
-    colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=None)
+    legend = names_legend(runs, symbolOpacity=1) if len(runs) > 1 else None  # else as pale as a band
+    colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
+    dashed, marked = _told_apart(runs, legend)
     axis = alt.Axis(values=lines.steps, format="d", labelOverlap="greedy", labelFlush=False, grid=False)
     x = alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False, padding=10), axis=axis)
     domain = {"domain": list(ends)} if ends else {"padding": 8}
@@ -147,16 +159,11 @@ def _curves(
     band = base.transform_filter("isValid(datum.band_low)").mark_area(opacity=0.13).encode(
         x=x, y=alt.Y("band_low:Q", title=title, scale=scale), y2="band_high:Q", color=colour
     )  # fmt: skip
-    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
-    hollow = base.mark_point(size=60, strokeWidth=2, fill="white").encode(
-        x=x, y=y, color=colour, tooltip=reported
-    )
-    filled = base.mark_point(size=60, filled=True).encode(
-        x=x,
-        y=y,
-        color=colour,
-        opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)),
-        tooltip=reported,
+    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, **dashed)
+    marks: dict[str, Any] = {"x": x, "y": y, "color": colour, **marked}
+    hollow = base.mark_point(strokeWidth=2, fill="white").encode(**marks, tooltip=reported)
+    filled = base.mark_point(filled=True).encode(
+        **marks, opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)), tooltip=reported
     )
     layers = [*([band] if banded else []), line, hollow, filled]
     if len(runs) > 1:
@@ -173,6 +180,28 @@ def _curves(
             )
         )
     return alt.layer(*layers)
+
+
+class _RunLooks(NamedTuple):
+    """Channels of lines, and of the marks on them."""
+
+    dashed: dict[str, Any]
+    marked: dict[str, Any]
+
+
+def _told_apart(runs: Sequence[str], legend: alt.Legend | None) -> _RunLooks:
+    if legend is None:
+        return _RunLooks({}, {"size": alt.value(_SIZES[1])})
+
+    def by_run(looks: Sequence[Any]) -> alt.Scale:
+        return alt.Scale(domain=list(runs), range=[*islice(cycle(looks), len(runs))])
+
+    size = alt.Size("run:N", scale=by_run(_SIZES), legend=None)
+    shape = alt.Shape("run:N", scale=by_run(_SHAPES), legend=legend)
+    return _RunLooks(
+        {"strokeDash": alt.StrokeDash("run:N", scale=by_run(_DASHES), legend=None)},
+        {"shape": shape, "size": size},
+    )
 
 
 class _AtEnd(NamedTuple):

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import vl_convert
 
+from coeval.core.errors import UsageError
+from coeval.core.text import listed
 from coeval.reports.chart_spec import plain_spec, with_labels
 from coeval.reports.content import Picture, Report
 
@@ -102,15 +104,31 @@ class Figure(NamedTuple):
     svg: str
     png: bytes
 
+    def __repr__(self) -> str:
+        return f"Figure({self.name!r})"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
 
 def figures(report: Report) -> Iterator[Figure]:
     """All pictures of a report, one by one."""
-    for section in report.sections:
-        for picture in section.pictures:
-            spec = _drawable(picture, report)
-            svg = vl_convert.vegalite_to_svg(spec, config=_config(), allowed_base_urls=[])
-            png = vl_convert.vegalite_to_png(spec, config=_config(), allowed_base_urls=[], ppi=PPI)
-            yield Figure(_file_name(picture.name), svg, png)
+    return (figure(report, name) for name in _pictures(report))
+
+
+def figure(report: Report, name: str = "") -> Figure:
+    """Draw a picture of a report, by default its first. Raises UsageError: there is none of that name."""
+    pictures = _pictures(report)
+    if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
+        raise UsageError(f"the report has no picture {name}; there are {listed(pictures) or 'none'}")
+    png = vl_convert.vegalite_to_png(
+        _drawable(picture, report), config=_config(), allowed_base_urls=[], ppi=PPI
+    )
+    return Figure(_file_name(picture.name), picture_svg(picture, report), png)
+
+
+def _pictures(report: Report) -> dict[str, Picture]:
+    return {picture.name: picture for section in report.sections for picture in section.pictures}
 
 
 def picture_svg(picture: Picture, report: Report) -> str:

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
-from coeval.analysis.training.best_checkpoint import signed_points
 from coeval.analysis.training.checkpoint_choice import CheckpointChoice, RunDifference
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
@@ -41,15 +40,15 @@ from coeval.store.output_folder import SWEEP
 OVERALL = "overall"
 # Characters of a run's name beside a row.
 _LONGEST_RUN = 24
-# Runs whose last steps have a column of their own.
-_MOST_RUNS = 4
 
 
 def shipping_section(
     found: SweepComparison, runs: Sequence[str], held: Collection[tuple[str, str]]
 ) -> ReportSection:
     """The best checkpoint of each task with those tied with it; over several tasks, their mean as a curve."""
-    pictures, tables = [], [_choices(found, runs, held)]
+    pictures, tables = [], [_choices(found, held)]
+    if found.changes:
+        tables.append(_last_steps(found))
     if found.overall:
         means = _overall(found, runs)
         title = "Mean over the tasks, each counting alike, by step. Band: 95% over all checkpoints together."
@@ -60,7 +59,7 @@ def shipping_section(
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
-def _choices(found: SweepComparison, runs: Sequence[str], held: Collection[tuple[str, str]]) -> ReportTable:
+def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> ReportTable:
     several = len(found.folders) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -69,10 +68,7 @@ def _choices(found: SweepComparison, runs: Sequence[str], held: Collection[tuple
             links[len(rows)] = urlencode({"task": one.task})
         best = plain(checkpoint_text(one.best, several=several))
         tied = plain(peers_text(one, several=several)) if one.peers else "none"
-        last = [_last_step(found, run, one) for run in runs[:_MOST_RUNS]]
-        place = OVERALL if one.task is None else plain(one.task)
-        rows.append((place, best, *_scores(one), tied, *last, one.n_items, one.of))
-    gain = "The last step less the one before, paired by item"
+        rows.append((_place(one.task), best, *_scores(one), tied, one.n_items, one.of))
     return ReportTable(
         "ship-table",
         "Best checkpoints",
@@ -82,18 +78,16 @@ def _choices(found: SweepComparison, runs: Sequence[str], held: Collection[tuple
             ReportColumn("score", "Score", "points"),
             ReportColumn("corrected", "Corrected", "points", "After correcting for picking the best"),
             ReportColumn("tied", "Statistically tied", "text", "Pairwise tests, adjusted for their number"),
-            *(
-                ReportColumn(
-                    f"last-{at}", f"{plain(run)}: last step" if several else "Last step", "text", gain
-                )
-                for at, run in enumerate(runs[:_MOST_RUNS])
-            ),
             ReportColumn("n", "Items", "count", "That all checkpoints have"),
             ReportColumn("of", "Checkpoints", "count"),
         ),
         tuple(rows),
         links=links,
     )
+
+
+def _place(task: str | None) -> str:
+    return OVERALL if task is None else plain(task)
 
 
 def _scores(one: CheckpointChoice) -> tuple[Cell, Cell]:
@@ -105,12 +99,27 @@ def _scores(one: CheckpointChoice) -> tuple[Cell, Cell]:
     return share_of_scale(one.mean, one.unit), corrected
 
 
-def _last_step(found: SweepComparison, run: str, one: CheckpointChoice) -> str | None:
-    change = found.change(run, one.task)
-    if change is None:
-        return None
-    gap = signed_points(change.difference, *change.ci95, change.unit)
-    return f"{change.trend}, {gap} (step {change.step} − {change.before})"
+def _last_steps(found: SweepComparison) -> ReportTable:
+    """Each run's last step against the one before, by task."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in found.changes:
+        by = points_per(one.unit) / 100
+        difference = Measured(*(by * each for each in (one.difference, *one.ci95)), one.n_items, None)
+        steps = f"{one.step} − {one.before}"
+        rows.append((plain(one.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
+    return ReportTable(
+        "last-table",
+        "Last step against the one before",
+        (
+            ReportColumn("run", "Run"),
+            ReportColumn("task", "Task"),
+            ReportColumn("steps", "Steps"),
+            ReportColumn("difference", "Difference", "gap", "Paired by item"),
+            ReportColumn("p", "p", "probability", "Adjusted for all tasks and runs"),
+            ReportColumn("trend", "Trend"),
+        ),
+        tuple(rows),
+    )
 
 
 def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
@@ -172,8 +181,7 @@ def _differences(found: SweepComparison) -> ReportTable:
             if base in (one.a, one.b):
                 side = short[plain(one.b if base == one.a else one.a)]
                 row = f"step {one.step}" if len(runs) == 2 else f"step {one.step} · {side}"
-                place = OVERALL if one.task is None else plain(one.task)
-                rows.append((row, short[plain(base)], place, *_figures(one, base)))
+                rows.append((row, short[plain(base)], _place(one.task), *_figures(one, base)))
     return ReportTable(
         "runs-table",
         "Run against run",
@@ -294,7 +302,7 @@ def _lead(found: SweepComparison, runs: Sequence[TrainingRun]) -> Iterator[Sente
             yield Sentence(plain(f"{run.label}: {alarm}" if len(runs) > 1 else alarm), "notes")
     of_runs = {runs_sentence(rows) for _, rows in found.by_task()}
     for said in others:
-        yield Sentence(plain(said), "runs" if said in of_runs else "ship-table")
+        yield Sentence(plain(said), "runs" if said in of_runs else "last-table")
 
 
 def _anchor(task: str) -> str:

@@ -160,6 +160,12 @@ class RecordPart(msgspec.Struct, frozen=True):
     id: str
     status: str = "ok"
     attempts: int = 0
+    unanswered: int = 0
+
+    @property
+    def tried(self) -> int:
+        """The attempts that a host answered, usably or not."""
+        return self.attempts - self.unanswered
 
     @property
     def value(self) -> object:
@@ -203,7 +209,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
             return False
         if record.status != "failed":
             raise Misshapen(f"{record.id} holds no value")
-        self.in_vain[key] = record.attempts
+        self.in_vain[key] = record.attempts - record.unanswered
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
@@ -212,7 +218,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.entries[key] = entry
 
     def requested_in_vain(self, key: KeyT) -> int:
-        """Return the ``attempts`` of a failed record that follows a key's good one, else 0."""
+        """Return the answered attempts of a failed record that follows a key's good one, else 0."""
         return self.in_vain.get(key, 0)
 
 
@@ -312,7 +318,7 @@ class PhaseIndex(Generic[EntryT]):
         return self.columns[end].entries.get
 
     def requested_in_vain(self, key: str) -> int:
-        """Return the ``attempts`` of a failed record that follows the good one of an id, else 0."""
+        """Return the answered attempts of a failed record that follows the good one of an id, else 0."""
         column, row = self.place(key)
         return column.requested_in_vain(row)
 

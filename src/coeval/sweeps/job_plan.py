@@ -103,7 +103,7 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     label, judged = request.name, kind.needs_judge
     if request.name.startswith(PREFIX):
         options = {**request.options, "task": request.name}
-        own_run = kind(TaskSettings(model="", assets={}, options=options, seed=evaluation.seed, judge=None))
+        own_run = kind(TaskSettings(model="", assets={}, options=options, seed=0, judge=None))
         label, judged = own_run.label, own_run.is_judged
     requested = {
         "coeval": __version__,

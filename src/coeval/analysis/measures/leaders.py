@@ -100,33 +100,26 @@ def _without_leader(ranks: Ranking) -> str:
 
 
 def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str:
-    """How many items would settle a gap of this size by these judges, or that items cannot and judges must;
-    empty where it is settled. Items are as many as make the gap detectable four times in five."""
+    """How many items would settle a gap of this size by these judges, four times in five; empty where it is
+    settled."""
     least, by = gap.minimum_detectable, abs(gap.by)
-    judges = "Whether other judges agree, only more judges can settle."
     if gap.sure:
-        return "" if gap.sure_over_judges or not _judges_must(gap) else judges
+        return ""
     if least is None:
         return "One shared item cannot show a gap: more are needed."
     if by < _LEAST_GAP:
         return "The gap is too small for more items to settle it."
     if (least / by) ** 2 > _MOST_TIMES:
-        also = f" {judges}" if _judges_must(gap) else ""
-        return (
-            f"The gap is too small for more items to settle it: {_MOST_TIMES} times as many would not.{also}"
-        )
+        return f"The gap is too small for more items to settle it: {_MOST_TIMES} times as many would not."
     needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
     price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
-    items = (
-        f"If the gap is real, about {needed:,} items would show it by these judges (now {gap.n:,}{price})."
-    )
-    return f"{items} {judges}" if _judges_must(gap) else items
+    return f"If the gap is real, about {needed:,} items would show it by these judges (now {gap.n:,}{price})."
 
 
 def _judges_must(gap: StudentGap) -> bool:
     """Whether what judges add to the interval leaves zero in it even with `_MOST_TIMES` the items."""
     over = gap.over_judges
-    if over is None or over.low is None or over.high is None:
+    if abs(gap.by) < _LEAST_GAP or over is None or over.low is None or over.high is None:
         return False
     of_items, of_both = ((high - low) / 2 for low, high in (gap.bounds, (over.low, over.high)))
     return gap.by**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
@@ -152,6 +145,8 @@ def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
         who = f"The {judges:,} judges together put neither ahead"
     sure = gap.sure and gap.sure_over_judges
     end = f" ({p_text(gap.p_over_judges_adjusted or 0.0)})" if sure else ", not significant"
+    if not sure and _judges_must(gap):
+        end += ": more items cannot settle it, more judges can"
     guess = "; two judges give a rough idea only" if judges == 2 else ""
     by = f"{points(one.value)} {half_text(one.value, one.low, one.high)} points"
     what = "lead" if gap.sure else "gap"

@@ -265,7 +265,9 @@ def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
     parts = {_plain(name): value for name, value in requested.parts.items() if name not in without}
     sent = {name: str(value) for name, value in requested.sampling.items() if name != "seed"}
     model = {} if "parameters.model" in without else {"model": requested.model}
-    return {**parts, **sent, **dict.fromkeys(requested.dropped, "refused"), **model}
+    refused = dict.fromkeys(requested.dropped, "refused")
+    refused.pop("seed", None)
+    return {**parts, **sent, **refused, **model}
 
 
 def _plain(name: str) -> str:

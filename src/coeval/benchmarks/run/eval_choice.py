@@ -58,7 +58,7 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
             {name: getattr(settings, f"judge_{name}") for name in _SAMPLING}
         ),
         mode="inference" if settings.inference_only else "judge" if settings.judge_only else "all",
-        seed=settings.seed,
+        seed=None if settings.seed == "none" else settings.seed,
         checkpoint=settings.checkpoint,
         max_calls=settings.max_calls,
         budget_usd=settings.budget_usd,

@@ -70,7 +70,12 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     max_tokens: Annotated[Count, Setting("Longest answer.", SAMPLING)] = 2048
     seed: Annotated[
-        int, Setting("Seed of sampling, where the server takes one, and of bootstraps.", SAMPLING)
+        int | Literal["none"],
+        Setting(
+            "Seed of sampling, where the server takes one, and of bootstraps; none: no seed is sent.",
+            SAMPLING,
+            metavar="N|none",
+        ),
     ] = 0
 
     log_to: Annotated[

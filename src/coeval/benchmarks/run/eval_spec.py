@@ -22,7 +22,7 @@ from coeval.core.options import BATCH
 from coeval.core.plain import file_bytes
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
 from coeval.core.text import digest
-from coeval.engine.model_work import Recipe, RoleModel, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
 from coeval.engine.probing import Probing
 from coeval.models.batch.waiting.job_list import Batching, BatchMode
 from coeval.models.catalog import HOSTS
@@ -66,6 +66,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     may be refused by a host. ``judge_sampling`` goes over each task's official one. In mode
     ``inference`` nothing is judged, in mode ``judge`` the stored answers are, whatever they were asked with;
     in mode ``conclude`` those of this model are judged and scored. Neither of the last two asks for answers.
+    ``seed`` is that of requests (None: none is sent) and, else 0, of bootstraps.
     ``checkpoint`` is what the answers are recorded as being of, where several are served under one name.
     With a ``shard`` only its prompts are asked; ``account`` is the folder that keeps account, where that is
     not the output folder, since several processes may fill one.
@@ -83,7 +84,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     droppable: tuple[str, ...] = ()
     judge_sampling: SamplingParameters = SamplingParameters()
     mode: Mode = "all"
-    seed: int = 0
+    seed: int | None = 0
     checkpoint: str | None = None
     shard: Shard | None = None
     account: Path | None = None
@@ -199,7 +200,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
         model=model_of(evaluation, request),
         assets=assets,
         options={**request.options, "task": request.name},
-        seed=evaluation.seed,
+        seed=evaluation.seed or 0,
         judge=JudgeSettings(judging.model, evaluation.judge_sampling, evaluation.judge is None)
         if judging is not None and may_judge
         else None,
@@ -249,7 +250,7 @@ def _role_model(
     task_run: TaskRun,
     parts: Mapping[str, Any],
 ) -> RoleModel:
-    sample, seed = task_run.run or 0, own_seed(spec, sampling, evaluation.seed)
+    sample, seed = task_run.run or 0, base_seed(spec, sampling, evaluation.seed)
     seeded = {} if seed is None else {"seed": sample_seed(seed, sample)}
     return RoleModel(
         name=spec.name,

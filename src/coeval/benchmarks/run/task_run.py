@@ -158,7 +158,7 @@ class TaskRun:
 
     @staticmethod
     def _tried(record: Answer | Judgment | None) -> int:
-        return record.attempts if record is not None else 0
+        return record.attempts - record.unanswered if record is not None else 0
 
     def recorded_answers(self) -> list[Answer]:
         """Return the records of the items to score, failed ones included, in order."""

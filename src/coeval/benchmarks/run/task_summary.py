@@ -105,7 +105,8 @@ def _served(task_run: TaskRun) -> Iterator[ServedModel]:
 def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
     good = sum(map(is_good, records))
     for name, count in sorted(count_dropped(records).items()):
-        yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"
+        if name != "seed":  # no benchmark prescribes one
+            yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -173,7 +174,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     given: GivenCounts | None
     inference: Requested | None
     judge: Requested | None
-    seed: int
+    seed: int | None
     run: int | None
     truncated: Truncated
     empty: Empty

@@ -56,6 +56,7 @@ from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import Levels
 from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.reasons import with_reasons
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
@@ -241,7 +242,11 @@ class CoevalRun(Benchmark):
         planned = planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
         self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
-        self._forms = {task.name: judge_form(task, self._rubrics[task.name]) for task in self._config.tasks}
+        self._forms = {
+            task.name: judge_form(with_reasons(self._config, task, len(rubric)), rubric)
+            for task in self._config.tasks
+            for rubric in [self._rubrics[task.name]]
+        }
         self._checks = {task.name: task_checks(task) for task in self._config.tasks}
         if not self._is_scored and not any(task.label_attributes for task in self._config.tasks):
             raise UsageError(f"nothing of {self._run.path} can be scored here: {listed(self._unchecked)}")

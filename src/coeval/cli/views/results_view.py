@@ -165,13 +165,13 @@ def _rows(
         yield {"measure": "label accuracy", **row, "mean": mean}
 
 
-def _row(record: msgspec.Struct) -> dict[str, Any]:
-    return {field: _cell(value) for field, value in msgspec.structs.asdict(record).items()}
+def _row(record: object) -> dict[str, Any]:
+    return {field: _cell(value) for field, value in msgspec.to_builtins(record).items()}
 
 
 def _cell(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula is marked as the text it is."""
-    text = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+    text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
     if not isinstance(text, str):
         return text
     return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)

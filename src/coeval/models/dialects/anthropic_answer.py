@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import (
-    AccessDenied,
-    ContentFiltered,
-    Misshapen,
-    ModelError,
-    NotFound,
-    RateLimited,
-    Undecodable,
-)
+from coeval.core.errors import ContentFiltered, Misshapen, ModelError, NotFound, Undecodable
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import FieldRejected, SchemaRejected, finished, name_of
+from coeval.models.dialects.dialect import finished, name_of
 from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
+from coeval.models.dialects.refusals import refusal_of
 from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
@@ -50,16 +42,6 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-
-_SPENT = re.compile(r"credit balance|usage limit|spend(?:ing)?[ _]limit|billing|purchase credits")
-_FILTERED = re.compile(r"content filter|filtering policy")
-_FORMAT = re.compile(r"output_config\.format|output_format|json_schema|schema|structured output|tool_choice")
-_UNTAKEN = re.compile(
-    r"deprecated|extra inputs|cannot both|unexpected|unsupported|may only be|must be unset|"
-    r"not (?:permitted|allowed|supported|available)"
-)
-# In this order: where two cannot be set together, temperature says more.
-_MAY_GO = ("top_k", "top_p", "temperature")
 
 
 class _AnthropicBlock(msgspec.Struct):
@@ -179,30 +161,11 @@ def status_of_error(body: bytes, unknown: int) -> int:
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """What an error body says beyond its status; None where the status says it all.
-
-    Recognised are spent accounts (which waiting does not help), content filters, a schema that is not taken,
-    and a sampling parameter that the model does not take.
-    """
+    """What an error body says beyond its status; None where the status says it all."""
     problem = _problem(body)
     reported = problem.message if isinstance(problem.message, str) else body
-    message = excerpt(reported, redactor)
-    about = message.lower()
-    code = problem.details.get("error_code") if isinstance(problem.details, dict) else None
-    if _SPENT.search(f"{about} {code}"):
-        if status == 429:
-            return RateLimited(message, status=status, retry_advised=False)
-        if status == 400:
-            return AccessDenied(message, status=status)
-    if status not in (400, 422):
-        return None
-    if _FILTERED.search(about):
-        return ContentFiltered(message, status=status)
-    if _UNTAKEN.search(about):
-        field = next((name for name in _MAY_GO if name in about), None)
-        if field is not None:
-            return FieldRejected(message, status=status, field=field)
-    return SchemaRejected(message, status=status) if _FORMAT.search(about) else None
+    details = problem.details if isinstance(problem.details, dict) else {}
+    return refusal_of(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
 
 
 def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:

@@ -18,7 +18,6 @@ from coeval.core import foreign
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
-    ContentFiltered,
     Misshapen,
     ModelError,
     NotFound,
@@ -38,13 +37,13 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    SchemaRejected,
     finished,
     lay_over,
 )
 from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.refusals import refusal_of
 from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
@@ -163,25 +162,7 @@ _NO_ACCESS = _EXPIRED | {
     "InvalidSignatureException", "MissingAuthenticationTokenException", "NotAuthorized", "OptInRequired",
     "UnrecognizedClientException",
 }  # fmt: skip
-_NO_MODEL = re.compile(
-    r"model identifier is invalid|on-demand throughput|model (?:id )?(?:is )?(?:not found|end of)"
-)
 _PER_DAY = re.compile(r"per day|daily")
-_SCHEMA_WORDS = re.compile(
-    r"output_?config|toolconfig|toolchoice|tool use|json_?schema|\bschema\b|textformat|tools\."
-)
-_FILTERED_ERRORS = re.compile(r"content filter|filtering policy")
-# Our names → what Bedrock's messages call them, in small letters.
-_FIELDS = {
-    "stop": "stop_?sequences",
-    "temperature": "temperature",
-    "top_p": "top_?p",
-    "top_k": "top_?k",
-    "max_tokens": "max_?tokens",
-    "thinking_budget": "budget_tokens|thinking",
-    "reasoning_effort": "(reasoning_?)?effort|reasoning_?config|reasoning",
-}
-_NAMED = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _FIELDS.items()))
 
 
 class _AwsProblem(msgspec.Struct, rename="camel"):
@@ -194,9 +175,8 @@ class _AwsProblem(msgspec.Struct, rename="camel"):
 def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
     """None where the status says it all.
 
-    Recognised are credentials that are none or have expired, the quota of a day or an account (waiting does
-    not help), a model that is not ready or not there, an error of the model itself, a schema that is not
-    taken, and a parameter that is not.
+    Beside the table of all dialects, AWS's names tell of credentials that are none or have expired, the quota
+    of a day or an account (waiting does not help), a model that is not ready, and an error of the model.
     """
     problem = _problem(reply.body)
     kind = _name(reply.headers.get("x-amzn-errortype") or problem.kind or "")
@@ -225,22 +205,7 @@ def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
             return BadRequest(message, status=status) if refused else ServerFault(message, status=status)
         case "ResourceNotFoundException":
             return NotFound(message, status=status)
-    return _refused(message, status) if status == 400 else None
-
-
-def _refused(message: str, status: int) -> ModelError | None:
-    about = message.lower()
-    if _NO_MODEL.search(about):
-        return NotFound(message, status=status)
-    if _FILTERED_ERRORS.search(about):
-        return ContentFiltered(message, status=status)
-    if _SCHEMA_WORDS.search(about):
-        return SchemaRejected(message, status=status)
-    named = _NAMED.search(about)
-    if named is None:
-        return None
-    field = str(named.lastgroup)
-    return FieldRejected(f"{message}; leave {field} out or change it", status=status, field=field)
+    return refusal_of(status, message)
 
 
 def _name(kind: str) -> str:

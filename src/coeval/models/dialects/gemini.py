@@ -35,7 +35,6 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    SchemaRejected,
     finished,
     lay_over,
     name_of,
@@ -43,6 +42,7 @@ from coeval.models.dialects.dialect import (
 from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.refusals import refusal_of
 from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status
@@ -55,21 +55,6 @@ from coeval.models.transport.faults import excerpt, from_status
 
 # --- Google's error details (``google.rpc.Status``)
 
-_SCHEMA_WORDS = re.compile(
-    r"response_?(json_?|mime_?)?(schema|type)|json ?(mode|schema)|controlled generation"
-)
-# Our names → what Google's messages call them, in small letters.
-_FIELDS = {
-    "temperature": "temperature",
-    "top_p": "top_?p",
-    "top_k": "top_?k",
-    "max_tokens": "max_?output_?tokens",
-    "stop": "stop_?sequences?",
-    "seed": "seed",
-    "thinking_budget": "thinking[_ ]?budget|budget [0-9]+ is invalid",
-    "reasoning_effort": "thinking[_ ]?level|thinking is not",
-}
-_NAMED = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _FIELDS.items()))
 _NO_KEY = frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"})
 
 
@@ -101,8 +86,8 @@ class _GoogleTrouble(msgspec.Struct):
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """What an error says beyond its HTTP status; None where that says it all.
 
-    Recognised are keys that are not valid (a 400), the wait that Google asks for, the quota of a day (waiting
-    does not help), a schema that is not taken, and a parameter that is not.
+    Beside the table of all dialects, Google's details tell of keys that are not valid (a 400), the wait that
+    it asks for, and the quota of a day (waiting does not help).
     """
     trouble = _problem(body)
     if trouble is None:
@@ -116,9 +101,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
         return _limited(message, details, wait_s)
     if status >= 500 and wait_s is not None:
         return ServerFault(message, status=status, retry_after_s=wait_s)
-    if status == 400:
-        return _refused(message, status)
-    return None
+    return refusal_of(status, message)
 
 
 def _no_access(status: int, trouble: _GoogleStatus, details: list[_GoogleDetail]) -> bool:
@@ -139,17 +122,6 @@ def _limited(message: str, details: list[_GoogleDetail], wait_s: float | None) -
     else:
         return RateLimited(message, status=429, retry_after_s=wait_s)
     return RateLimited(f"{message}; {reason}", status=429, retry_advised=False)
-
-
-def _refused(message: str, status: int) -> BadRequest | None:
-    about = message.lower()
-    if _SCHEMA_WORDS.search(about):
-        return SchemaRejected(message, status=status)
-    named = _NAMED.search(about)
-    if named is None:
-        return None
-    field = str(named.lastgroup)
-    return FieldRejected(f"{message}; leave {field} out or change it", status=status, field=field)
 
 
 def _seconds(delay: str) -> float | None:

@@ -121,7 +121,7 @@ def cache_apart(
     )
 
 
-FROM_REASONING = "content is null: the text is that of the reasoning"
+FROM_REASONING = "the answer was in `reasoning`, its content null (a reasoning parser that does not fit)"
 """The note of an answer that a reasoning parser took for reasoning."""
 
 # For one answer; what is more is no price.

@@ -22,6 +22,7 @@ from coeval.models.dialects.dialect import MOST_TOKENS, Dialect, ListedModel, Mo
 from coeval.models.dialects.openai_answer import decode
 from coeval.models.dialects.openai_error import astray, explain
 from coeval.models.dialects.openai_words import Memo, ModelTraits, draw, said_by, traits_at
+from coeval.models.pacing.rate_headers import requested_wait_s
 from coeval.models.transport.connection import HttpReply
 
 # --- Model list, ``GET /models``
@@ -189,7 +190,8 @@ class OpenAIChat(Dialect):
         return decode(body, redactor)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
-        said = explain(reply.status, reply.body, redactor)
+        passes = requested_wait_s(reply.headers) is not None
+        said = explain(reply.status, reply.body, redactor, passes=passes)
         return said or astray(reply.status, reply.body, url, redactor)
 
 

@@ -143,28 +143,6 @@ class Memo(Generic[T]):
         return kept[0]
 
 
-OUR_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "max_tokens": "max_tokens",
-        "max_completion_tokens": "max_tokens",
-        "stop": "stop",
-        "seed": "seed",
-        "random_seed": "seed",
-        "reasoning_effort": "reasoning_effort",
-        "reasoning": "reasoning_effort",
-        "thinking": "reasoning_effort",
-        "thinking_budget": "thinking_budget",
-        "metadata": "metadata",
-        "logprobs": "logprobs",
-        "top_logprobs": "logprobs",
-    }
-)
-"""What we send, by the hosts' names for it; how an error speaks of it."""
-
-
 def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, traits: ModelTraits) -> None:
     """Put in the typed parameters, by the names of the host.
 

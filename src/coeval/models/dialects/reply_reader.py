@@ -17,7 +17,7 @@ from coeval.core.errors import Misshapen, Undecodable
 
 T = TypeVar("T")
 
-MENDED = "invalid characters replaced"
+MENDED = "invalid characters were replaced"
 # Where a text lies in an object (OpenAI's Assistants have ``{"value": …}``); what a bare string is of a part.
 _TEXTS = ("text", "value", "content", "parts")
 # Reports of a reply that has hundreds of odd parts stay short.
@@ -146,4 +146,4 @@ class _ReplyFit:
 
     def _note(self, value: Any, where: str) -> None:
         if value is not None:
-            self.notes[f"left out, as it could not be read: {where}"] = None
+            self.notes[f"{where} could not be read, and was left out"] = None

@@ -11,6 +11,7 @@ import msgspec
 
 from coeval.core.errors import (
     AccessDenied,
+    AccountSpent,
     Draining,
     Gap,
     ModelError,
@@ -26,7 +27,8 @@ from coeval.core.text import digest
 from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
 from coeval.models.metering.meter import Meter, Reservation
 
-# So many 401, 403 or 404 in a row, with no answer before them, end a model.
+# So many 401, 403 or 404 in a row, with no answer before them, end a model; so many that say that no money is
+# left, with no answer between them: a gateway may have another account.
 REFUSALS_TO_STOP = 3
 # So many 401 in a row end a model that has answered: its key is no longer good.
 DENIALS_TO_STOP = 20
@@ -48,7 +50,7 @@ class Admission:
         self._meter = meter
         self._answered = False
         self._refusals = 0
-        self._denials = 0
+        self._denials = self._unpaid = 0
         self._reason: str | None = None
         self._dearest_usd: float | None = None
         self._ahead: asyncio.Future[None] | None = None
@@ -200,7 +202,7 @@ class Admission:
         """A request was answered (None), or failed for good."""
         if error is None:
             self._answered = True
-            self._denials = 0
+            self._denials = self._unpaid = 0
         elif isinstance(error, AccessDenied | NotFound):
             self._refused(error)
 
@@ -212,17 +214,18 @@ class Admission:
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
+        self._unpaid += isinstance(error, AccountSpent)
+        if self._unpaid >= REFUSALS_TO_STOP and self._reason is None:
+            self._stop("its account or budget is used up", error, "Add credit, or raise the limit")
         if self._denials >= DENIALS_TO_STOP and self._reason is None:
-            self._stop(f"its last {self._denials} requests were all refused", error, "its key")
+            self._stop(f"its last {self._denials} requests were all refused", error, "Correct its key")
         if not self._answered and self._refusals >= REFUSALS_TO_STOP and self._reason is None:
             why = f"its first {self._refusals} requests were all refused"
-            self._stop(why, error, "its key, model id or base_url")
+            self._stop(why, error, "Correct its key, model id or base_url")
 
-    def _stop(self, why: str, error: ModelError, what: str) -> None:
-        self._reason = (
-            f"model {self._name} is no longer called: {why} ({error}). Correct {what}, and run again with "
-            f"{CONTINUE}."
-        )
+    def _stop(self, why: str, error: ModelError, way_out: str) -> None:
+        stopped = f"model {self._name} is no longer called: {why} ({error})"
+        self._reason = f"{stopped}. {way_out}, and run again with {CONTINUE}."
 
 
 # --- Order of requests that share a cached prefix

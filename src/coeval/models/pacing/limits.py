@@ -215,19 +215,31 @@ class Gate:
 
 # --- Limits
 
-# A host that names hours (a daily quota) is asked again meanwhile: quotas are raised, clocks are wrong.
+# A host that names hours (a daily quota) is not waited for.
 LONGEST_HOLD_S = 600.0
+# Four of the longest pauses between two attempts: refusals that lie further apart are not of one trouble.
+_ONE_TROUBLE_S = 120.0
 # Below the event loop's resolution timers only burn CPU.
 _SHORTEST_TIMER_S = 0.001
 
 
 class Lane:
-    """The requests of one model among those of an endpoint: a host may hold them alone."""
+    """The requests of one model among those of an endpoint: a host may hold them alone, or refuse them."""
 
-    __slots__ = ("held_until",)
+    __slots__ = ("_refused_at", "_refused_since", "held_until")
 
     def __init__(self) -> None:
-        self.held_until = float("-inf")
+        self.held_until = self._refused_at = self._refused_since = float("-inf")
+
+    def refused(self, now: float) -> float:
+        """Note a 429 that names no time; return for how many seconds there has been nothing else."""
+        if now - self._refused_at > _ONE_TROUBLE_S:
+            self._refused_since = now
+        self._refused_at = now
+        return now - self._refused_since
+
+    def answered(self) -> None:
+        self._refused_at = float("-inf")
 
 
 _Refusal = Callable[[], CoevalError | None]

@@ -1,9 +1,9 @@
 """What a provider says about time: when to ask again, and until when to ask a model nothing.
 
-``Retry-After`` is RFC 9110 §10.2.3 (seconds or a date); the ``…-remaining-…`` and ``…-reset-…``
-headers are OpenAI's, which most hosts copy, Cerebras's (by day and minute), OpenRouter's (one limit) and
-Anthropic's; they are about the model that was asked.
-Names are asked for in lower case.
+``Retry-After`` is RFC 9110 §10.2.3 (seconds or a date). A limit is a header with ``remaining`` in its name
+and its twin with ``reset``: OpenAI's, which most hosts copy, Cerebras's (by day and minute), OpenRouter's and
+Anthropic's; or one ``RateLimit`` header (IETF draft). They are about the model that was asked. Names
+that a gateway changes end as these do (``llm_provider-retry-after``). They are asked for in lower case.
 """
 
 from __future__ import annotations
@@ -18,17 +18,9 @@ _RETRY_AFTER = "retry-after"
 _RETRY_AFTER_MS = "retry-after-ms"
 _SHOULD_RETRY = "x-should-retry"
 _DATE = "date"
-_LIMITS = (
-    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    ("x-ratelimit-remaining-requests-day", "x-ratelimit-reset-requests-day"),
-    ("x-ratelimit-remaining-tokens-minute", "x-ratelimit-reset-tokens-minute"),
-    ("x-ratelimit-remaining", "x-ratelimit-reset"),
-    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
-    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
-)
+_LIMITS = re.compile(r"rate-?limit")
+# `limit=100, remaining=0, reset=50`, and "default";r=0;t=50
+_AT_ONCE = re.compile(r"\b(?:remaining|r)=0\b.*?\b(?:reset|t)=(\d+)")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # A wait of so many seconds would be 31 years: such a number is a time of day, in seconds or milliseconds.
@@ -37,28 +29,40 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 def requested_wait_s(headers: Mapping[str, str]) -> float | None:
     """Seconds the provider asks this request to wait before it is sent again; None if it does not say."""
-    milliseconds = _number(headers.get(_RETRY_AFTER_MS, ""))
+    milliseconds = _number(_said(headers, _RETRY_AFTER_MS))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
-    text = headers.get(_RETRY_AFTER)
-    if text is None:
-        return None
+    text = _said(headers, _RETRY_AFTER)
     seconds = _number(text)
     return max(0.0, seconds) if seconds is not None else _until(text, headers)
 
 
 def requested_retry(headers: Mapping[str, str]) -> bool | None:
     """The provider's own word on sending this request again (``x-should-retry``), if it gave one."""
-    return {"true": True, "false": False}.get(headers.get(_SHOULD_RETRY, "").strip().lower())
+    return {"true": True, "false": False}.get(_said(headers, _SHOULD_RETRY).strip().lower())
+
+
+def _said(headers: Mapping[str, str], name: str) -> str:
+    """A header's value, by its name or what a gateway makes of that; empty where there is none."""
+    if name in headers:
+        return headers[name]
+    return next((value for key, value in headers.items() if key.lower().endswith(f"-{name}")), "")
 
 
 def requested_hold_s(headers: Mapping[str, str]) -> float:
     """Seconds for which the provider will take nothing more for this model: the reset of a limit with
     nothing left."""
     longest = 0.0
-    for remaining, reset in _LIMITS:
-        if headers.get(remaining) == "0":
-            longest = max(longest, _reset_s(headers.get(reset, ""), headers) or 0.0)
+    for name, value in headers.items():
+        if not _LIMITS.search(name := name.lower()):
+            continue
+        if name.endswith("ratelimit"):
+            resets = _AT_ONCE.findall(value)
+        elif "remaining" in name and (left := _number(value)) is not None and left <= 0:
+            resets = [headers.get(name.replace("remaining", word), "") for word in ("reset", "reset-after")]
+        else:
+            continue
+        longest = max(longest, *(_reset_s(reset, headers) or 0.0 for reset in resets), 0.0)
     return longest
 
 

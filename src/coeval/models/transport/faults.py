@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import ssl
 import sys
@@ -17,6 +18,7 @@ from yarl import URL
 
 from coeval.core.errors import (
     AccessDenied,
+    AccountSpent,
     BadRequest,
     ConnectionFailed,
     ModelError,
@@ -49,6 +51,11 @@ _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 _EXCERPT = 500
 # Characters of what a host says that are looked at; no message shows so many.
 _READ = 1 << 14
+# What LiteLLM adds to a provider's words: advice on its own configuration.
+_ADVICE = re.compile(
+    r"(?<=\S)\.?\s*(?:Received Model Group=|Available Model Group |LiteLLM Retried:|LiteLLM: model group"
+    r"|To drop these, set `?litellm).*"
+)
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
@@ -201,11 +208,15 @@ def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> Mod
     words = said(body, redactor)
     message = f"{where} answered {phrase}" + (f": {words}" if words else "")
     match status:
-        case 408 | 409:
+        case 408 | 504:  # a gateway that waited no longer: what is behind it may be at work yet
+            return RequestTimeout(message, status=status)
+        case 409:
             return ServerFault(message, status=status)
         case 429:
             return RateLimited(message, status=status)
-        case 401 | 402 | 403 | 407:
+        case 402:
+            return AccountSpent(message, status=status)
+        case 401 | 403 | 407:
             return AccessDenied(message, status=status)
         case 404:
             return NotFound(message, status=status)
@@ -277,9 +288,10 @@ def said(body: bytes, redactor: Redactor) -> str:
 
 
 def excerpt(said: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:
-    """The beginning of what a host said, in one line; without credentials, which go before it is cut."""
+    """The beginning of what a host said, in one line; without a gateway's advice, and without credentials,
+    which go before it is cut."""
     text = said[:_READ].decode(errors="replace") if isinstance(said, bytes) else said[:_READ]
-    text = redactor.message(" ".join(text.split()))
+    text = _ADVICE.sub("", redactor.message(" ".join(text.split())))
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 

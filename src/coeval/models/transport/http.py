@@ -11,7 +11,9 @@ import asyncio
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import (
@@ -22,6 +24,7 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
+from coeval.core.text import numbered
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.pacing.rate_headers import requested_hold_s, requested_retry, requested_wait_s
 from coeval.models.pacing.throttle import throttle_of
@@ -42,6 +45,8 @@ from coeval.models.transport.shared_hosts import SharedHosts
 
 T = TypeVar("T")
 
+# A century: a date beyond it is a mistake of the host's.
+_LONGEST_SHOWN_S = 100 * 365.25 * 86_400
 # Unavailable (RFC 9110), and Anthropic's own for the same.
 _OVERLOADED = (503, 529)
 
@@ -90,6 +95,7 @@ class Http:
         self.hosts = hosts or SharedHosts(throttle=throttle_of(os.environ))
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
+        self.odd_replies: Counter[tuple[str, str]] = Counter()
         self._over: Draining | None = None
 
     def post(
@@ -116,6 +122,14 @@ class Http:
     def repeating(self) -> list[str]:
         """A sentence on each endpoint that has repeated a credential."""
         return sorted(endpoint.about_repeating for endpoint in self._endpoints if endpoint.repeated)
+
+    def oddities(self) -> list[str]:
+        """Return a sentence on each kind of replies of a model that could not be read as they came; see
+        `Completion`."""
+        return [
+            f"{model}: {note} ({numbered(count, 'answer')}; see `notes` in records)"
+            for (model, note), count in sorted(self.odd_replies.items())
+        ]
 
     def drain(self) -> None:
         """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
@@ -198,7 +212,7 @@ class Http:
             endpoint.ended(on_the_way)
         now = self._clock()
         # Nearly no answer says that a limit has nothing left.
-        if "0" in reply.headers.values() and (hold_s := requested_hold_s(reply.headers)):
+        if "0" in reply.headers.values() and (hold_s := requested_hold_s(reply.headers)) <= LONGEST_HOLD_S:
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
             fault = self._refused(ask, reply, sent_at)
@@ -214,6 +228,8 @@ class Http:
             garbage = from_garbage(reply.status, reply.body, error, ask.place, endpoint.redactor)
             return self._fault(ask, garbage, reply, sent_at)
         endpoint.succeeded(now)
+        if call.lane is not None:
+            call.lane.answered()
         limiter = endpoint.limiter
         tokens = call.tokens(value) if limiter.gate.counts_tokens and call.tokens is not None else 0
         limiter.succeeded(call.rank, now - sent_at, tokens)
@@ -228,26 +244,24 @@ class Http:
     def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
         """No answer came."""
         error.args = (endpoint.reported(str(error)),)
-        now = self._clock()
         crowded = False
         if isinstance(error, RequestTimeout):
-            alone = endpoint.timed_out(sent_at, now)
-            if not endpoint.is_down:
-                endpoint.limiter.timed_out(sent_at, alone=alone)
+            self._timed_out(endpoint, sent_at)
         elif isinstance(error, ConnectionFailed):
-            crowded = endpoint.lost(sent_at, now)
+            crowded = endpoint.lost(sent_at, self._clock())
             if crowded:
                 endpoint.limiter.refused(sent_at)
         return Fault(error, error.retryable and error.retry_advised, crowded)
+
+    def _timed_out(self, endpoint: Endpoint, sent_at: float) -> None:
+        alone = endpoint.timed_out(sent_at, self._clock())
+        if not endpoint.is_down:
+            endpoint.limiter.timed_out(sent_at, alone=alone)
 
     def _refused(self, ask: _Ask[T], reply: HttpReply, sent_at: float) -> Fault:
         """An answer came, and it is an error."""
         if not perhaps_billed(reply.status):
             ask.call.unbilled()
-        if reply.status >= 500:
-            ask.endpoint.failed(self._clock())
-        else:
-            ask.endpoint.answered()
         redactor = ask.endpoint.redactor
         error = ask.call.explain(reply, redactor)
         if error is None:
@@ -255,6 +269,12 @@ class Http:
         else:
             error.args = (f"{ask.place} answered {reply.status}: {error}",)
         error.status = reply.status
+        if isinstance(error, RequestTimeout):
+            self._timed_out(ask.endpoint, sent_at)
+        elif reply.status >= 500:
+            ask.endpoint.failed(self._clock())
+        else:
+            ask.endpoint.answered()
         return self._fault(ask, error, reply, sent_at)
 
     def _fault(self, ask: _Ask[T], error: ModelError, reply: HttpReply, sent_at: float) -> Fault:
@@ -265,20 +285,35 @@ class Http:
         error.args = (endpoint.reported(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = requested_wait_s(reply.headers)
+        if isinstance(error, RateLimited) and (hold_s := requested_hold_s(reply.headers)):
+            error.retry_after_s = max(error.retry_after_s or 0.0, hold_s)
         word = requested_retry(reply.headers)
         again = word if word is not None else error.retryable and error.retry_advised
         wait_s = error.retry_after_s
+        if again and (pointless := self._pointless(ask, error)):
+            error.retry_advised = again = False
+            error.args = (f"{error}; {pointless}",)
         if not again or not wait_s:
             return Fault(error, again)
-        if wait_s > LONGEST_HOLD_S:
-            error.retry_advised = False
-            error.args = (
-                f"{error}; it asks to wait {wait_s:.0f} s, more than the {LONGEST_HOLD_S:.0f} s we do",
-            )
-            return Fault(error, again=False)
         if error.status in _OVERLOADED:
             endpoint.limiter.hold(wait_s)  # the host as a whole is away until then (RFC 9110 §15.6.4)
         return Fault(error, again)
+
+    def _pointless(self, ask: _Ask[T], error: ModelError) -> str:
+        """Say why another attempt cannot help within the time that is waited; '' where it may."""
+        wait_s, lane = error.retry_after_s or 0.0, ask.call.lane
+        if wait_s > LONGEST_HOLD_S:
+            until = datetime.now(UTC) + timedelta(seconds=min(wait_s, _LONGEST_SHOWN_S))
+            return f"it asks to wait {wait_s:.0f} s, until {until:%Y-%m-%d %H:%M} UTC; run again then"
+        if wait_s or lane is None or not isinstance(error, RateLimited):
+            return ""
+        lasted_s = lane.refused(self._clock())
+        if lasted_s < LONGEST_HOLD_S:
+            return ""
+        return (
+            f"it has answered nothing else for {lasted_s:.0f} s and names no time to come back: its quota or "
+            "the account's credit may be used up"
+        )
 
 
 def draining(why: str = "the run is being interrupted") -> Draining:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, Suppliers
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
+from coeval.pipeline.config.reasons import reasons_of
 from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
 from coeval.simulation.traits import SAMPLING
@@ -28,6 +29,7 @@ def doubts(config: Config) -> Iterator[str]:
 def _doubts(config: Config) -> Iterator[str]:
     yield from _parameters(config)
     yield from _unlimited(config)
+    yield from _cramped_reasons(config)
     yield from _samples(config)
     yield from _quotas(config)
     yield from _idle_benchmarks(config)
@@ -73,6 +75,15 @@ def _unlimited(config: Config) -> Iterator[str]:
                         f"models.{model.name}.{section}.{'.'.join(path)} is {limit}: the host may refuse it, "
                         "or set no limit on how long an answer gets"
                     )
+
+
+def _cramped_reasons(config: Config) -> Iterator[str]:
+    """Reasons that are asked for, of judges whose limit has no room for them (V-43)."""
+    for task in config.tasks:
+        rubric = task.declared_rubric
+        judged = rubric.keys() - {*task.label_attributes, *task.checks} if isinstance(rubric, dict) else [""]
+        if task.rationale and (lacking := reasons_of(config, task, len(judged)).lacking):
+            yield f"V-43  tasks.{task.name}.rationale is true, and {lacking}, or verdicts may be cut off"
 
 
 def _samples(config: Config) -> Iterator[str]:

@@ -58,6 +58,7 @@ V-40  pairwise judging compares two students or more, and its ``baseline`` is on
       ``pairs`` need it, ``evaluation_mode: per_factor`` does not go with it
 V-41  ``stop`` says one of ``half_width`` and ``decided: true``, and is for scores, of two students or more
 V-42  ``documents`` are of a task whose items teachers write
+V-43  a limit on judges' answers has room for the reasons of ``rationale: true`` (a warning)
 ====  ======================================================================================
 """
 

@@ -202,16 +202,22 @@ class ModelConfig(Section):
 
     def sampling(self, role: Role) -> SamplingParameters:
         """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
-        merged = self.parameters | self.role_parameters.get(role, {})
+        merged = self._merged(role)
         ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
         if self.interface == "simulated":  # a variant's own: V-26 keeps those of a role the model's
             ours = ours - {key for key in VARIED if merged.get(key) != self.parameters.get(key)}
         return SamplingParameters.of({key: value for key, value in merged.items() if key not in ours})
 
     def system_prompt(self, role: Role) -> str | None:
-        merged = self.parameters | self.role_parameters.get(role, {})
-        prompt: str | None = merged.get("system_prompt")
+        prompt: str | None = self._merged(role).get("system_prompt")
         return prompt
+
+    def takes_seeds(self, role: Role) -> bool:
+        """Whether its parameters leave it to the run to send seeds: not by ``seed: null``."""
+        return self._merged(role).get("seed", ...) is not None
+
+    def _merged(self, role: Role) -> ParameterMap:
+        return self.parameters | self.role_parameters.get(role, {})
 
 
 class TaskConfig(Section):
@@ -262,9 +268,10 @@ class TaskConfig(Section):
         "or level → number (docs/tasks.md). Default: High, Medium, Low.",
     )
     weights: Weights = Field(default={}, description="Factor → weight in an item's score. Default: 1 each.")
-    rationale: bool = Field(
-        default=True,
-        description="Whether judges give a one-sentence reason before each level; `false` saves tokens.",
+    rationale: bool | None = Field(
+        default=None,
+        description="Whether judges give a one-sentence reason before each level; `false` saves tokens. "
+        "Default: where `max_tokens` of every judge leaves room, about 60 tokens a factor.",
     )
     label_attributes: list[str] = Field(
         default=[], description="Target attributes whose value is the right answer: scored without a judge."
@@ -424,7 +431,11 @@ class Experiment(Section):
     budget_usd: float | None = Field(
         default=None, ge=0, description="Most money for the whole run, in US dollars."
     )
-    seed: int = Field(default=0, description="Seed of requests to models that take one.")
+    seed: int | None = Field(
+        default=0,
+        description="Seed of requests to models that take one: samples and retries derive theirs from it. "
+        "`null`: none is sent.",
+    )
     report: bool = Field(default=False, description="Whether to write report.html at the end of a run.")
 
     def mode(self, phase: Phase) -> Mode:

@@ -60,6 +60,8 @@ def _values(data: Mapping[str, Any], record: type[msgspec.Struct]) -> tuple[dict
     for key, value in data.items():
         field = fields.get(key)
         findings = list(_not_among((key,), fields))
+        if field is not None and value is None and "none" in field.words:
+            value = "none"  # as YAML says it
         if field is not None:
             findings += _unknown_below((key,), value, field.kinds)
         if field is not None and not findings and value is not None:

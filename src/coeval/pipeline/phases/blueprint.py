@@ -122,7 +122,9 @@ class Blueprint:
         self._proposals.read(
             paths,
             Proposal,
-            lambda proposal: _ProposalEntry(is_good(proposal), proposal.attempts, proposal.recipe),
+            lambda proposal: _ProposalEntry(
+                is_good(proposal), proposal.attempts - proposal.unanswered, proposal.recipe
+            ),
         )
 
     def path(self, record: Kept) -> Path:

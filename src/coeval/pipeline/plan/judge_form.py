@@ -221,7 +221,8 @@ class PairDesign:
 
 
 def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
-    """Return the comparisons of a pairwise task: with the baseline, or of every pair; None for others."""
+    """Return the comparisons of a pairwise task, its ``rationale`` settled: with the baseline, or of every
+    pair; None for others."""
     if task.judging != "pairwise":
         return None
     if task.baseline is not None:
@@ -229,4 +230,4 @@ def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
     else:
         pairs = list(combinations(students, 2))
     orders = tuple(OrderedPair(*order) for one, other in pairs for order in ((one, other), (other, one)))
-    return PairDesign(orders, task.rationale, task.pairs_share if task.pairs == "active" else None)
+    return PairDesign(orders, bool(task.rationale), task.pairs_share if task.pairs == "active" else None)

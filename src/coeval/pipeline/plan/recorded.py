@@ -172,7 +172,7 @@ class RecordNotes:
                     indexes.about[row] = part.input_hash
                 if part.filtered:
                     indexes.filtered[row] = part.filtered
-                entry = self._entry(good, base_recipe(part.recipe), part.attempts, fresh=True)
+                entry = self._entry(good, base_recipe(part.recipe), part.tried, fresh=True)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.items.files.damage(position)
@@ -204,7 +204,7 @@ class RecordNotes:
                         inputs[row] = judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-                column.put(row, self._entry(good, part.recipe, part.attempts, fresh, how), position)
+                column.put(row, self._entry(good, part.recipe, part.tried, fresh, how), position)
             except Undecodable:
                 indexes.responses.files.damage(position)
 
@@ -232,7 +232,7 @@ class RecordNotes:
                 status = "outdated" if outdated else part.status
                 said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
                 valued = _valued(part)
-                alike = (said, valued, part.recipe, part.task_id, status, part.attempts, fresh, labelled)
+                alike = (said, valued, part.recipe, part.task_id, status, part.tried, fresh, labelled)
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
                     entry = alike_before[alike] = self._evaluation_entry(part, valued, outdated, fresh)
                 column.put(row, entry, position)
@@ -262,7 +262,7 @@ class RecordNotes:
                         continue
                     fresh = False
                     good = good and made_from not in older[end].get(row, ())
-                alike = (good, part.recipe, part.attempts, fresh, part.winner or "")
+                alike = (good, part.recipe, part.tried, fresh, part.winner or "")
                 if (entry := self._pair_entries.get(alike)) is None:
                     entry = self._pair_entries[alike] = PairEntry(*alike[:4], winner=alike[4])
                 column.put(row, entry, position)
@@ -298,7 +298,7 @@ class RecordNotes:
         if valued is None or valid_levels(scores) != scores:
             factors, self._indexes.doubtful = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
-        return EvaluationEntry(good, part.recipe, part.attempts, fresh, scored=scored)
+        return EvaluationEntry(good, part.recipe, part.tried, fresh, scored=scored)
 
     def _judge(self, part: RecordPart) -> bool:
         """Whether a record is good; one that is neither that nor failed is in doubt."""

@@ -10,6 +10,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import item_sources, item_writers
+from coeval.pipeline.config.reasons import reasons_of
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.phases.blueprint import TaskBlueprint
@@ -34,9 +35,11 @@ def build_setup(
         judge_template = COMPARE_PAIR
     labels = set(task.label_attributes)
     library = {**config.variant_prompts(), **task.prompt_library}
-    settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
     unjudged = labels | task.checks.keys()
     judged = {factor: text for factor, text in blueprint.rubric.items() if factor not in unjudged}
+    reasons = reasons_of(config, task, len(judged))
+    task = task.model_copy(update={"rationale": reasons.given})
+    settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
     form = judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
@@ -67,6 +70,7 @@ def build_setup(
         space=_space(task, blueprint, documents),
         criteria=criteria,
         form=form,
+        reasons=reasons,
         checks=checks,
         check_hashes={factor: check.fingerprint() for factor, check in checks.items()},
         pairs=pair_design(task, [student.name for student in students]) if criteria else None,
@@ -74,9 +78,9 @@ def build_setup(
 
 
 def judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
-    """What judges of a task are asked about these factors."""
+    """What judges of a task, its ``rationale`` settled, are asked about these factors."""
     scales = {factor: task.scale_of(factor) for factor in criteria}
-    return JudgeForm(criteria, scales, rationale=task.rationale)
+    return JudgeForm(criteria, scales, rationale=bool(task.rationale))
 
 
 def _space(task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None) -> ItemSpace:

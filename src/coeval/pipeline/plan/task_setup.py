@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from coeval.core.records import Role, SamplingParameters, model_of
+from coeval.core.records import Role, model_of
 from coeval.core.text import digest, placeholders
-from coeval.engine.model_work import Recipe, RoleModel, as_recorded, own_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, as_recorded, base_seed, recipe
 from coeval.judging.checks.rubric_check import RubricCheck
-from coeval.models.metering.answer_bound import answer_limits
+from coeval.pipeline.config.reasons import Reasons
 from coeval.pipeline.config.schema import ModelConfig, TaskConfig
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign
 from coeval.pipeline.plan.recipes import task_fields, template_parts
 from coeval.pipeline.prompts import CLOSED_BOOK, FROM_DOCUMENTS, find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
 
-# A reason of 25 words and its level take about 60 tokens: enough for 16 factors. It does not depend on their
-# number, so that another factor leaves the recipe as it is.
-_ROOM = 1024
-
 
 def role_model(
-    model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int
+    model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int | None
 ) -> RoleModel:
     """Who plays ``role`` at a task, asked by the template of this id."""
     described = bool(task.output_description.strip())
@@ -32,7 +28,6 @@ def role_model(
     shown = template_parts(task.name, template_id, template, fields, role)
     if "answer_format" in placeholders(template):
         shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
-        sampling = with_room_for_reasons(sampling) if task.rationale else sampling
     if template_id == FROM_DOCUMENTS and task.documents is not None and task.documents.closed_book:
         tried = (find_template(task.prompt_library, each, model.name) for each in CLOSED_BOOK)
         shown[f"tasks.{task.name}.documents.closed_book"] = digest(*tried)
@@ -43,7 +38,7 @@ def role_model(
         sampling=sampling,
         recipe=recipe(spec, role, sampling, system, shown),
         system=system,
-        seed=own_seed(spec, sampling, run_seed),
+        seed=base_seed(spec, sampling, run_seed if model.takes_seeds(role) else None),
         template=template,
         fields=fields,
         variant_of=model_of(model.name),
@@ -51,17 +46,10 @@ def role_model(
     )
 
 
-def with_room_for_reasons(sampling: SamplingParameters) -> SamplingParameters:
-    """Raise a smaller limit on a judge's answer to `_ROOM` tokens: a cut verdict cannot be read."""
-    limits = {path[0]: most for path, most in answer_limits(sampling.named()) if len(path) == 1}
-    return sampling | SamplingParameters.of(
-        {name: _ROOM for name, most in limits.items() if 0 < most < _ROOM}
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done.
+    """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done; ``reasons`` says
+    whether judges give any, as the ``rationale`` of ``task`` does then.
 
     ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
     items it uses as well. Students that are ``given`` are not asked: their answers exist.
@@ -81,6 +69,7 @@ class TaskSetup:
     space: ItemSpace
     criteria: dict[str, str]
     form: JudgeForm
+    reasons: Reasons
     given: frozenset[str] = frozenset()
     checks: Mapping[str, RubricCheck] = field(default_factory=dict)
     check_hashes: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +106,10 @@ class TaskSetup:
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
     def clippings(self) -> Iterator[str]:
-        """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each."""
+        """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each; and
+        that judges give no reasons, for want of room."""
+        if self.judges and self.reasons.stated is None and self.reasons.lacking:
+            yield f"{self.task.name}: judges give no reasons: {self.reasons.lacking}, or set `rationale`"
         task, space = self.task, self.space
         others = [name for name in space.target if name not in space.labels]
         proposed = {

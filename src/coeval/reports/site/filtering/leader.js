@@ -57,24 +57,23 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     return other ? `${other.words[0].toUpperCase()}${other.words.slice(1)}, ${students[other.order[0]]} has the highest score.` : "";
   }
 
-  // How many items would settle a gap of this size by these judges, or that items cannot and judges must.
+  // How many items would settle a gap of this size by these judges.
   function settling() {
     const { detectable, difference, n } = pair;
     const by = Math.abs(difference);
-    const must = judgesMust() ? "Whether other judges agree, only more judges can settle." : "";
-    if (pair.sure) return pair.over?.sure ? "" : must;
+    if (pair.sure) return "";
     if (detectable === null) return "One shared item cannot show a gap: more are needed.";
     if (by < LEAST_GAP) return "The gap is too small for more items to settle it.";
     const times = (detectable / by) ** 2;
-    if (times > MOST_TIMES) return `The gap is too small for more items to settle it: ${MOST_TIMES} times as many would not. ${must}`.trim();
+    if (times > MOST_TIMES) return `The gap is too small for more items to settle it: ${MOST_TIMES} times as many would not.`;
     const needed = Math.max(Math.trunc(Number((n * times).toPrecision(2))), n + 1);
-    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it by these judges (now ${n.toLocaleString("en-US")}). ${must}`.trim();
+    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it by these judges (now ${n.toLocaleString("en-US")}).`;
   }
 
   // Whether what judges add to the interval leaves zero in it even with so many times the items.
   function judgesMust() {
     const { over, low, high, difference } = pair;
-    if (!over || over.low === null) return false;
+    if (Math.abs(difference) < LEAST_GAP || !over || over.low === null) return false;
     const [items, both] = [(high - low) / 2, (over.high - over.low) / 2];
     return difference ** 2 <= both ** 2 - items ** 2 * (1 - 1 / MOST_TIMES);
   }
@@ -110,7 +109,8 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     const ahead = `judges put ${behind ? next : name} ahead`;
     const some = Math.abs(pair.difference) <= SAME ? `The ${number} judges together put neither ahead` : `${agreeing.toLocaleString("en-US")} of ${number} ${ahead}`;
     const said = agreeing === judges ? `${judges === 2 ? "Both" : `All ${number}`} ${ahead}` : some;
-    const end = pair.sure && over.sure ? ` (${chance(over.adjusted)})` : ", not significant";
+    const must = judgesMust() ? ": more items cannot settle it, more judges can" : "";
+    const end = pair.sure && over.sure ? ` (${chance(over.adjusted)})` : `, not significant${must}`;
     const guess = judges === 2 ? "; two judges give a rough idea only" : "";
     const by = apart({ difference: over.value, low: over.low, high: over.high });
     return `${said}; allowing for other judges, the ${pair.sure ? "lead" : "gap"} is ${by}${end}${guess}.`;
