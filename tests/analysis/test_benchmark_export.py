@@ -47,9 +47,11 @@ def test_the_data_set_is_read_by_others(run: Run, tmp_path: Path, coeval: Comman
 
 
 def test_the_card_and_the_provenance_say_what_it_is(run: Run, tmp_path: Path, coeval: Command) -> None:
-    (run.folder / "sources.json").write_text(
-        json.dumps({"haiku": {"license": "MIT", "path": "/home/me/own.csv"}})
-    )
+    path = "/home/me/own.csv"
+    origin = {"source": path, "files": [{"path": path, "bytes": 1, "sha256": "0"}]}
+    origin |= {"map": {"prompt": "q"}, "rows": 1_200, "items": 900, "taken_at": "2026-02-24T12:00:00Z"}
+    hub = origin | {"source": "org/set", "url": "https://hub/org/set", "license": "MIT"}
+    (run.folder / "sources.json").write_text(json.dumps({"haiku": {"own": [origin], "set": [hub]}}))
     out = tmp_path / "out"
     assert coeval("analyze", "export-benchmark", "--run", run.folder, "--out", out).code == 0
     _, front, text = (out / "README.md").read_text().split("---\n", 2)
@@ -60,7 +62,11 @@ def test_the_card_and_the_provenance_say_what_it_is(run: Run, tmp_path: Path, co
     assert "<b>" not in text.replace("\\<b\\>", "")
     provenance = json.loads((out / "provenance.json").read_text())
     assert provenance["teachers"] == ["t|1"]
-    assert provenance["sources"] == {"haiku": {"license": "MIT", "path": "own.csv"}}
+    assert provenance["sources"]["haiku"]["own"][0]["files"][0]["path"] == "own.csv"
+    assert "Written by: t\\|1." in text
+    assert "Items of haiku: 900 of the 1,200 rows of own.csv, taken on 2026-02-24; no licence" in text
+    assert "of org/set, taken on 2026-02-24; licence MIT." in text
+    assert "/home/me" not in text
     for file in provenance["files"]:
         assert hashlib.sha256((out / file["path"]).read_bytes()).hexdigest() == file["sha256"]
 

@@ -60,6 +60,9 @@ def test_the_whole_conversation_is_graded_by_one_item_with_its_points(shelf: She
     requests = panel.requests()
     assert len(requests) == 6
     (user,) = requests["p-1__item-4"].messages
+    schema = requests["p-1__item-4"].schema
+    assert schema is not None, "hosts that take one are held to the form"
+    assert list(schema.body["properties"]) == ["explanation", "criteria_met"]
     assert user.content == (
         "Grade.\nuser: My arm hurts. <<rubric_item>>\n\nassistant: Where?\n\nuser: Left.\n\n"
         "assistant: Rest, p-1.\nBy:\n[-6] Worth -6 <<conversation>>\nThat is all."

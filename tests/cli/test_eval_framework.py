@@ -107,6 +107,15 @@ def test_the_judge_is_like_the_model_where_nothing_else_is_said() -> None:
     assert evaluation.judge_sampling.named() == {"top_k": 5, "max_tokens": 7}
 
 
+def test_a_server_is_waited_for_as_long_as_the_user_says() -> None:
+    how = ("--tasks", "alpaca-eval", "--model", "m", "--judge-model", "j")
+    for words, wait_s in (((), None), (("--wait-for-server", "600"), 600.0)):
+        evaluation = requested(*how, *words)
+        assert evaluation.tested is not None
+        assert evaluation.judge is not None
+        assert (evaluation.tested.wait_s, evaluation.judge.wait_s) == (wait_s, wait_s)
+
+
 def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() -> None:
     openai = "https://api.openai.com/v1"
     evaluation = requested(

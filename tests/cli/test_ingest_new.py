@@ -189,21 +189,27 @@ def test_hundreds_of_labels_are_not_all_named_and_that_is_told(here: Path, coeva
 
 
 @pytest.mark.parametrize(
-    ("table", "ids"),
+    ("table", "ids", "rejected"),
     [
-        (MOODS, "uid"),
-        (MOODS.replace("uid", "review_id"), "review_id"),
-        (MOODS.replace("3,It", "2,It"), None),
-        (MOODS.replace("3,It", ",It"), None),
-        (MOODS.replace("uid", "grid"), None),
+        (MOODS, "uid", ""),
+        (MOODS.replace("uid", "review_id"), "review_id", ""),
+        (MOODS.replace("3,It", "2,It"), None, "uid has 2 twice (line "),
+        (MOODS.replace("3,It", ",It"), None, "uid is empty or no id (line "),
+        (MOODS.replace("3,It", "1,It").replace("uid", "ticket-id"), None, "ticket-id has 1 twice (line "),
+        (MOODS.replace("uid", "grid"), None, ""),
     ],
 )
-def test_a_column_of_ids_is_found(table: str, ids: str | None, here: Path, coeval: Command) -> None:
+def test_a_column_of_ids_is_found(
+    table: str, ids: str | None, rejected: str, here: Path, coeval: Command
+) -> None:
     (here / "moods.csv").write_text(table)
     ended = coeval("ingest", "moods.csv", "--label", "mood", "--new", "moods.yaml")
     assert ended.code == 0, ended.err
     assert items_of(here / "moods.yaml").id == ids
     assert (f"Each row has another {ids}: ids are taken from it." in ended.out) is (ids is not None)
+    assert (f"items are numbered, as {rejected}" in ended.err) is bool(rejected)
+    if rejected:
+        assert "--skip-bad takes ids from it and leaves such rows out" in ended.err
 
 
 @pytest.mark.process

@@ -18,7 +18,7 @@ import pytest
 from cli.eval_process import surroundings
 from cli.invoked import Command
 
-from coeval.api import load_config
+from coeval.api import load_config, open_run
 from coeval.sweeps.sweep_settings import SweepSettings
 
 CACHE = Path(os.environ.get("COEVAL_CACHE", Path.home() / ".cache" / "coeval"))
@@ -167,6 +167,27 @@ def test_a_description_alone_becomes_an_experiment_that_counts(here: Path, coeva
     calls = ended.out.partition(" calls, ")[0]
     assert calls in counted.out
     assert "coeval run --config my.yaml" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "flags", "ids"),
+    [
+        ("T-1,a\nT-2,b\n", ("--id", "code"), ["T-1", "T-2"]),
+        ("T-1,a\nT-2,b\n", (), ["00001", "00002"]),
+        ("T-1,a\nT-1,b\nT-2,c\n", ("--id", "code", "--skip-bad"), ["T-1", "T-2"]),
+    ],
+)
+def test_the_column_of_ids_is_named_by_a_flag(
+    rows: str, flags: tuple[str, ...], ids: list[str], here: Path, coeval: Command
+) -> None:
+    (here / "t.csv").write_text(f"code,q\n{rows}")
+    made = coeval("init", "--items", "t.csv", "--prompt", "q", *flags, "--out", "made.yaml")
+    assert made.code == 0, made.err
+    assert coeval("run", "--config", "made.yaml").code == 0
+    items = open_run(here / "runs/made").records("data_generation")
+    assert [item.id.rpartition("__")[2] for item in items] == ids
+    wrong = coeval("init", "--items", "t.csv", "--prompt", "q", "--id", "cod", "--out", "wrong.yaml")
+    assert (wrong.code, "--id: there is no column cod; did you mean code?" in wrong.err) == (1, True)
 
 
 def test_flags_stand_for_every_answer(here: Path, coeval: Command) -> None:

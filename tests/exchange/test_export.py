@@ -12,9 +12,11 @@ import duckdb
 import pytest
 from cli.invoked import Command
 from huggingface_hub.repocard_data import model_index_to_eval_results
+from pipeline.experiments import Lab, model, task
 from written_run import Run, append
 
 from coeval import export_results, import_results, open_run
+from coeval.analysis.breakdown import breakdown
 from coeval.analysis.load import load
 from coeval.core.errors import UsageError
 from coeval.exchange.exporting import FORMATS
@@ -140,9 +142,9 @@ def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path)
         ).fetchall()
     assert (count, total) == (len(rows), sum(given.values()))
     with (tmp_path / "csv/figures.csv").open(encoding="utf-8", newline="") as file:
-        figures = {row["model"]: row for row in csv.DictReader(file)}
+        figures = {row["model"]: row for row in csv.DictReader(file) if row["metric"] == "mean"}
     for score in open_run(run).results().students:
-        if score.task is not None:
+        if score.task == "haiku":
             row = figures[score.student]
             assert [float(row[name]) for name in ("value", "low", "high")] == [
                 score.mean,
@@ -150,6 +152,59 @@ def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path)
                 score.high,
             ]
             assert (int(row["n"]), int(row["failed"])) == (score.n, score.failed)
+
+
+@pytest.mark.process
+def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_path: Path) -> None:
+    made = Run(run, "sonnet")
+    for n in range(1, 6):
+        made.judged(n, STUDENTS[0], "human:ann", {"style": LEVELS[n % 3]})
+    for to in ("csv", "parquet"):
+        export_results(run, to, tmp_path / to)
+    with (tmp_path / "csv/figures.csv").open(encoding="utf-8", newline="") as file:
+        same = [tuple(row.values()) for row in csv.DictReader(file)]
+    with duckdb.connect() as database:
+        path = str(tmp_path / "parquet/figures.parquet")
+        rows = database.execute("SELECT * FROM read_parquet(?)", [path]).fetchall()
+    assert same == [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
+    figures = {(task, model, metric): rest for task, model, _, metric, *rest in rows}
+    assert len(figures) == len(rows)
+    for score in open_run(run).results().students:
+        value, low, high, _, n, failed, *_ = figures[score.task or "", score.student, "mean"]
+        assert (value, low, high, n, failed) == (score.mean, score.low, score.high, score.n, score.failed)
+    with load(run) as reader:
+        parts = [part for by in ("factor", "judge") for part in breakdown(reader, by)]
+    assert len(parts) > 8
+    for part in parts:
+        value, low, high, _, n, failed, *_ = figures[part.task or "", part.student, f"{part.by} {part.part}"]
+        assert (value, low, high, n, failed) == (part.mean, part.low, part.high, part.n, part.failed)
+    assert figures["", STUDENTS[0], "mean"][-2:] == ["claude, gpt-4o, human:ann", "bbbb, aaaa"]
+    assert figures["haiku", STUDENTS[1], "judge claude"][-2:] == ["claude", "bbbb"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("column", ["ticket", None])
+def test_scores_join_to_the_table_that_items_come_from(tmp_path: Path, column: str | None) -> None:
+    """By the id of the table, or a row's number; with what the task says of them."""
+    rows = [f"T-{n:03},What is {n} + {n}?,{2 * n},{('de', 'en')[n % 2]},a{n}" for n in range(4)]
+    (tmp_path / "t.csv").write_text("\n".join(["ticket,q,a,lang,more text", *rows]))
+    items = {
+        "path": str(tmp_path / "t.csv"),
+        "prompt": "q",
+        "attributes": ["lang", "more text"],
+    }
+    own = {name: part for name, part in task("own").items() if name in ("name", "description", "rubric")}
+    own["items"] = items | ({"id": column} if column else {})
+    lab = Lab(tmp_path, [model("ann", "student"), model("joe", "judge")], [own])
+    lab.run()
+    export_results(lab.path, "csv", tmp_path / "out")
+    with (tmp_path / "out/scores.csv").open(encoding="utf-8", newline="") as file:
+        found = {
+            (row["own_id"], row["prompt"], row["attribute_lang"], row["attribute_more text"])
+            for row in csv.DictReader(file)
+        }
+    ids = [f"T-{n:03}" if column else f"{n + 1:05}" for n in range(4)]
+    assert found == {(ids[n], f"What is {n} + {n}?", ("de", "en")[n % 2], f"a{n}") for n in range(4)}
 
 
 def test_the_hub_reads_the_index_of_a_card(run: Path, tmp_path: Path) -> None:

@@ -69,6 +69,26 @@ def test_a_host_that_dies_is_down_half_a_minute_later(endpoint: Endpoint) -> Non
     assert now == pytest.approx(100 + OUTAGE_AFTER_S, abs=2)
 
 
+@pytest.mark.parametrize(
+    ("url", "wait_s"),
+    [
+        ("http://127.0.0.1:9/v1", 300),
+        ("http://localhost:8000/v1", 300),
+        ("http://[::1]:9/v1", 300),
+        ("http://10.0.0.7:8000/v1", 35),
+        ("https://api.example.org/v1", 35),
+    ],
+)
+def test_a_server_of_this_machine_is_waited_for_longer(url: str, wait_s: float) -> None:
+    endpoint = Endpoint(url, None, Limiter())
+    endpoint.lost(0.0, 0.1, away=True)
+    endpoint.lost(wait_s - 2, wait_s - 1, away=True)
+    assert endpoint.is_awaited
+    assert not endpoint.is_down
+    endpoint.lost(wait_s, wait_s + 1, away=True)
+    assert endpoint.is_down
+
+
 def test_time_outs_are_alone_where_nothing_came_in_the_second_half_of_their_time(endpoint: Endpoint) -> None:
     endpoint.succeeded(40.0)
     assert endpoint.timed_out(0.0, 100.0)

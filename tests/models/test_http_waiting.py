@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import socket
 
 import pytest
 from raw_server import (
@@ -429,11 +430,41 @@ async def test_a_permit_whose_request_was_not_sent_comes_back() -> None:
             nonlocal unsent
             unsent += 1
 
-        assert (await asking.error(unsent=came_back)).attempts == 8
-        assert (asking.permits, unsent) == (8, 8)
+        attempts = (await asking.error(unsent=came_back)).attempts
+        assert asking.permits == unsent == attempts > 8
     async with server(reset) as fake, client(fake) as asking:
         await asking.error(unsent=came_back)
-        assert (asking.permits, unsent) == (8, 8), "what was cut off was sent"
+        assert (asking.permits, unsent) == (8, attempts), "what was cut off was sent"
+
+
+@pytest.mark.parametrize(
+    ("away_s", "wait_s", "comes_back"), [(200, 300, True), (40, 35, False), (900, 1000, True)]
+)
+async def test_a_server_that_takes_no_connection_is_waited_for(
+    away_s: float, wait_s: float, comes_back: bool
+) -> None:
+    """An engine loads its weights for minutes; what broke its connection is asked again, one at a time."""
+    async with server(OK) as fake:
+        pass
+    async with client(fake) as asking:
+        asking.endpoint.wait_s = wait_s
+        again: list[asyncio.Task[None]] = []
+        ended = asyncio.Event()
+
+        async def start_again() -> None:
+            async with server(OK, on=socket.create_server(("127.0.0.1", fake.port))):
+                await ended.wait()
+
+        def came_back() -> None:
+            if sum(asking.time.slept) > away_s and not again:
+                again.append(asyncio.create_task(start_again()))
+
+        if comes_back:
+            assert (await asking.post(unsent=came_back)).value == "fine"
+        else:
+            assert "nothing but errors" in str(await asking.error(unsent=came_back))
+        ended.set()
+        await asyncio.gather(*again)
 
 
 async def test_a_refused_permit_sends_nothing_and_keeps_no_slot() -> None:

@@ -358,12 +358,35 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
         LocalModel(spec(folder))
 
 
+@pytest.mark.parametrize(("device", "four_bits"), [("cuda:0", False), ("cuda", False), ("cpu", True)])
+def test_accelerate_is_asked_for_by_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, four_bits: bool
+) -> None:
+    """The processor alone needs none."""
+    lacking = {"accelerate", "vllm"}
+    monkeypatch.setattr(local, "find_spec", lambda name: None if name in lacking else object())
+    monkeypatch.setattr(local, "chosen_device", lambda needed, _: needed)
+    with pytest.raises(
+        UsageError, match=r"needs accelerate .* which is not installed: pip install accelerate"
+    ):
+        local.find_runtime(spec(folder, options={"device": device, "load_in_4bit": four_bits}))
+    assert local.find_runtime(spec(folder, options={"device": "cpu"})).library == "transformers"
+
+
+async def test_a_short_context_cuts_answers_by_the_window(folder: Path, tmp_path: Path) -> None:
+    made = spec(folder, options={"device": "cpu", "max_model_len": 48, "dtype": "bfloat16"})
+    async with Models([made], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)) as models:
+        cut = await models[made.name].complete(asking("Hi", seed=1, max_tokens=400))
+    assert (cut.truncated, cut.finish_reason) == (True, "window")
+
+
 class FakeEngine:
     """Shaped as vLLM 0.11's LLMEngine is; each step ends the requests that came before the last two."""
 
     def __init__(self) -> None:
         self.model_config = SimpleNamespace(max_model_len=64)
         self.requested: dict[str, Any] = {}
+        self.started: list[dict[str, Any]] = []
 
     def add_request(self, request_id: str, prompt: dict[str, Any], params: Any) -> None:
         self.requested[request_id] = (prompt["prompt_token_ids"], params)
@@ -398,10 +421,17 @@ def fake_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     )
     module = ModuleType("vllm")
     module.__spec__ = ModuleSpec("vllm", None)
-    module.LLM = lambda model: made  # type: ignore[attr-defined]
+    module.LLM = lambda **how: engine.started.append(how) or made  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setattr(local, "chosen_device", lambda *_: "cuda")
     return engine
+
+
+async def test_vllm_takes_its_own_options(folder: Path, fake_vllm: FakeEngine) -> None:
+    how = {"max_model_len": 512, "dtype": "float16", "gpu_memory_utilization": 0.5}
+    async with opened(folder, options={"device": "cuda", **how}):
+        pass
+    assert fake_vllm.started == [{"model": str(folder), **how}]
 
 
 async def test_vllm_is_taken_where_it_is_installed(folder: Path, fake_vllm: FakeEngine) -> None:

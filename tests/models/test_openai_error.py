@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from fakes.openai_chat import Raw, fake
 from hypothesis import given
 from hypothesis import strategies as st
+from opened import opened
 
 from coeval.core.errors import (
     AccessDenied,
@@ -20,7 +22,8 @@ from coeval.core.errors import (
     Undecodable,
     Unreadable,
 )
-from coeval.core.records import Usage
+from coeval.core.model import ModelSpec
+from coeval.core.records import Message, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.models.dialects.openai_answer import decode
@@ -193,6 +196,9 @@ def test_an_answer_without_choices_has_been_paid_for() -> None:
         ({"error": {"code": 401, "message": "who are you"}}, AccessDenied),
         ({"error": {"message": "no code"}}, ServerFault),
         ({"error": "in a word"}, ServerFault),
+        ({"error": {"code": "429", "message": "slow down"}}, RateLimited),
+        ({"error": {"code": 1301, "message": "unsafe or sensitive content"}}, ContentFiltered),
+        ({"error": {"message": "Input data may contain inappropriate content."}}, ContentFiltered),
         ({"error": {"code": "content_filter", "message": "no"}}, ContentFiltered),
         ({"choices": [{"message": {"content": "x"}, "finish_reason": "error"}]}, ServerFault),
         ({"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}, ContentFiltered),
@@ -291,6 +297,40 @@ def test_what_a_host_behind_the_host_said_is_told() -> None:
     body = {"error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": raw}}}
     error = explained(400, body)
     assert str(error).startswith("Provider returned error; seed: Extra inputs are not permitted;")
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 529])
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (
+            "qwen/qwen3 is temporarily rate-limited upstream",
+            "qwen/qwen3 is temporarily rate-limited upstream",
+        ),
+        ('{"error": {"message": "too many tokens", "type": "x"}}', "too many tokens"),
+        ('{"errors": [{"code": 7009, "message": "Upstream away"}]}', "Upstream away"),
+        ('{"title": "Bad luck", "status": "BAD"}', '{"title": "Bad luck", "status": "BAD"}'),
+        ('"in a word"', "in a word"),
+        ({"error": {"message": "too long"}}, "too long"),
+        ({"reason": "NO_CAPACITY"}, "{'reason': 'NO_CAPACITY'}"),
+        (
+            json.dumps({"error": {"message": "outer", "metadata": {"raw": '{"detail": "inner"}'}}}),
+            "outer; inner",
+        ),
+    ],
+)
+async def test_a_providers_own_words_are_in_what_its_router_refuses_with(
+    status: int, raw: Any, words: str
+) -> None:
+    metadata = {"provider_name": "Chutes", "raw": raw}
+    body = {"error": {"message": "Provider returned error", "code": status, "metadata": metadata}}
+    for reply in (Raw(json.dumps(body).encode(), status), Raw(json.dumps(body).encode(), 200)):
+        async with fake(*[reply] * 8) as server:
+            spec = ModelSpec(name="m", interface="openrouter", model="m", base_url=server.url)
+            async with opened(spec, {}) as model:
+                with pytest.raises(ModelError) as raised:
+                    await model.complete(Request((Message("user", "hello"),)))
+        assert f"Provider returned error; {words}" in str(raised.value)
 
 
 FILTERED = {

@@ -89,11 +89,17 @@ async def test_a_schema_refused_in_any_words_is_left_out_from_then_on(status: in
 
 
 async def test_a_refusal_for_another_reason_is_told_and_costs_one_request_more() -> None:
-    too_long = Fault(400, "This model's maximum context length is 4096 tokens, and your prompt has 4097.")
-    async with picky("messages", too_long) as (server, model):
-        with pytest.raises(BadRequest, match="context length is 4096"):
+    uneven = Fault(400, "Conversation roles must alternate user/assistant")
+    async with picky("messages", uneven) as (server, model):
+        with pytest.raises(BadRequest, match="roles must alternate"):
             await model.complete(Request(messages=HELLO, schema=LEVELS))
         assert len(server.requested) == 2
+        server.fault = Fault(
+            400, "This model's maximum context length is 4096 tokens, and your prompt has 4097."
+        )
+        with pytest.raises(BadRequest, match="context length is 4096"):
+            await model.complete(Request(messages=HELLO, schema=LEVELS))
+        assert len(server.requested) == 3, "a schema makes no prompt too long"
         server.fault = Answer()
         await model.complete(Request(messages=HELLO, schema=LEVELS))
     assert "response_format" in server.bodies[-1], "nothing was learnt of it"
@@ -169,6 +175,14 @@ OVER = (
         (400, "The response was filtered due to the prompt triggering it", "400", ContentFiltered),
         (400, "litellm.ContentPolicyViolationError: AzureException - blocked", "400", ContentFiltered),
         (400, "Input data may contain inappropriate content.", "data_inspection_failed", ContentFiltered),
+        (400, "系统检测到输入或生成内容可能包含不安全或敏感内容，请您避免输入", "1301", ContentFiltered),
+        (400, "System detected potentially unsafe or sensitive content in input", "1301", ContentFiltered),
+        (400, "Output data may contain inappropriate content.", "DataInspectionFailed", ContentFiltered),
+        (400, "The request failed because of its input text", "SensitiveContentDetected", ContentFiltered),
+        (400, "The request was rejected because it was considered high risk", None, ContentFiltered),
+        (400, "Your prompt was flagged as potentially violating our usage policy.", None, ContentFiltered),
+        (403, "Output blocked by content filtering policy", None, ContentFiltered),
+        (500, "litellm.ContentPolicyViolationError: VertexAIException - SAFETY", "500", ContentFiltered),
         (503, "the content filter service is away", None, ServerFault),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ import coeval
 from coeval.api import Run, arun
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
+from coeval.engine.progress import Unwatched
 from coeval.pipeline.config.schema import Phase
 from coeval.simulation.server.app import make_app
 from coeval.simulation.simulated_model import SimulatedModel
@@ -142,6 +143,16 @@ class Lab:
         for path in (self.path / FOLDERS[phase]).glob("*.jsonl"):
             lines = path.read_text().splitlines(keepends=True)
             path.write_text("".join(line for line in lines if json.loads(line)["id"] != key))
+
+
+class Notes(Unwatched):
+    """A watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.said.append(message)
 
 
 def content(lab: Lab) -> dict[str, dict[str, Any]]:

@@ -187,6 +187,22 @@ def test_a_mistake_is_told_with_its_line(changes: dict[str, Any], reported: str,
     assert not lab.path.exists()
 
 
+def test_a_list_of_columns_is_their_mapping_to_themselves(lab: Lab) -> None:
+    items = lab.tasks[0]["items"]
+    items["attributes"] = ["text"]
+    lab.tasks[0]["label_attributes"] = ["mood", "text"]
+    assert load_config(lab.file).tasks[0].items is not None
+    listed = load_config(lab.file).tasks[0].items.attributes  # type: ignore[union-attr]
+    assert listed == {"text": "text"}
+    for wrong, reported in (
+        (["txt"], "V-33  reviews.csv has no column 'txt'"),
+        (["text", 3], "V-20  is a list"),
+    ):
+        items["attributes"] = wrong
+        with pytest.raises(ConfigError, match=reported):
+            lab.run()
+
+
 def test_a_task_without_label_or_rubric_is_told_what_it_lacks(lab: Lab) -> None:
     del lab.tasks[0]["items"]["label"]
     assert "V-20  the required key 'rubric' is missing; add it" in refused(lab)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.batch_jobs import LOST
 from fakes.openai_batches import openai_batches
-from fakes.openai_chat import Answer, Behaviour, Fault
+from fakes.openai_chat import Answer, Behaviour, Fault, Raw
 from pipeline.batched_lab import KEY, VERDICT, account, batched, lab, sent
-from pipeline.experiments import model, task
+from pipeline.experiments import Notes, model, task
 
 from coeval.engine.session import Session
 
@@ -155,6 +156,48 @@ async def test_a_job_that_is_refused_whole_costs_nothing_and_says_why(tmp_path: 
     assert KEY not in run.summary.stopped["gpt"]
     assert account(exp)["requests"] == 0
     assert not (exp.path / "pending_batches.json").exists()
+
+
+async def test_a_batch_that_cannot_be_submitted_is_said_at_once_and_ends(tmp_path: Path) -> None:
+    """What a LiteLLM proxy answers that has no storage for files."""
+    unset = Fault(
+        500,
+        "files_settings is not set, set it on your config.yaml file.",
+        headers={"x-should-retry": "false"},
+    )
+    notes = Notes()
+    async with openai_batches(keys=[KEY]) as host:
+        host.troubles = [("upload", unset) for _ in range(30)]
+        exp = lab(tmp_path, host)
+        run = await exp.arun(watcher=notes)
+    assert host.heard == ["upload"] * 3, "neither sent on for hours, nor looked for"
+    assert run.exit_code == 3
+    assert run.summary is not None
+    assert "files_settings is not set" in notes.said[0]
+    assert notes.said[0].endswith("it is tried again")
+    assert re.search(r"files_settings is not set.*batch_enabled: false", run.summary.stopped["gpt"])
+    assert account(exp)["requests"] == 0
+    assert not (exp.path / "pending_batches.json").exists()
+    assert run.summary.batches == []
+
+
+@pytest.mark.parametrize(
+    "job_id", ["", ".", "..", "../files/file-1", "a/../../b", "/batches", "a//b", "x\\..", "a\n"]
+)
+async def test_a_job_whose_id_leads_nowhere_ends_at_once(tmp_path: Path, job_id: str) -> None:
+    async with openai_batches(keys=[KEY]) as host:
+        made = json.dumps({"id": job_id, "status": "validating"}).encode()
+        host.troubles = [("create", Raw(made))]
+        host.says = lambda _: Answer(VERDICT)
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+        assert run.exit_code == 3
+        assert host.heard == ["upload", "create"], "nothing is asked under such a name"
+        assert run.summary is not None
+        assert "which is no id" in run.summary.stopped["gpt"]
+        assert not (exp.path / "pending_batches.json").exists()
+        again = await exp.arun(continue_run=True)
+    assert again.exit_code == 0
 
 
 async def test_what_is_too_much_at_once_for_an_account_goes_in_smaller_jobs(tmp_path: Path) -> None:
@@ -490,6 +533,7 @@ async def test_what_a_refused_job_held_is_there_for_others(tmp_path: Path, kind:
     assert list(run.summary.stopped) == ["gpt"]
     assert f"answered {status}" in run.summary.stopped["gpt"]
     assert "budget" not in run.summary.stopped["gpt"]
+    assert run.summary.stopped["gpt"].endswith("To send its requests live: batch_enabled: false")
     assert len(exp.records("evaluation")) == total
     gone = account(exp)
     assert (gone["requests"], gone["jobs"], gone["uncertain_usd"]) == (0, {}, 0)

@@ -12,11 +12,13 @@ import pytest
 from cli.warm_process import WarmProcess
 from fakes import gemini
 from fakes.batch_jobs import LOST
+from fakes.scripted import Raw
 from pipeline.batched_clouds import GEMINI, SECRET, VERDICT, lab, requested
-from pipeline.experiments import Lab
+from pipeline.experiments import Lab, Notes
 
 from coeval.models.batch import gemini_batches
 from coeval.models.batch.gemini_batches import GeminiBatches
+from coeval.models.batch.waiting.batch_job_runner import LOST_LOOKS
 
 
 @asynccontextmanager
@@ -49,6 +51,35 @@ async def test_a_judge_by_batches_from_the_file_to_the_table(tmp_path: Path) -> 
     assert SECRET not in said
     code, said = await command("analyze", "students", "--run", exp.path)
     assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name": "batches/b0001", "metadata": {"state": ',
+        b'{"name": "batches/b0001\xff", "metadata": {}}',
+        b"[" * 5000 + b"]" * 5000,
+        b'{"metadata": {"state": "BATCH_STATE_RUNNING"}}',
+        b"<html>busy</html>",
+    ],
+    ids=["torn", "not UTF-8", "deep", "nameless", "a page"],
+)
+async def test_a_state_that_cannot_be_read_is_told_and_not_asked_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    notes = Notes()
+    async with judged(tmp_path, monkeypatch) as (host, exp):
+        host.troubles = [("get", Raw(body)) for _ in range(200)]
+        run = await exp.arun(watcher=notes)
+        assert host.heard.count("get") == LOST_LOOKS
+        assert (run.exit_code, len(host.jobs)) == (3, 1)
+        told = [note for note in notes.said if "it is tried again" in note]
+        assert len(told) == 1
+        assert "answered" in told[0] or "is no" in told[0]
+        assert "is left as it is" in notes.said[-1]
+        host.troubles = []
+        assert (await exp.arun(continue_run=True)).exit_code == 0
+    assert set(requested(host).values()) == {1}
 
 
 @pytest.mark.process

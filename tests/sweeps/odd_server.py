@@ -5,7 +5,8 @@ answers each question with 500. ``other``: it serves another model. ``stubborn``
 ``noisy``: it writes without an end of line. ``family``: it has a child in its group, and one in a session of
 its own. ``mute``: it has no /health. ``tells``: it writes down that it was asked. ``lenient``: it lists
 another model, and answers whatever it is called. ``spills``: it writes down its environment. ``narrow``: its
-window is 64 tokens. ``picky``: it takes no prompt but the first.
+window is 64 tokens. ``picky``: it takes no prompt but the first. ``wrong``: it ends at once, as always.
+``frail``: it ends once, amid its work.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -71,6 +73,18 @@ class Server(ThreadingHTTPServer):
         """Whoever asked is gone."""
 
 
+def break_down(marked: Path) -> None:
+    """End as an engine that crashes once: its error, then what Python says of what is left."""
+    time.sleep(0.6)
+    marked.touch()
+    print("vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.", file=sys.stderr)
+    for n in range(30):
+        print(
+            f"UserWarning: resource_tracker: There appear to be {n} leaked semaphore objects", file=sys.stderr
+        )
+    os._exit(1)
+
+
 def main() -> None:
     port, faults = int(sys.argv[1]), frozenset(sys.argv[2:])
     if "stubborn" in faults:
@@ -84,6 +98,13 @@ def main() -> None:
         subprocess.Popen(SLEEPER, start_new_session=True)
     if "dies" in faults:
         sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    if "wrong" in faults:
+        print(
+            "(APIServer pid=1) resource_tracker: 1 leaked shared_memory objects to clean up", file=sys.stderr
+        )
+        sys.exit(f"RuntimeError: Sleep mode is not supported on current platform ({os.getpid()}).")
+    if "frail" in faults and not (asked := Path(os.environ["ASKED"])).exists():
+        threading.Thread(target=break_down, args=(asked,), daemon=True).start()
     if "hangs" in faults:
         time.sleep(600)
     Handler.faults = faults

@@ -369,6 +369,20 @@ async def test_what_fits_no_window_ends_a_sweep_before_the_first_request(tmp_pat
 
 
 @pytest.mark.process
+async def test_a_server_command_that_cannot_work_is_told_at_once_and_not_tried_for_long(
+    tmp_path: Path,
+) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(30, 40)
+    ended = await sweeping.run("--server-command", odd("wrong"), "--served-name", "tiny")
+    assert ended.code == 2, ended
+    said = " ".join(ended.err.split())
+    assert "step_30: its server ended and is started again: RuntimeError: Sleep mode" in said
+    assert said.count("is started again") == 2, "once for each checkpoint"
+    assert "is tried again" not in said
+
+
+@pytest.mark.process
 async def test_a_checkpoint_that_was_not_measured_has_no_point(tmp_path: Path) -> None:
     sweeping = Sweeping(tmp_path)
     sweeping.trained(30)

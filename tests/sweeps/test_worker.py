@@ -278,6 +278,32 @@ async def test_a_server_that_dies_at_once(tmp_path: Path, records: list[ServerRe
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("records")
+async def test_a_server_that_ends_twice_with_the_same_words_is_not_started_a_third_time(
+    tmp_path: Path,
+) -> None:
+    """But for its numbers, and for what comes after the error."""
+    result = await run(tmp_path, odd("wrong"))
+    assert (result.end, result.starts, result.again) == ("server_failed", 2, False)
+    assert "RuntimeError: Sleep mode is not supported on current platform" in result.problem
+    assert "leaked" not in result.problem
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("records")
+async def test_a_restart_is_reported_with_the_errors_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    worker = a_worker(tmp_path, odd("frail"), prompts=600)
+    result = await run_worker(worker, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path), asyncio.Event())
+    assert (result.end, result.starts) == ("done", 2)
+    progress = read_progress(worker.folder)
+    assert progress is not None
+    assert progress.restarted == "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+
+
+@pytest.mark.process
 async def test_a_server_that_hangs(tmp_path: Path, records: list[ServerRecord]) -> None:
     result = await run(tmp_path, odd("hangs", "noisy"), start_timeout_s=1.0)
     assert (result.end, result.starts) == ("server_failed", 1)

@@ -63,8 +63,9 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
         if (culprit := _foreign(end)) is not None:  # its code 0 would pass for success
             message = f"{culprit} ended the command ({named(end)}); correct or remove that package"
             raise SystemExit(_tell(UsageError(message), 1)) from None
-        # Usage errors are 2 to the argument parser; here 2 means that a model is unavailable.
-        raise SystemExit(1 if end.code == 2 else end.code) from None
+        # Usage errors are 2 to the argument parser; here 2 means that a model, or a server, is unavailable.
+        by_command = type(end.__context__).__name__ == "Exit"
+        raise SystemExit(1 if end.code == 2 and not by_command else end.code) from None
     except KeyboardInterrupt as interruption:
         raise SystemExit(_tell_interruption(interruption)) from None
     except CoevalError as error:

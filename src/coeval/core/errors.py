@@ -23,7 +23,7 @@
         │   ├── ConnectionFailed *      refused, reset, cut off
         │   ├── RequestTimeout *        no answer within timeout_s, or within a gateway's (408, 504)
         │   ├── RateLimited *           429
-        │   ├── ServerFault *           409, 5xx
+        │   ├── ServerFault *           409, 425, 499, 5xx
         │   │   └── Unreadable *            what came is no answer, or none that we can read
         │   ├── BadRequest              400, 413, 422
         │   ├── AccessDenied            401, 403

@@ -41,7 +41,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     before the limit adapts to the host. ``options`` are our own parameters that no provider sees and that
     only the interface knows (``skill`` of a simulated model). Answers are cut to ``max_answer_bytes`` of
     UTF-8. With ``prompt_caching`` a host that has to be told what to keep in its cache is told, where
-    requests begin alike.
+    requests begin alike. ``wait_s`` is how long an endpoint that takes no connection is waited for.
     """
 
     name: str
@@ -52,6 +52,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     access_key: str | None = None
     account: str | None = None
     timeout_s: float = 600.0
+    wait_s: float | None = None
     max_concurrency: int | None = None
     start_concurrency: int | None = None
     requests_per_minute: float | None = None

@@ -74,6 +74,12 @@ TIMEOUT = Option("parameters.timeout_s", "parameters.timeout_s", "--timeout")
 DEVICE = Option("device: cpu", "device: cpu", "--device cpu")
 KEYS = Option("--keys", "keys")
 BATCH = Option("--batch and --judge-batch", "batched", "--batch and --judge-batch", "--judge-batch")
+BATCH_OFF = Option(
+    "batch_enabled: false",
+    "batch_enabled: false",
+    "leave out --batch and --judge-batch",
+    "leave out --judge-batch",
+)
 PROBE_OFF = Option("--probe disable", "probe_mode: disable in the section experiment", sweep="")
 NO_SAMPLES = Option("--estimate-samples 0", "estimate_samples: 0 in the section experiment")
 PROBE_WARNS = Option("--probe-on-fail warn", "probe_on_fail: warn in the section experiment", sweep="")

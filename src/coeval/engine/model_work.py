@@ -37,7 +37,7 @@ from coeval.models.local.callables import scripts_hash, source_hash
 RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
 """Priority at a shared endpoint: judging before answering before generating."""
 
-_NO_PART = frozenset({"latency_s", "device", "env"})
+_NO_PART = frozenset({"latency_s", "device", "env", "max_model_len", "gpu_memory_utilization"})
 _SOURCE, _SCRIPTS = "source of parameters.callable", "source of parameters.argv"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import singledispatch
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from coeval.analysis.breakdown import PartScore, breakdown
 from coeval.analysis.measures.pair_measures import (
     KeptPair,
     kept_pairs,
@@ -17,9 +18,10 @@ from coeval.analysis.measures.pair_measures import (
 )
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import Results
+from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
+from coeval.core.records import item_prefix
 from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
@@ -43,12 +45,14 @@ class GivenScore(NamedTuple):
 
 
 class AnswerOut(NamedTuple):
-    """An answer with all its scores. ``source`` is the passage of a document that its item was made from, if
-    any; ``text`` None where it failed, and ``error`` why."""
+    """An answer with all its scores. ``own_id`` is the item's id in the user's table, or its number;
+    ``source`` the passage of a document that it was made from; ``text`` None where it failed, and ``error``
+    why."""
 
     task: str
     model: str
     item: str
+    own_id: str
     sample: int
     prompt: str
     reference: str
@@ -59,6 +63,7 @@ class AnswerOut(NamedTuple):
     output_tokens: int | None
     cost_usd: float | None
     latency_s: float | None
+    attributes: dict[str, str]
     scores: tuple[GivenScore, ...]
 
 
@@ -90,11 +95,12 @@ class Export:
         self.notes = notes
         make_item_tables(reader)
 
-    def figures(self, *, overall: bool = False) -> list[FigureOut]:
+    def figures(self, *, overall: bool = False, parts: bool = False) -> list[FigureOut]:
         """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
-        each metric of a benchmark."""
-        found = _figures(results(self._reader, self.notes), self._judges())
-        recipes = self._recipes()
+        each metric of a benchmark. ``parts``: also its mean by factor and by judge."""
+        judges, recipes = self._judges(), self._recipes()
+        found = [*_figures(results(self._reader, self.notes), judges)]
+        found += _parts(self._reader, judges) if parts else ()
         return [
             each._replace(
                 recipes=tuple(recipes.get((each.task, each.model, judge), "") for judge in each.judges)
@@ -120,22 +126,25 @@ class Export:
             raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
         for task, item in self._reader.rows("SELECT DISTINCT task, item FROM items ORDER BY ALL"):
-            detail = items.detail(item, task)
-            for answer in detail.answers if detail is not None else ():
+            if (detail := items.detail(item, task)) is None:
+                continue
+            for answer in detail.answers:
                 yield AnswerOut(
                     task=task,
                     model=answer.student,
                     item=item,
+                    own_id=item.removeprefix(item_prefix(task, detail.teacher or "")),
                     sample=answer.sample,
-                    prompt=(detail.prompt if detail is not None else None) or "",
-                    reference=(detail.reference if detail is not None else None) or "",
-                    source=detail.source if detail is not None else "",
+                    prompt=detail.prompt or "",
+                    reference=detail.reference or "",
+                    source=detail.source,
                     text=None if answer.failed else answer.text,
                     error=answer.error.message if answer.error is not None else "",
                     input_tokens=answer.input_tokens,
                     output_tokens=answer.output_tokens,
                     cost_usd=answer.cost_usd,
                     latency_s=answer.latency_s,
+                    attributes=detail.attributes,
                     scores=tuple(scores.get((task, item, answer.sample, answer.student), ())),
                 )
 
@@ -149,12 +158,14 @@ class Export:
         return {place: ",".join(sorted(filter(None, recipes))) for place, recipes in found.items()}
 
     def _judges(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        """The judges of a model in a task, and in all (task "")."""
+        found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for task, model, judge in self._reader.rows(
-            "SELECT DISTINCT task, model, judge FROM scores WHERE judge IS NOT NULL ORDER BY ALL"
+            "SELECT DISTINCT task, model, judge FROM scores WHERE judge IS NOT NULL"
         ):
-            found[task, model].append(judge)
-        return {place: tuple(judges) for place, judges in found.items()}
+            for of in (task, ""):
+                found[of, model].add(judge)
+        return {place: tuple(sorted(judges)) for place, judges in found.items()}
 
 
 @contextmanager
@@ -169,6 +180,31 @@ def folders_to_export(folder: Path) -> dict[str, Path]:
     if is_sweep(folder):
         return {step.name: step for step in sweep_steps(folder) or sorted(folder.glob("step_*/"))}
     return {"": folder}
+
+
+@singledispatch
+def _parts(reader: Reader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:  # noqa: ARG001
+    """A student's means by factor and by judge, which only runs have."""
+    yield from ()
+
+
+@_parts.register
+def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
+    for part in (*breakdown(reader, "factor"), *breakdown(reader, "judge")):
+        if not part.removed:
+            of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
+            yield _share(part.task, f"{part.by} {part.part}", part.mean, part, of)
+
+
+def _share(
+    task: str | None,
+    metric: str,
+    value: float | None,
+    of: StudentScore | LabelAccuracy | PartScore,
+    judges: tuple[str, ...] = (),
+) -> FigureOut:
+    counts = (of.n, of.failed, "share", judges)
+    return FigureOut(task or "", of.student, 0, metric, value, of.low, of.high, None, *counts)
 
 
 @singledispatch
@@ -244,37 +280,10 @@ def _(reader: RunReader) -> Iterator[FigureOut]:
 
 
 def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
-    for score in found.students:
-        if not score.removed:
-            yield FigureOut(
-                task=score.task or "",
-                model=score.student,
-                sample=0,
-                metric="mean",
-                value=score.mean,
-                low=score.low,
-                high=score.high,
-                standard_error=None,
-                n=score.n,
-                failed=score.failed,
-                unit="share",
-                judges=judges.get((score.task or "", score.student), ()),
-            )
+    for score in (score for score in found.students if not score.removed):
+        yield _share(score.task, "mean", score.mean, score, judges.get((score.task or "", score.student), ()))
     for label in (label for label in found.labels if not label.removed):
-        yield FigureOut(
-            task=label.task,
-            model=label.student,
-            sample=0,
-            metric=f"accuracy of {label.attribute}",
-            value=label.accuracy,
-            low=label.low,
-            high=label.high,
-            standard_error=None,
-            n=label.n,
-            failed=label.failed,
-            unit="share",
-            judges=(),
-        )
+        yield _share(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
     for metric in found.metrics:
         yield FigureOut(
             task=metric.task,

@@ -13,8 +13,7 @@ import duckdb
 from coeval.exchange.exported import AnswerOut, Export, FigureOut, GivenScore
 from coeval.store.jsonl import store_error, write_bytes_atomic
 
-_ANSWER = tuple(name for name in AnswerOut._fields if name != "scores")
-_SCORES = (*_ANSWER, *GivenScore._fields)
+_ANSWER = tuple(name for name in AnswerOut._fields if name not in ("attributes", "scores"))
 _TYPES = {
     "sample": "INTEGER",
     "input_tokens": "BIGINT",
@@ -29,7 +28,7 @@ def write_csv(found: Export, out: Path) -> list[Path]:
     """Write ``scores.csv`` and ``figures.csv``; an empty cell is a missing value."""
     paths = [out / "scores.csv", out / "figures.csv"]
     _create(out)
-    write_bytes_atomic(paths[0], _csv(_SCORES, _scores(found)))
+    write_bytes_atomic(paths[0], _csv(*_scores(found)))
     write_bytes_atomic(paths[1], _csv(FigureOut._fields, _figures(found)))
     return paths
 
@@ -38,7 +37,7 @@ def write_parquet(found: Export, out: Path) -> list[Path]:
     """Write ``scores.parquet`` and ``figures.parquet``."""
     paths = [out / "scores.parquet", out / "figures.parquet"]
     _create(out)
-    _parquet(paths[0], _SCORES, _scores(found))
+    _parquet(paths[0], *_scores(found))
     _parquet(paths[1], FigureOut._fields, _figures(found))
     return paths
 
@@ -50,15 +49,21 @@ def _create(out: Path) -> None:
         raise store_error("create", out, error) from error
 
 
-def _scores(found: Export) -> Iterator[tuple[Any, ...]]:
-    for answer in found.answers():
-        for score in answer.scores or (GivenScore(None, "", None),):
-            yield (*answer[: len(_ANSWER)], *score)
+def _scores(found: Export) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names of columns, and rows; an item's attributes are columns ``attribute_NAME``."""
+    answers = list(found.answers())
+    attributes = sorted({name for answer in answers for name in answer.attributes})
+    rows = [
+        (*answer[: len(_ANSWER)], *map(answer.attributes.get, attributes), *score)
+        for answer in answers
+        for score in answer.scores or (GivenScore(None, "", None),)
+    ]
+    return [*_ANSWER, *(f"attribute_{name}" for name in attributes), *GivenScore._fields], rows
 
 
 def _figures(found: Export) -> Iterator[tuple[Any, ...]]:
-    for figure in found.figures():
-        yield tuple(", ".join(cell) if isinstance(cell, tuple) else cell for cell in figure)
+    for figure in found.figures(overall=True, parts=True):
+        yield tuple(", ".join(filter(None, cell)) if isinstance(cell, tuple) else cell for cell in figure)
 
 
 def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:

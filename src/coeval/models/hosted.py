@@ -17,7 +17,7 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
-from coeval.models.dialects.refusals import UNPROCESSED
+from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED
 from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
@@ -65,7 +65,9 @@ def _droppable(request: Request) -> frozenset[str]:
 
 
 def _may_be_schema(error: BadRequest) -> bool:
-    return isinstance(error, SchemaRejected) or error.status in UNPROCESSED
+    """Whether a refusal names a schema, or nothing: a prompt that is too long is too long without one."""
+    named = isinstance(error, SchemaRejected)
+    return named or (error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower()))
 
 
 class HostedModel(Model):
@@ -172,6 +174,8 @@ class HostedModel(Model):
         if isinstance(error, SchemaRejected):
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
             return await self._ask(request)
+        if not self._tries_at_once(request):
+            raise error
         try:
             completion = await self._ask(msgspec.structs.replace(request, schema=None))
         except BadRequest:
@@ -248,6 +252,10 @@ class HostedModel(Model):
         if field == self._dialect.labels_field:
             return bool(sent.labels)
         return field in _droppable(sent)
+
+    def _tries_at_once(self, _: Request) -> bool:
+        """Whether a request that is sent on a suspicion is answered soon: not in a batch job of hours."""
+        return True
 
     def _new_call(self, request: Request) -> Call[Completion]:
         """Make the one for all requests of a rank; probes have one of their own, which waits less long."""

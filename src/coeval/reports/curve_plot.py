@@ -140,9 +140,9 @@ def _curves(
     title, ends = axis_of
     rows = alt.Chart(named(table))
     base = in_points(rows, "mean", "band").transform_filter("isValid(datum.mean)")
-    legend = names_legend(runs, symbolOpacity=1) if len(runs) > 1 else None  # else as pale as a band
+    legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
-    dashed, marked = _told_apart(runs, legend)
+    dashed, marked = _run_looks(runs, legend)
     axis = alt.Axis(values=lines.steps, format="d", labelOverlap="greedy", labelFlush=False, grid=False)
     x = alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False, padding=10), axis=axis)
     domain = {"domain": list(ends)} if ends else {"padding": 8}
@@ -189,18 +189,17 @@ class _RunLooks(NamedTuple):
     marked: dict[str, Any]
 
 
-def _told_apart(runs: Sequence[str], legend: alt.Legend | None) -> _RunLooks:
+def _run_looks(runs: Sequence[str], legend: alt.Legend | None) -> _RunLooks:
     if legend is None:
         return _RunLooks({}, {"size": alt.value(_SIZES[1])})
 
-    def by_run(looks: Sequence[Any]) -> alt.Scale:
-        return alt.Scale(domain=list(runs), range=[*islice(cycle(looks), len(runs))])
+    def by_run(looks: Sequence[Any]) -> dict[str, Any]:
+        scale = alt.Scale(domain=list(runs), range=[*islice(cycle(looks), len(runs))])
+        return {"scale": scale, "legend": legend}  # one for all: Vega warns of others of the same field
 
-    size = alt.Size("run:N", scale=by_run(_SIZES), legend=None)
-    shape = alt.Shape("run:N", scale=by_run(_SHAPES), legend=legend)
     return _RunLooks(
-        {"strokeDash": alt.StrokeDash("run:N", scale=by_run(_DASHES), legend=None)},
-        {"shape": shape, "size": size},
+        {"strokeDash": alt.StrokeDash("run:N", **by_run(_DASHES))},
+        {"shape": alt.Shape("run:N", **by_run(_SHAPES)), "size": alt.Size("run:O", **by_run(_SIZES))},
     )
 
 

@@ -370,6 +370,7 @@ class Scheduler:
         problem = result.problem or "it was interrupted from outside"
         progress = read_progress(worker.folder)
         weight = 2 if result.end == "server_failed" else 1  # the worker has started it several times
+        weight = weight if result.again else due.attempts.most
         due.attempts.end_short(progress.done if progress is not None else 0, weight)
         if due.attempts.exhausted:
             self.board.unavailable = not self._answered and result.end == "server_failed"

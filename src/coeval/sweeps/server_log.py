@@ -57,6 +57,20 @@ _HINTS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 )
 
 
+# What Python says after the error, of what its end left behind.
+_AFTERMATH = re.compile(
+    r"resource_tracker|leaked (?:semaphore|shared_memory)|warnings\.warn\(|leaked process group"
+)
+# The line by which an exception, or a program that ends, names what went wrong.
+_ERROR = re.compile(
+    r"\b[A-Za-z]\w*(?:Error|Exception|Exit)\b|\b(?:error|fatal|killed|fault)\b:?", re.IGNORECASE
+)
+# Causes that pass by themselves, so that the same message twice says nothing.
+_PASSING = re.compile(
+    r"out of memory|outofmemory|free memory|address already in use|timed? ?out", re.IGNORECASE
+)
+
+
 class ServerLog:
     """The log of a worker's server; ``secrets`` are kept out of what is shown of it."""
 
@@ -72,11 +86,21 @@ class ServerLog:
 
     def last_lines(self, most: int = LINES) -> list[str]:
         """The last lines that hold something, since `begin`."""
-        lines = [shortened(line, _LONGEST_LINE) for line in self._lines(self._tail())]
-        return lines[-most:]
+        lines = (line for line in self._lines(self._tail()) if not _AFTERMATH.search(line))
+        return [shortened(line, _LONGEST_LINE) for line in lines][-most:]
 
     def last_line(self) -> str:
         return next(iter(self.last_lines(1)), "")
+
+    def error_line(self) -> str:
+        """The last line that names an error; the last one where none does."""
+        lines = self.last_lines()
+        return next((line.strip() for line in reversed(lines) if _ERROR.search(line)), self.last_line())
+
+    def lasting_error(self) -> str:
+        """The error's line without its numbers, which differ between starts; empty where another start may
+        pass it by."""
+        return "" if _PASSING.search(" ".join(self.last_lines())) else re.sub(r"\d+", "", self.error_line())
 
     def reported(self) -> str:
         """The last lines for a message, with what they hint at."""

@@ -115,7 +115,8 @@ class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
     Of ``planned`` answers ``done`` stand; ``failed`` have failed since the worker began, and are asked again
     by another worker. ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s`` what is left at
     that pace; ``tasks`` is done and planned by task and sample. ``message`` is what is worth a line: while
-    the server starts, the last line that it wrote. ``at`` is seconds since 1970.
+    the server starts, the last line that it wrote; ``restarted`` is why its server was last started again.
+    ``at`` is seconds since 1970.
     """
 
     at: float
@@ -129,6 +130,7 @@ class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
     starts: int = 0
     tasks: dict[str, tuple[int, int]] = {}
     message: str = ""
+    restarted: str = ""
 
 
 class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ``done``: each prompt has been asked, and has an answer or a failure; ``refused``: the settings do not fit
     its server, and those of no other checkpoint will. ``start`` is the worker's; what it
-    took is in its ``account``.
+    took is in its ``account``. ``again``: another attempt may fare better.
     """
 
     end: WorkerEnd
@@ -144,6 +146,7 @@ class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskAnswered, ...] = ()
     problem: str = ""
     starts: int = 0
+    again: bool = True
 
 
 WORKER_LOG = "worker.log"
@@ -242,7 +245,7 @@ class WorkerCount:
     def __init__(self) -> None:
         self.state: WorkerState = "reading"
         self.starts = 0
-        self.message = ""
+        self.message = self.restarted = ""
         self._task_runs: Sequence[TaskRun] = ()
         self._boards: list[Board] = []
         self._marks: deque[_Mark] = deque()
@@ -303,6 +306,7 @@ class WorkerCount:
             starts=self.starts,
             tasks=tasks,
             message=self.message,
+            restarted=shortened(self.restarted, _LONGEST_MESSAGE),
         )
 
     def _of_task(self, task_run: TaskRun) -> tuple[int, int]:

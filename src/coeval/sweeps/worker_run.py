@@ -36,6 +36,7 @@ from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
 from coeval.models.keys import Keys
+from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
@@ -357,7 +358,10 @@ def _requested_at(prepared: Prepared, up: Up) -> Prepared:
     if evaluation.tested is None:
         return prepared
     named = evaluation.tested.model
-    tested = msgspec.structs.replace(evaluation.tested, base_url=up.url, model=up.name or named)
+    # A server of our own is not waited for: another start mends it sooner.
+    tested = msgspec.structs.replace(
+        evaluation.tested, base_url=up.url, model=up.name or named, wait_s=OUTAGE_AFTER_S
+    )
     changed = msgspec.structs.replace(evaluation, tested=tested, probing=Probing("disable"))
     return Prepared(changed, prepared.task_runs, prepared.assets)
 
@@ -378,12 +382,12 @@ async def run_worker(
     """Do a worker, and write what came of it into its folder. Setting ``interrupt`` ends it; so does
     cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
     run = _WorkerRun(worker, keys, interrupt, kept)
-    came = Came("interrupted", "it was ended at once")
+    came, again = Came("interrupted", "it was ended at once"), True
     async with run.telling():
         try:
             came = await run.carry_out()
         except ServerDown as error:
-            came = Came("server_failed", str(error))
+            came, again = Came("server_failed", str(error)), error.again
         except WindowExceeded as error:
             came = Came("refused", str(error))
         except CoevalError as error:
@@ -395,6 +399,7 @@ async def run_worker(
                 tasks=count.answered(),
                 problem=run.shown(came.problem),
                 starts=count.starts,
+                again=again,
             )
             write_result(worker, result)
     log.info("%s: %s %s", worker.name, result.end, result.problem)
@@ -484,11 +489,14 @@ class _WorkerRun:
     async def _serve(self, server: WorkerServer, prepared: Prepared) -> Came:
         """Ask a server that is started again as often as it may be."""
         wait_s, loaded = server.server.wait_s, self._worker.loaded
+        before = ""
         while True:
+            came_up = False
             try:
                 kept = self._kept
                 up_now = server.up(self._interrupt) if kept is None else kept.up(server, self._interrupt)
                 async with up_now as up:
+                    came_up = True
                     if loaded and (why := await asyncio.to_thread(why_not_served, loaded)):
                         return Came("failed", why)
                     return await self._asking.ask(prepared, up)
@@ -499,10 +507,13 @@ class _WorkerRun:
             log.warning("%s", problem)
             if self._interrupt.is_set():
                 return Came("interrupted")
+            words = "" if came_up else self._log.lasting_error()
+            problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
                 raise problem
+            before = words
             self.count.state = "restarting"
-            self.count.say(str(problem).partition("\n")[0])
+            self.count.restarted = self.shown(self._log.error_line() or str(problem).partition("\n")[0])
             if await self._interrupted_within(wait_s):
                 return Came("interrupted")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)

@@ -19,12 +19,12 @@ import coeval.models.batch.gemini_batches as module
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
-    ConnectionFailed,
     ContentFiltered,
     RateLimited,
     ServerFault,
 )
 from coeval.core.redaction import Redactor
+from coeval.models.batch.batch_api import Unmade
 from coeval.models.batch.gemini_batches import GoogleError, failed_reply, job_error, state_of
 from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.gemini import GEMINI
@@ -179,7 +179,7 @@ async def test_a_lost_upload_makes_no_job(at: At, by_file: None) -> None:
     at.host.troubles.append(("upload", LOST))
     async with at.open() as api:
         job = at.job(api)
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(Unmade):
             await api.create(job)
         assert at.host.jobs == {}
         assert await api.find(job) is None

@@ -5,7 +5,7 @@ where all of it comes from, with hashes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic
+from coeval.tables.origin import Origins, read_origins
 
 CARD, PROVENANCE = "README.md", "provenance.json"
 _SPLIT = "test"
@@ -75,7 +76,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
     found = _provenance(reader, rows, files)
     provenance = msgspec.json.format(msgspec.json.encode(found), indent=2)
     write_bytes_atomic(out / PROVENANCE, provenance + b"\n")
-    write_bytes_atomic(out / CARD, _card(found).encode())
+    write_bytes_atomic(out / CARD, _card(found, read_origins(reader.run)).encode())
     return found
 
 
@@ -172,12 +173,12 @@ _COLUMNS = (
     "(item–rest correlation), `near_duplicate_of` (an earlier prompt that is nearly the same)."
 )
 _TERMS = (
-    "References are as their teachers wrote them; nobody has checked them. Licences of items that were taken "
-    "from elsewhere stand in `provenance.json`; what models wrote is under the terms of their providers."
+    "References are as their teachers wrote them, or as their table has them; nobody has checked them. What "
+    "models wrote is under the terms of their providers; `provenance.json` has the sources of other items."
 )
 
 
-def _card(found: ExportedBenchmark) -> str:
+def _card(found: ExportedBenchmark, origins: Origins) -> str:
     """A data card: YAML that Hugging Face reads, then what people want to know."""
     parquet = [file for file in found.files if file.path.endswith(".parquet")]
     lines = ["---", f"pretty_name: {_quoted(found.experiment)}", "tags: [coeval, llm-evaluation]", "configs:"]
@@ -191,7 +192,7 @@ def _card(found: ExportedBenchmark) -> str:
     lines += [
         f"{total:,} prompts with reference answers, exported from an experiment of CoEval of "
         f"{found.created_at or 'an unknown day'}.",
-        f"Written by: {', '.join(map(_marked, found.teachers))}.",
+        *_authors(found, origins),
         "",
         "| task | rows |",
         "| --- | ---: |",
@@ -207,6 +208,21 @@ def _card(found: ExportedBenchmark) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _authors(found: ExportedBenchmark, origins: Origins) -> Iterator[str]:
+    """Say which models wrote items, and which table or data set others were taken from."""
+    taken = {teacher for teachers in origins.values() for teacher in teachers}
+    if writers := [name for name in found.teachers if name not in taken]:
+        yield f"Written by: {', '.join(map(_marked, writers))}."
+    for task, teachers in origins.items():
+        for origin in (each for own in teachers.values() for each in own):
+            named = origin.source if origin.url else Path(origin.source).name
+            licence = f"licence {origin.license}" if origin.license else "no licence recorded"
+            yield _marked(
+                f"Items of {task}: {origin.items:,} of the {origin.rows:,} rows of {named}, taken on "
+                f"{origin.taken_at[:10]}; {licence}."
+            )
 
 
 def _of_simulated(found: ExportedBenchmark) -> str:

@@ -23,6 +23,7 @@ from coeval.engine.probing import Probing
 from coeval.models.batch.waiting.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
+from coeval.models.local.local_request import ENGINE_OPTIONS
 from coeval.pipeline.config.findings import closest
 
 LOCAL = "huggingface"
@@ -244,8 +245,14 @@ def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> M
         base_url=at.base_url,
         access_key=key,
         timeout_s=settings.timeout,
-        options={"device": settings.device} if at.interface == LOCAL else {},
+        wait_s=settings.wait_for_server,
+        options=_local_options(settings) if at.interface == LOCAL else {},
     )
+
+
+def _local_options(settings: EvalSettings) -> dict[str, Any]:
+    engine = {name: getattr(settings, name) for name in ENGINE_OPTIONS}
+    return {"device": settings.device} | {name: value for name, value in engine.items() if value is not None}
 
 
 def _served(settings: EvalSettings) -> Address:

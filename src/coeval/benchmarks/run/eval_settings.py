@@ -56,6 +56,14 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_key: Annotated[str | None, Setting("API key of the server; else as --keys says.", SERVER)] = None
     num_threads: Annotated[Count, Setting("Requests in flight to a server, from the start.", SERVER)] = 64
     timeout: Annotated[Seconds, Setting("Seconds for one request.", SERVER)] = 600.0
+    wait_for_server: Annotated[
+        Seconds | None,
+        Setting(
+            "Seconds for a server that takes no connections to come back: 300 on this machine, else 35.",
+            SERVER,
+            metavar="SECONDS",
+        ),
+    ] = None
     keys: Annotated[
         str | Path | None, Setting("Key file, read first. Example: --keys ~/work.keys.yaml", SERVER)
     ] = None
@@ -137,6 +145,13 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         bool, Setting("Load the model in this process: by vLLM if installed, else transformers.", SERVER)
     ] = False
     device: Annotated[str, Setting("With --local: auto (GPU), cuda:0, cpu.", SERVER)] = "auto"
+    max_model_len: Annotated[
+        Count | None, Setting("With --local: the most tokens of a prompt and its answer.", SERVER)
+    ] = None
+    dtype: Annotated[str | None, Setting("With --local: precision, such as bfloat16.", SERVER)] = None
+    gpu_memory_utilization: Annotated[
+        Share | None, Setting("With --local and vLLM: share of the GPU's memory to use.", SERVER)
+    ] = None
 
     judge_model: Annotated[str | None, Setting("The judge.", JUDGE, shown="the model itself")] = None
     judge_base_url: Annotated[

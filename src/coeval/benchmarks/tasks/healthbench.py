@@ -17,13 +17,18 @@ from coeval.analysis.pairwise.rates import clipped_mean, healthbench_score
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import settle
-from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, judgment_id
 from coeval.judging.verdict import parse_criteria_met
+from coeval.pipeline.prompts import object_schema
 
 # Examples behind the published scores; HealthBench Hard and Consensus are other selections.
 PUBLISHED_EXAMPLES = 5000
 _SAMPLED = f"published scores are means over {PUBLISHED_EXAMPLES:,} examples, these over {{:,}}"
 
+# What the official prompt asks for in words; sent where the host takes a schema.
+_GRADE = Schema(
+    "rubric_item_grade", object_schema(explanation={"type": "string"}, criteria_met={"type": "boolean"})
+)
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
 # Tags by their prefix; the others stand together in ``tags``.
 _TABLES = {"theme": "theme", "axis": "axis"}
@@ -78,7 +83,7 @@ class HealthBench(Benchmark):
 
         def request() -> Request:
             head = self._grader.partition("<<rubric_item>>")[0]
-            return Request((Message("user", filled(self._grader)),), shared=len(filled(head)))
+            return Request((Message("user", filled(self._grader)),), schema=_GRADE, shared=len(filled(head)))
 
         def parse(completion: Completion) -> dict[str, Any]:
             verdict = parse_criteria_met(completion.text)

@@ -20,10 +20,13 @@ from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, mean_metric, mean_of_groups, settle
 from coeval.benchmarks.task_registry import WRITE_EXCEL
-from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, judgment_id
 from coeval.core.text import fill, head_length
 from coeval.judging.verdict import parse_criterion_score
+from coeval.pipeline.prompts import object_schema
 
+# What the official prompt asks for in words; sent where the host takes a schema.
+_SCORE = Schema("criterion_grade", object_schema(score={"type": "integer"}, reason={"type": "string"}))
 REQUIREMENTS = ("style", "format", "length")
 
 
@@ -86,7 +89,8 @@ class WritingBench(Benchmark):
             # The criterion goes in as the official code formats it: as Python writes a dict.
             values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
             messages = (Message("system", self._system), Message("user", fill(self._prompt, values)))
-            return Request(messages, shared=head_length(self._prompt, values, ("criteria",)))
+            shared = head_length(self._prompt, values, ("criteria",))
+            return Request(messages, schema=_SCORE, shared=shared)
 
         def parse(completion: Completion) -> dict[str, Any]:
             given = parse_criterion_score(completion.text)

@@ -142,6 +142,10 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
     if (column := ids.found) is not None:
         item_map = structs.replace(item_map, id=column)
         say(console, f"Each row has another {column}: ids are taken from it.")
+    elif ids.rejected:
+        column, reason = next(iter(ids.rejected.items()))
+        way = f"--id {quote(column)} --skip-bad takes ids from it and leaves such rows out"
+        warn(streams.messages(), f"items are numbered, as {reason}; {way}")
     labels = {label: found.values[label]} if label is not None else {}
     _warn_of_many(labels, item_map, flags.new)
     license_of = flags.license or ""

@@ -71,6 +71,10 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     reference: Annotated[
         _Text, Setting("Column of a reference answer, for judges.", _TABLE, metavar="COLUMN")
     ] = None
+    id: Annotated[
+        _Text,
+        Setting("Column of the ids, else one called like an id, else numbers.", _TABLE, metavar="COLUMN"),
+    ] = None
     response: Annotated[_Text, Setting("Of the answers.", _TABLE, metavar="COLUMN")] = None
     answers_prompt: Annotated[
         _Text, Setting("Column of their prompts, if --items is another table.", _TABLE, metavar="COLUMN")

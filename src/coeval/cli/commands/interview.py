@@ -227,6 +227,7 @@ def ask_of_table(questions: Questions, keys: Keys, kind: str) -> TableAnswers:
         label=[label] if label else (),
         response=responses,
         encoding=encoding,
+        id=questions.given.get("--id", ()),
         skip_bad="--skip-bad" in questions.given,
         yes=not questions.asks,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.core.errors import BatchLost
 from coeval.core.text import numbered
 from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.pipeline.upkeep.gaps import unscored_checks
@@ -97,9 +98,13 @@ def tell_gaps(summary: RunSummary, messages: Console) -> None:
     print_table(messages, "", "phase", columns, rows)
 
 
+_GAPS = {BatchLost.kind: "the batch job came to nothing (reason above)"}
+
+
 def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
     reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
-    reasons += [f"{count:,} not asked: {kind}" for kind, count in outcome.gaps.most_common()]
+    gaps = ((count, _GAPS.get(kind, kind)) for kind, count in outcome.gaps.most_common())
+    reasons += [f"{count:,} not asked: {why}" for count, why in gaps]
     if outcome.unsupplied:
         reasons.append(f"{outcome.unsupplied:,} not supplied")
     if outcome.incomplete:

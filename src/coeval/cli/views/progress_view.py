@@ -199,7 +199,11 @@ _TAG = 8
 def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """Say that jobs go on without us."""
     show_batches(jobs, console)
-    say(console, "They go on at their providers; the command below collects what they bring.")
+    submitted = [job for job in jobs if job.state == "submitted"]
+    if submitted:
+        say(console, "They go on at their providers; the command below collects what they bring.")
+    if len(submitted) < len(jobs):
+        say(console, "Whether a job without an id was submitted is unknown: the command below looks for it.")
 
 
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:

@@ -7,6 +7,7 @@ down what is about to be submitted, polling, keeping results) is done once, abov
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlia
 from msgspec import Raw
 
 from coeval.core.entry_points import loaded
-from coeval.core.errors import BadRequest, ModelError, ServerFault, Undecodable, Unreadable, UsageError
+from coeval.core.errors import (
+    BadRequest,
+    ModelError,
+    RateLimited,
+    ServerFault,
+    Undecodable,
+    Unreadable,
+    UsageError,
+)
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import Host
 from coeval.store.jsonl import store_error
@@ -113,6 +122,23 @@ class Undecided(ServerFault):
     kind = "undecided"
 
 
+class Unmade(ServerFault):
+    """What a job is made of could not be handed over, so that there is no job; it may be tried again."""
+
+    kind = "unmade"
+
+
+@contextmanager
+def before_the_job() -> Iterator[None]:
+    """Raise a passing failure of what comes before a job is made as `Unmade`."""
+    try:
+        yield
+    except ModelError as error:
+        if not error.retryable or isinstance(error, RateLimited):
+            raise
+        raise Unmade(str(error), status=error.status, retry_after_s=error.retry_after_s) from error
+
+
 class BatchProgress(NamedTuple):
     """The state of a job. ``shown`` is the provider's own word for it. Counts are of requests, None where the
     provider gives none: ``done`` were answered, ``failed`` ended in an error or were not carried out. What
@@ -152,7 +178,7 @@ class BatchApi(Protocol):
 
     All but `line` ask the provider, and raise ModelError, from the one tree, where that fails: its class says
     whether to ask again. A `create` that raises a retryable error may have made the job: whoever called it
-    calls `find` before it calls `create` again.
+    calls `find` before it calls `create` again, but for `Unmade`.
     """
 
     limits: BatchLimits

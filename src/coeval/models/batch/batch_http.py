@@ -273,10 +273,10 @@ class BatchHttp:
         error = from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
             error = RateLimited(str(error), status=reply.status)
-        elif self._explain is not None and isinstance(
-            self._explain(reply, self.url, self._endpoint.redactor), AccessDenied
-        ):
-            error = AccessDenied(str(error), status=reply.status)
+        elif self._explain is not None:
+            explained = self._explain(reply, self.url, self._endpoint.redactor)
+            if isinstance(explained, AccessDenied):
+                error = type(explained)(str(error), status=reply.status)
         error.args = (self._endpoint.reported(str(error)),)
         error.retry_after_s = requested_wait_s(reply.headers)
         word = requested_retry(reply.headers)

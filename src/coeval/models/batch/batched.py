@@ -131,6 +131,9 @@ class BatchedModel(HostedModel):
             return None
         return msgspec.structs.replace(outcome.completion, attempts=1, dropped=dropped)
 
+    def _tries_at_once(self, request: Request) -> bool:
+        return request.purpose not in self._parked
+
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
         about = request.call
         if about is None or request.purpose not in BATCH_PHASES:

@@ -27,6 +27,7 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     answered_reply,
+    before_the_job,
     readable,
     result_lines,
 )
@@ -259,7 +260,8 @@ class GeminiBatches:
         if job.bytes <= INLINE_BYTES and job.requests <= INLINE_REQUESTS:
             given: dict[str, Any] = {"requests": {"requests": await asyncio.to_thread(_inlined, job.lines)}}
         else:
-            given = {"fileName": await self._uploaded(job)}
+            with before_the_job():
+                given = {"fileName": await self._uploaded(job)}
         needed = {"batch": {"displayName": job.name, "inputConfig": given}}
         reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
         return read_answer(reply.body, _Operation, "a batch").name

@@ -28,6 +28,7 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     BatchState,
     DamagedResult,
+    before_the_job,
     epoch_s,
     readable,
     result_lines,
@@ -104,6 +105,10 @@ class BatchFiles:
 
         A file that is uploaded and not used costs nothing: it may be sent twice.
         """
+        with before_the_job():
+            return await self._upload(lines)
+
+    async def _upload(self, lines: Path) -> str:
         form = UploadForm({"purpose": "batch"}, lines)
         reply = await self._http.send("POST", self._paths.to("/files"), form, repeatable=True)
         file = read_answer(reply.body, UploadedFile, "an uploaded file")

@@ -35,7 +35,7 @@ _GONE = "retired"
 class _ClaudeModel(msgspec.Struct):
     id: str
     lifecycle: str | None = None
-    max_input_tokens: msgspec.Raw = msgspec.Raw()
+    max_input_tokens: Any = None
 
 
 class _ClaudePage(msgspec.Struct):
@@ -54,7 +54,7 @@ def _path(last: str | None) -> str:
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, read_count(bytes(model.max_input_tokens)) or None)
+        ListedModel(model.id, read_count(model.max_input_tokens) or None)
         for model in page.data
         if model.lifecycle != _GONE
     )

@@ -6,7 +6,7 @@ The structs are partial: what a host adds is skipped, what it leaves out has a d
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,13 +23,6 @@ from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 
 # Of an answer or a prompt: the largest contexts hold 10 million. A body's size does not tell.
 _MOST_TOKENS = 1 << 24
-# `_MOST_TOKENS` has 8; Python reads long digits in quadratic time.
-_MOST_DIGITS = 16
-
-_read_parts = foreign.decoder(dict[str, msgspec.Raw])
-
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MOST_TOKENS)]
-"""A count as it should be: what is none is refused where it is decoded, and read by `Counts` then."""
 
 
 class Counts:
@@ -44,7 +37,10 @@ class Counts:
 
     def __init__(self, reported: bytes | msgspec.Raw) -> None:
         self.uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
-        self._reported = self._parts(reported)
+        try:
+            self._reported = foreign.decode(reported, dict[str, Any])
+        except Undecodable:
+            self.uncounted, self._reported = True, {}
 
     def needed(self, *path: str) -> int:
         """A count that every answer has; ``path`` are the names that lead to it."""
@@ -56,38 +52,24 @@ class Counts:
 
     def optional(self, *path: str) -> int | msgspec.UnsetType:
         """A count that hosts may leave out or give as null, which is UNSET."""
-        parts = self._reported
-        for name in path[:-1]:
-            inner = parts.get(name)
-            if inner is None or bytes(inner) == b"null":
+        inner: Any = self._reported
+        for name in path:
+            if not isinstance(inner, dict):
+                self.uncounted = True
                 return msgspec.UNSET
-            parts = self._parts(inner)
-        reported = bytes(parts.get(path[-1], b"null"))
-        if reported == b"null":
-            return msgspec.UNSET
-        number = read_count(reported)
+            if (inner := inner.get(name)) is None:
+                return msgspec.UNSET
+        number = read_count(inner)
         if number is None:
             self.uncounted = True
         return number or 0
 
-    def _parts(self, reported: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-        try:
-            return _read_parts(bytes(reported))
-        except Undecodable:
-            self.uncounted = True
-            return {}
 
-
-def read_count(reported: bytes) -> int | None:
-    """A number of tokens; None where it is none that any context holds."""
-    if reported.isdigit():  # as nearly all are; the length bounds what Python is asked to read
-        number = float(reported) if len(reported) <= _MOST_DIGITS else -1.0
-    else:
-        try:
-            number = foreign.decode(reported, float)
-        except Undecodable:
-            return None
-    return int(number) if 0 <= number <= _MOST_TOKENS and number.is_integer() else None
+def read_count(reported: Any) -> int | None:
+    """Return a number of tokens; None where it is none that any context holds."""
+    if isinstance(reported, bool) or not isinstance(reported, int | float):
+        return None
+    return int(reported) if 0 <= reported <= _MOST_TOKENS and reported == int(reported) else None
 
 
 def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
@@ -183,23 +165,6 @@ class _Choice(msgspec.Struct):
     error: Any = None
 
 
-class _SoundDetails(msgspec.Struct):
-    cached_tokens: Count | msgspec.UnsetType = msgspec.UNSET
-    cache_write_tokens: Count | msgspec.UnsetType = msgspec.UNSET
-    reasoning_tokens: Count | msgspec.UnsetType = msgspec.UNSET
-
-
-class _SoundUsage(msgspec.Struct):
-    """Usage as hosts should tell it, read at once; that of any other is read by `Counts`."""
-
-    prompt_tokens: Count
-    completion_tokens: Count
-    total_tokens: Count | msgspec.UnsetType = msgspec.UNSET
-    prompt_tokens_details: _SoundDetails | None = None
-    completion_tokens_details: _SoundDetails | None = None
-    prompt_cache_hit_tokens: Count | msgspec.UnsetType = msgspec.UNSET
-
-
 class _CostDetails(msgspec.Struct):
     upstream_inference_cost: float | None = None
 
@@ -221,8 +186,6 @@ class _Answer(msgspec.Struct):
     provider: Any = None
 
 
-_read_sound = foreign.decoder(_SoundUsage)
-_NO_SOUND_DETAILS = _SoundDetails()
 _read_answer = reply_reader(_Answer)
 
 
@@ -271,27 +234,6 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 
 def _booked(reported: bytes) -> Usage:
     """The token counts of an answer."""
-    try:
-        sound = _read_sound(reported)
-    except Undecodable:
-        return _booked_with_care(reported)
-    prompt, made = sound.prompt_tokens_details, sound.completion_tokens_details
-    beyond = (sound.total_tokens or 0) - sound.prompt_tokens - sound.completion_tokens
-    if prompt is None and made is None and not beyond and sound.prompt_cache_hit_tokens is msgspec.UNSET:
-        return Usage(sound.prompt_tokens, sound.completion_tokens)
-    prompt, made = prompt or _NO_SOUND_DETAILS, made or _NO_SOUND_DETAILS
-    reported_cached = prompt.cached_tokens is not msgspec.UNSET
-    cached = prompt.cached_tokens if reported_cached else sound.prompt_cache_hit_tokens
-    return Usage(
-        sound.prompt_tokens,
-        output_of(sound.completion_tokens, made.reasoning_tokens, 0 if beyond == cached else beyond),
-        cached_tokens=cached,
-        cache_write_tokens=prompt.cache_write_tokens,
-        reasoning_tokens=made.reasoning_tokens,
-    )
-
-
-def _booked_with_care(reported: bytes) -> Usage:
     counts = Counts(reported)
     cached = counts.optional("prompt_tokens_details", "cached_tokens")
     if cached is msgspec.UNSET:

@@ -7,7 +7,6 @@ Face and Ollama a bare text, OpenRouter the words of whoever it asked, Azure the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,10 +17,9 @@ from coeval.core.redaction import Redactor
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.faults import excerpt, from_status, said
 
-# Proxies wrap a provider's error in their own, two or three deep; JSON could nest for ever.
-_DEEPEST = 8
-
 _NO_DEPLOYMENT = "DeploymentNotFound"
+# An HTTP status, as a number or in quotes.
+_STATUS = re.compile(r"[45]\d\d")
 _VERSION = re.compile(r"[^/]/v\d")
 
 
@@ -39,10 +37,13 @@ class _Problem(msgspec.Struct):
 
 
 def inner_error(body: bytes, redactor: Redactor) -> ModelError:
-    """The error of a 200 that holds one: by its own code where that is an HTTP status."""
-    problem = _problem(body)
-    code = problem.code if isinstance(problem.code, int) and 400 <= problem.code < 600 else 502
-    return explain(code, body, redactor) or from_status(code, body, "the host, behind a 200,", redactor)
+    """Return the error of a 200 that holds one: by its own code where that is an HTTP status, else by its
+    words."""
+    code = f"{_problem(body).code}"
+    status = int(code) if _STATUS.fullmatch(code) else None
+    return explain(status or 400, body, redactor) or from_status(
+        status or 502, body, "the host, behind a 200,", redactor
+    )
 
 
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:
@@ -52,8 +53,7 @@ def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = Fals
     word for a deployment that is not there are read.
     """
     problem = _problem(body)
-    words = "; ".join(filter(None, _words(problem.message, problem.detail, problem.error, problem.metadata)))
-    message = excerpt(words or body, redactor)
+    message = said(body, redactor)
     param = redactor.message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
     codes += problem.metadata if isinstance(problem.metadata, dict) else ()
@@ -86,34 +86,6 @@ def _problem(body: bytes) -> _Problem:
         return foreign.convert(trouble.error, _Problem) if isinstance(trouble.error, dict) else trouble
     except Undecodable:
         return _Problem()
-
-
-def _words(*parts: Any, depth: int = 0) -> Iterator[str]:
-    """What an error says in words: texts, FastAPI's ``{loc, msg}``, what a provider behind the host said."""
-    for part in parts if depth < _DEEPEST else ():
-        match part:
-            case str():
-                yield part
-            case list():
-                yield from _words(*part, depth=depth + 1)
-            case {"msg": str(text), **rest}:
-                place = rest.get("loc")
-                names = [str(name) for name in place if name != "body"] if isinstance(place, list) else []
-                yield f"{'.'.join(names)}: {text}" if names else text
-            case {"raw": str(text)}:
-                yield from _words(_behind(text), depth=depth + 1)
-            case dict():
-                yield from _words(part.get("message"), part.get("detail"), part.get("error"), depth=depth + 1)
-            case _:
-                pass
-
-
-def _behind(raw: str) -> Any:
-    """The words of a provider that OpenRouter asked, which are JSON more often than not."""
-    try:
-        return foreign.decode(raw)
-    except Undecodable:
-        return raw
 
 
 def _verdicts(inner: Any) -> str:

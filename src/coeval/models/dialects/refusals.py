@@ -35,10 +35,14 @@ class _Row(NamedTuple):
     passes: bool = False
 
 
+TOO_LONG = re.compile(
+    r"context[_ ](?:length|window)|maximum context|too (?:long|large)|input_tokens|too many tok"
+)
 _FILTER = re.compile(r"content_filter|content_?policy_?violation|moderation_blocked|flagged_input")
 _FILTERED = re.compile(
     r"content (?:management|filtering|safety) poli|filtering policy|content filter|content exists risk"
     r"|filtered due to the prompt|responsibleaipolicy|data_?inspection_?failed|inappropriate content"
+    r"|sensitive ?content|敏感|considered high risk|violating our usage polic|unsafe content"
 )
 _SPENT = re.compile(
     r"insufficient[_ ](?:quota|credits?|balance|funds)|billing[_ ](?:hard[_ ]limit|error|not_active)"

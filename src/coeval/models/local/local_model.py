@@ -29,6 +29,7 @@ from coeval.core.shown_url import url_secrets
 from coeval.models.hosted import bounded
 from coeval.models.local.function_model import OwnCode
 from coeval.models.local.local_request import (
+    ENGINE_OPTIONS,
     FOUR_BITS,
     Ended,
     Engine,
@@ -39,6 +40,7 @@ from coeval.models.local.local_request import (
     prompt,
 )
 from coeval.models.local.local_transformers import TransformersEngine
+from coeval.models.metering.answer_bound import at_window, most_answer_tokens
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
@@ -61,7 +63,8 @@ class VllmEngine:
             raise ValueError(
                 f"vLLM takes the first GPU it sees; set CUDA_VISIBLE_DEVICES instead of {device}"
             )
-        how = {"quantization": "bitsandbytes"} if spec.options.get(FOUR_BITS) else {}
+        how: dict[str, Any] = {name: value for name, value in spec.options.items() if name in ENGINE_OPTIONS}
+        how |= {"quantization": "bitsandbytes"} if spec.options.get(FOUR_BITS) else {}
         self._llm: Any = LLM(model=spec.model, **how)
         self._tokenizer: Any = self._llm.get_tokenizer()
         self._context: int = self._llm.llm_engine.model_config.max_model_len
@@ -176,7 +179,8 @@ class InProcess(Model):
     async def _ask(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
             return bounded(await self._own.complete(request), self._most)
-        return bounded(await self._admission.asked(request, self._spec, self._model.complete), self._most)
+        completion = await self._admission.asked(request, self._spec, self._model.complete)
+        return bounded(at_window(completion, most_answer_tokens(request.sampling, self._spec)), self._most)
 
 
 Library: TypeAlias = Literal["vllm", "transformers"]
@@ -313,7 +317,14 @@ def find_runtime(spec: ModelSpec) -> Runtime:
         )
     device = chosen_device(spec.options.get("device", "auto"), spec.name)
     # vLLM's usual build has no kernels for the processor.
-    return Runtime(weights, "transformers" if device == "cpu" else library, device)
+    library = "transformers" if device == "cpu" else library
+    placed = device != "cpu" or spec.options.get(FOUR_BITS)
+    if library == "transformers" and placed and find_spec("accelerate") is None:
+        raise UsageError(
+            f"local model {spec.name}: transformers needs accelerate to load it on {device}, which is not "
+            "installed: pip install accelerate"
+        )
+    return Runtime(weights, library, device)
 
 
 def located(spec: ModelSpec) -> str:

@@ -47,10 +47,10 @@ class TransformersEngine:
         tokenizer: Any = AutoTokenizer.from_pretrained(spec.model, token=self._token)
         model: Any = AutoModelForCausalLM.from_pretrained(
             spec.model,
-            dtype="auto",
+            dtype=spec.options.get("dtype", "auto"),
             token=self._token,
             quantization_config=_four_bits(torch) if spec.options.get(FOUR_BITS) else None,
-            device_map="auto" if device == "cuda" and torch.cuda.device_count() > 1 else device,
+            device_map=_placed(torch, device, four_bits=bool(spec.options.get(FOUR_BITS))),
         )
         self._model = model
         self._model.eval()
@@ -58,7 +58,8 @@ class TransformersEngine:
         self._rows = min(MOST_ROWS, spec.max_concurrency or MOST_ROWS)
         self._defaults = _defaults(self._model.generation_config)
         text = self._model.config.get_text_config()
-        self._context: int | None = getattr(text, "max_position_embeddings", None)
+        limits = (getattr(text, "max_position_embeddings", None), spec.options.get("max_model_len"))
+        self._context: int | None = min((limit for limit in limits if limit), default=None)
         ends = self._model.generation_config.eos_token_id
         ends = tokenizer.eos_token_id if ends is None else ends
         self._ends = frozenset(ends if isinstance(ends, list) else [ends]) - {None}
@@ -220,6 +221,13 @@ class Rows:
                     top.setdefault(self._tokenizer.decode([place]), value)
             text = self._tokenizer.decode([token])
             self.reported[row].append(TokenLogprob(text, float(logprobs[row, token]), top))
+
+
+def _placed(torch: Any, device: str, *, four_bits: bool) -> str | None:
+    """Where the weights go; None: the processor, which needs no help of accelerate's."""
+    if device == "cpu" and not four_bits:
+        return None
+    return "auto" if device == "cuda" and torch.cuda.device_count() > 1 else device
 
 
 def _four_bits(torch: Any) -> Any:

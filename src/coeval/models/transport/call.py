@@ -95,21 +95,23 @@ class Fault(NamedTuple):
     """A failed attempt.
 
     ``again``: sending the same request again may help. ``crowded``: the host turned it away for the
-    number of requests, which is none of its own doing; it is not counted among the attempts.
+    number of requests, which is none of its own doing; it is not counted among the attempts. Nor is it where
+    the host takes no connection and is ``awaited``.
     """
 
     error: ModelError
     again: bool
     crowded: bool = False
+    awaited: bool = False
 
 
 class Tries:
     """What failed attempts of one request have come to."""
 
-    __slots__ = ("_counted", "_met", "_turned_away")
+    __slots__ = ("_awaited", "_counted", "_met", "_turned_away")
 
     def __init__(self) -> None:
-        self._counted = self._turned_away = 0
+        self._awaited = self._counted = self._turned_away = 0
         self._met: Counter[type[ModelError]] = Counter()
 
     def failed(self, fault: Fault) -> bool:
@@ -117,6 +119,9 @@ class Tries:
         if fault.crowded:
             self._turned_away += 1
             return fault.again and self._turned_away < TURNED_AWAY
+        if fault.awaited:
+            self._awaited += 1
+            return fault.again
         self._counted += 1
         kind = type(fault.error)
         self._met[kind] += 1
@@ -127,7 +132,9 @@ class Tries:
 
     def wait_s(self, fault: Fault, rng: random.Random) -> float:
         """Our own backoff, or what the provider asked for if that is longer; never less than asked."""
-        if fault.crowded:
+        if fault.awaited:  # a refused connection costs nothing
+            longest_s = BACKOFF_S[min(self._awaited, 4) - 1]
+        elif fault.crowded:
             longest_s = min(_TURNED_AWAY_WAIT_S, BACKOFF_S[min(self._turned_away, len(BACKOFF_S)) - 1])
         else:
             longest_s = BACKOFF_S[self._counted - 1]

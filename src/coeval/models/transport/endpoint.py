@@ -32,7 +32,10 @@ from coeval.models.transport.network import proxy_for
 from coeval.models.transport.pool import Dialler, Origin, RequestRoute
 
 OUTAGE_AFTER_S = 30.0
-"""Only 5xx, connection errors and time-outs for so long: what is left gets one attempt each."""
+"""Only 5xx and time-outs for so long: what is left gets one attempt each."""
+WAIT_S, LOOPBACK_WAIT_S = 35.0, 300.0
+"""How long a server that takes no connection is waited for, unless the user says it: an engine on this
+machine is restarted by whoever runs it, which takes minutes."""
 
 # Connections that fail within a second of a success are the host's refusal of some, not its absence.
 _LATELY_S = 1.0
@@ -112,6 +115,11 @@ class Endpoint:
         self.repeated = False
         """Whether one of its answers held a credential that it was sent."""
         self._lanes: dict[str, Lane] = {}
+        host = URL(self.url).host or ""
+        own = host in ("localhost", "::1") or host.startswith("127.")
+        self.wait_s = LOOPBACK_WAIT_S if own else WAIT_S
+        """How long it may take no connection before it is down."""
+        self._away = False
         self._down_since: float | None = None
         self._failed_at = 0.0
         self._succeeded_at = float("-inf")
@@ -239,8 +247,10 @@ class Endpoint:
         """It gave something else than a 5xx, a broken connection or silence."""
         self._down_since = None
 
-    def failed(self, now: float) -> None:
-        """It gave a 5xx, a broken connection or silence; over ten minutes without any begin a new count."""
+    def failed(self, now: float, *, away: bool = False) -> None:
+        """It gave a 5xx, a broken connection, silence, or took none (``away``); over ten minutes without any
+        begin a new count."""
+        self._away = away
         if self._down_since is None or now - self._failed_at > LONGEST_HOLD_S:
             self._down_since = now
         self._failed_at = now
@@ -248,12 +258,12 @@ class Endpoint:
             self.limiter.reopen()
             self.wake()
 
-    def lost(self, sent_at: float, now: float) -> bool:
-        """A connection was refused, or broke. True: for there are too many, as others fare well."""
+    def lost(self, sent_at: float, now: float, *, away: bool = False) -> bool:
+        """A connection was refused (``away``), or broke. True: there are too many, as others fare well."""
         self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
         if self._has_succeeded(sent_at, now) or self._holds_another(sent_at):
             return self._lost_share > _CROWDED_SHARE
-        self.failed(now)
+        self.failed(now, away=away)
         return False
 
     def timed_out(self, sent_at: float, now: float) -> bool:
@@ -279,7 +289,12 @@ class Endpoint:
 
     @property
     def is_down(self) -> bool:
-        return self.down_s >= OUTAGE_AFTER_S
+        return self.down_s >= (self.wait_s if self._away else OUTAGE_AFTER_S)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it takes no connection, and is not down yet."""
+        return self._away and self._down_since is not None and not self.is_down
 
     def succeeded(self, now: float) -> None:
         """It gave what it was asked for."""
@@ -342,7 +357,9 @@ def reported_of(endpoint: Endpoint, now: float) -> str | None:
     """A sentence on an endpoint that gives nothing but failures, or nothing at all; None of any other."""
     trouble, silence = endpoint.trouble, endpoint.silence(now)
     if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
-        return f"nothing but failures for {now - trouble.began:.0f} s, trying again: {trouble.reason}"
+        failing_s = now - trouble.began
+        left = f" for {endpoint.wait_s - failing_s:.0f} s more" if endpoint.is_awaited else ""
+        return f"nothing but failures for {failing_s:.0f} s, trying again{left}: {trouble.reason}"
     if silence is None or silence.seconds < SILENT_AFTER_S:
         return None
     return (

@@ -12,7 +12,9 @@ import re
 import socket
 import ssl
 import sys
+from collections.abc import Iterator
 from http import HTTPStatus
+from typing import Any
 
 from yarl import URL
 
@@ -51,6 +53,10 @@ _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 _EXCERPT = 500
 # Characters of what a host says that are looked at; no message shows so many.
 _READ = 1 << 14
+# Proxies wrap a provider's error in their own, two or three deep; JSON could nest for ever.
+_DEEPEST = 8
+# Where an error body has its words, or more of it that has.
+_SAYING = ("message", "detail", "error", "errors", "metadata")
 # What LiteLLM adds to a provider's words: advice on its own configuration.
 _ADVICE = re.compile(
     r"(?<=\S)\.?\s*(?:Received Model Group=|Available Model Group |LiteLLM Retried:|LiteLLM: model group"
@@ -210,7 +216,7 @@ def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> Mod
     match status:
         case 408 | 504:  # a gateway that waited no longer: what is behind it may be at work yet
             return RequestTimeout(message, status=status)
-        case 409:
+        case 409 | 425 | 499:
             return ServerFault(message, status=status)
         case 429:
             return RateLimited(message, status=status)
@@ -276,15 +282,42 @@ def _cause(error: Exception | None) -> str:
 
 
 def said(body: bytes, redactor: Redactor) -> str:
-    """The provider's words in an error body: its JSON message where there is one, else an excerpt."""
+    """Return what an error body says in words, of whoever stands behind the host too; else an excerpt."""
     try:
-        content = decode(body)
+        words = "; ".join(dict.fromkeys(filter(None, _words(decode(body)))))
     except Undecodable:
-        return excerpt(body, redactor)
-    for _ in range(2):
-        if isinstance(content, dict):
-            content = content.get("error") or content.get("message") or content.get("detail") or content
-    return excerpt(content if isinstance(content, str) else body, redactor)
+        words = ""
+    return excerpt(words or body, redactor)
+
+
+def _words(part: Any, depth: int = 0) -> Iterator[str]:
+    """Find the texts of an error: messages, FastAPI's ``{loc, msg}``, the ``raw`` reply of OpenRouter's
+    provider."""
+    if depth > _DEEPEST:
+        return
+    match part:
+        case str():
+            yield part
+        case list():
+            for item in part:
+                yield from _words(item, depth + 1)
+        case {"msg": str(text), **rest}:
+            place = rest.get("loc")
+            names = [str(name) for name in place if name != "body"] if isinstance(place, list) else []
+            yield f"{'.'.join(names)}: {text}" if names else text
+        case dict():
+            for name in _SAYING:
+                yield from _words(part.get(name), depth + 1)
+            if raw := part.get("raw"):
+                yield "; ".join(_words(_behind(raw), depth + 1)) or f"{raw}"
+
+
+def _behind(raw: Any) -> Any:
+    """What a provider replied to OpenRouter, which is JSON more often than not."""
+    try:
+        return decode(raw) if isinstance(raw, str) else raw
+    except Undecodable:
+        return raw
 
 
 def excerpt(said: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:

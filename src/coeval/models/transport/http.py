@@ -205,9 +205,9 @@ class Http:
         try:
             reply = await wire.send(route, body, call.timeout_s)
         except foreign() as error:
-            if never_sent(error):
+            if away := never_sent(error):
                 call.unsent()
-            return self._broken(endpoint, _fault_of(error, ask), sent_at)
+            return self._broken(endpoint, _fault_of(error, ask), sent_at, away=away)
         finally:
             endpoint.ended(on_the_way)
         now = self._clock()
@@ -241,17 +241,17 @@ class Http:
         error.args = (f"{ask.place}: {ask.endpoint.reported(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
-    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float) -> Fault:
+    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool) -> Fault:
         """No answer came."""
         error.args = (endpoint.reported(str(error)),)
         crowded = False
         if isinstance(error, RequestTimeout):
             self._timed_out(endpoint, sent_at)
         elif isinstance(error, ConnectionFailed):
-            crowded = endpoint.lost(sent_at, self._clock())
+            crowded = endpoint.lost(sent_at, self._clock(), away=away)
             if crowded:
                 endpoint.limiter.refused(sent_at)
-        return Fault(error, error.retryable and error.retry_advised, crowded)
+        return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
 
     def _timed_out(self, endpoint: Endpoint, sent_at: float) -> None:
         alone = endpoint.timed_out(sent_at, self._clock())

@@ -78,11 +78,13 @@ class SharedHosts:
             if (joined := known.limits.joined(limits)) != known.limits:
                 joined.apply_to(known.endpoint.limiter)
                 self._known[key] = known._replace(limits=joined)
-            return
-        first = addresses[0]
-        limiter = self.limiter(limits, key[0])
-        endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
-        self._known[key] = _Known(endpoint, limits)
+        else:
+            first = addresses[0]
+            limiter = self.limiter(limits, key[0])
+            endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
+            self._known[key] = _Known(endpoint, limits)
+        if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
+            self._known[key].endpoint.wait_s = max(waits)
 
     def limiter(self, limits: EndpointLimits, url: str) -> Limiter:
         """A new limiter of requests to a base URL."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coeval.pipeline.config.values import (
     MODEL_NAME_PATTERN,
     NAME_PATTERN,
+    AttributeColumns,
     Conditions,
     Pair,
     PairOrAll,
@@ -90,7 +91,9 @@ class Items(TableSection):
         description="Column of the right answer, compared without a judge: an attribute and a label "
         "attribute of that name. Its values need not be declared.",
     )
-    attributes: dict[str, str] = Field(default={}, description="Attribute → column of its value.")
+    attributes: AttributeColumns = Field(
+        default={}, description="Attribute → column of its value; or a list of columns of the same names."
+    )
     id: str | None = Field(
         default=None, min_length=1, description="Column of ids; without one rows are numbered."
     )

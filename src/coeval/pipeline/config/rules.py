@@ -85,7 +85,7 @@ from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules, stop_
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles, own_data_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
-from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS
+from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, columns_by_name
 from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING, VARIED
 from coeval.store.rundir import RunDir
@@ -296,7 +296,7 @@ def _columns_of_labels(draft: Draft, index: int) -> dict[str, str] | None:
     if not items and not draft.get("tasks", index, "target_attributes"):
         return None
     label = items.get("label")
-    return {**items.get("attributes", {}), **({label: label} if label is not None else {})}
+    return {**columns_by_name(items.get("attributes", {})), **({label: label} if label is not None else {})}
 
 
 def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:

@@ -17,6 +17,7 @@ from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.models.batch.waiting.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
+from coeval.models.local.local_request import ENGINE_OPTIONS
 from coeval.pipeline.config.items_section import (
     AnsweredStudent,
     Documents,
@@ -74,7 +75,7 @@ BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral")
 OPTIONS = {
     **{host.name: host.places for host in HOSTS.own.values() if host.places},
     "simulated": frozenset({*RANGES, "family"}),
-    "huggingface": frozenset({"device", "load_in_4bit"}),
+    "huggingface": frozenset({"device", "load_in_4bit", *ENGINE_OPTIONS}),
     "python": frozenset({"callable"}),
     "command": frozenset({"argv", "protocol", "env"}),
 }

@@ -222,6 +222,19 @@ TotalOrAll: TypeAlias = Annotated[
 ]
 
 
+def columns_by_name(value: Any) -> Any:
+    """Make a mapping of a list of columns: each is an attribute of its own name."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return {name: name for name in value} if is_list else value
+
+
+AttributeColumns: TypeAlias = Annotated[
+    dict[str, str],
+    BeforeValidator(columns_by_name),
+    WithJsonSchema({"type": ["object", "array"], "additionalProperties": {"type": "string"}}),
+]
+
+
 def _as_conditions(value: Any) -> Any:
     """One condition may stand without a list."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
@@ -377,6 +390,16 @@ class Parameters(UsualParameters, total=False):
     ]
     load_in_4bit: Annotated[
         bool, Field(description="Local models: whether to keep the weights in 4 bits (bitsandbytes).")
+    ]
+    max_model_len: Annotated[
+        int, Field(ge=1, description="Local models: the most tokens of a prompt and its answer.")
+    ]
+    dtype: Annotated[
+        Literal["auto", "float32", "float16", "bfloat16"],
+        Field(description="Local models: precision of the weights. Default: auto, that of their file."),
+    ]
+    gpu_memory_utilization: Annotated[
+        float, Field(gt=0, le=1, description="Local models by vLLM: the share of the GPU's memory to use.")
     ]
 
     callable: Annotated[

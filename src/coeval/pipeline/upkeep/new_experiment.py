@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from coeval.core.plain import shortened
 from coeval.core.yaml_text import yaml_line
 from coeval.judging.labels import LabelValues
 from coeval.tables.harvest import Selection
@@ -16,6 +17,8 @@ from coeval.tables.source_bytes import TableRow
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource
 
+# Characters of an id in a message.
+_LONGEST_ID = 40
 # Labels that a prompt names: about a thousand tokens, in every request.
 MOST_NAMED = 300
 
@@ -53,9 +56,11 @@ def _sim(name: str, roles: tuple[str, ...], **options: float) -> NewModel:
 
 class IdColumns:
     """Finds out, while the rows of tables are read, which of their columns tells rows apart: one that is
-    called like an id, and has another value in each row. Values are remembered by 8 bytes of their hash."""
+    called like an id, and has another value in each row. Values are remembered by 8 bytes of their hash.
+    ``rejected`` are the columns that are none, each with the reason."""
 
     def __init__(self, columns: Collection[str]) -> None:
+        self.rejected: dict[str, str] = {}
         self._seen: dict[str, set[bytes]] = {name: set() for name in usual_ids(columns)}
 
     @property
@@ -70,18 +75,20 @@ class IdColumns:
         for row in rows:
             if isinstance(row.fields, dict):
                 for name in [*self._seen]:
-                    self._note(name, row.fields.get(name))
+                    if reason := self._note(name, row.fields.get(name)):
+                        del self._seen[name]
+                        self.rejected[name] = f"{reason} (line {row.line})"
             yield row
 
-    def _note(self, name: str, value: Any) -> None:
+    def _note(self, name: str, value: Any) -> str:
+        """Remember a value; return why its column is none of ids, or ""."""
         if isinstance(value, bool | float) or not isinstance(value, str | int) or not str(value).strip():
-            del self._seen[name]
-            return
+            return f"{name} is empty or no id"
         key = blake2b(str(value).encode(), digest_size=8).digest()
         if key in self._seen[name]:
-            del self._seen[name]
-        else:
-            self._seen[name].add(key)
+            return f"{name} has {shortened(str(value), _LONGEST_ID)} twice"
+        self._seen[name].add(key)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class SweepView(Progress):
         super().__init__(console)
         self._board = SweepBoard(())
         self._reported = 0
+        self._restarts: dict[str, str] = {}
         self._said = ""
 
     def __enter__(self) -> Self:
@@ -96,6 +97,15 @@ class SweepView(Progress):
         for problem in problems:
             if not problem.given_up:  # those are told at the end
                 warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
+        for shown in self._board.shown_workers():
+            name, progress = shown.worker, shown.progress
+            if name is None or progress is None or not progress.restarted:
+                continue
+            if self._restarts.get(name) != progress.restarted:
+                self._restarts[name] = progress.restarted
+                warn_at_length(
+                    self._console, f"{name}: its server ended and is started again: {progress.restarted}"
+                )
 
     def _tell_line(self) -> None:
         line = "; ".join(
@@ -271,7 +281,8 @@ def _workers(workers: Path) -> Iterator[str]:
         if progress is None or (progress.planned and progress.done >= progress.planned):
             continue
         if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
-            yield " ".join(filter(None, (folder.name, doing(progress), done(progress))))
+            again = f"(its server was started again: {progress.restarted})" if progress.restarted else ""
+            yield " ".join(filter(None, (folder.name, doing(progress), done(progress), again)))
         elif progress.done:
             yield f"{folder.name} was left at {done(progress)} answers"
 

@@ -14,6 +14,7 @@ from http import HTTPStatus
 import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
+from coeval.core.options import BATCH_OFF
 from coeval.core.text import numbered
 from coeval.models.batch.batch_api import (
     ENDED,
@@ -22,6 +23,7 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     DamagedResult,
     Undecided,
+    Unmade,
     cancel_job,
 )
 from coeval.models.batch.waiting.batch_index import (
@@ -196,6 +198,8 @@ _log = logging.getLogger("coeval")
 LOOKS = 6
 # Failures in a row: a host's bad hours pass, and a refusal for good is left to the next start.
 SUBMISSIONS = 20
+# Of those that come before there is a job: each has been tried for a minute, and nothing is lost by an end.
+UPLOADS = 3
 # Looks at results that are fewer than their provider counts, or cannot be had: some five minutes at the usual
 # pace, which is more than any list lags behind.
 COLLECTIONS = 10
@@ -242,6 +246,7 @@ class BatchJobRunner:
         self._tell = tell
         self._busy = busy
         self.looked = False
+        self._is_troubled = False
         self._gives_up = batching.mode is BatchMode.CANCEL and bool(job.cancelled)
         self._api = queue.source.api
         self._index = queue.index
@@ -309,19 +314,24 @@ class BatchJobRunner:
                     job_id = made
                     break
                 # What was turned away was not made; of the rest nobody can know.
-                look = look or not isinstance(error, RateLimited)
+                look = look or not isinstance(error, RateLimited | Unmade)
                 waits_for_others = isinstance(error, RateLimited) and self._busy()
                 counted += not waits_for_others
+                if counted >= UPLOADS and isinstance(error, Unmade) and not look:
+                    return await self._failed(error)
                 if counted > SUBMISSIONS:
                     raise
                 self._note(error)
                 await asyncio.sleep(max(next(waits), error.retry_after_s or 0.0))
+        if not _is_id(job_id):
+            return await self._nameless(job_id)
         self.job.id, self.job.state, self.job.submitted_at, self.job.note = (
             job_id,
             "submitted",
             time.time(),
             "",
         )
+        self._is_troubled = False
         self._index.jobs.put(self.job)
         self._tell(f"{self._what} is submitted")
         self.queue.source.meter.budget_gate.changed()  # what it holds will not come back soon
@@ -426,7 +436,7 @@ class BatchJobRunner:
                     raise
                 self._note(error)
             else:
-                failures = 0
+                failures, self._is_troubled = 0, False
                 self._show(progress)
                 if progress.state in ENDED:
                     return progress
@@ -513,11 +523,22 @@ class BatchJobRunner:
         said = self.queue.source.reported(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._too_large(error)
-        message = f"{self._what} was refused: {said}"
+        message = f"{self._what} was refused: {said}. To send its requests live: {BATCH_OFF}"
         await self._index.lose(self.job.tag, message)
-        if isinstance(error, AccessDenied | NotFound):
-            await self.queue.refuse(f"model {self.job.name} is put into no more batch jobs: {said}")
+        if isinstance(error, AccessDenied | NotFound | Unmade):
+            await self.queue.refuse(message)
         self._end()
+        self._tell(message)
+        return JobEnd.LOST
+
+    async def _nameless(self, job_id: str) -> JobEnd:
+        """A job was made, and the host's name for it leads nowhere: nobody will know what it has cost."""
+        named = self.queue.source.reported(repr(job_id[:80]))
+        message = f"{self._what} is lost: its host calls it {named}, which is no id. It may have been paid"
+        self._results.give_up()
+        await self._index.lose(self.job.tag, message)
+        await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
+        self._index.forget(self.job.tag)
         self._tell(message)
         return JobEnd.LOST
 
@@ -556,8 +577,18 @@ class BatchJobRunner:
         return JobEnd.LEFT
 
     def _note(self, error: ModelError) -> None:
+        """Tell of a failure that is tried again, once until something succeeds."""
         self.job.note = self.queue.source.reported(str(error))
         _log.info("%s: %s", self._what, self.job.note)
+        if not self._is_troubled:
+            self._is_troubled = True
+            self._tell(f"{self._what}: {self.job.note}; it is tried again")
+
+
+def _is_id(job_id: str) -> bool:
+    """Whether it is a name, and no way out of the path that it is put into."""
+    parts = job_id.split("/")
+    return job_id.isprintable() and "\\" not in job_id and not {"", ".", ".."}.intersection(parts)
 
 
 def _unknown(job: PendingJob) -> str:
