@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
-from fakes.flaky_host import Requested, hosted
 from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer
 from pipeline.batched_lab import KEY, account, batched, sent

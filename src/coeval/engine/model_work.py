@@ -159,6 +159,7 @@ class RoleModel:
             seed=self._seed(call._replace(attempt=attempt - unanswered)),
             rank=RANK[self.role],
             droppable=self.droppable if self.sampling.seed is not None else (*self.droppable, "seed"),
+            fresh=self.samples > 1 or self.sample > 0,
         )
 
     def _seed(self, call: CallId) -> int | None:
@@ -268,6 +269,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
                 "served_by": last.served_by,
                 "notes": last.notes,
                 "served_as": last.served_as,
+                "reply_id": last.reply_id if self.role_model.samples > 1 else "",
             }
         return fields
 
