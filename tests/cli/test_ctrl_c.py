@@ -216,9 +216,8 @@ def test_what_a_library_makes_of_ctrl_c_is_an_interruption(here: Path, made: str
     )
     body = textwrap.indent(f"{swallows}{MADE_OF_IT[made]}\n", "    ")
     program = f"""
-import os, signal, sys, time
+import importlib, os, signal, sys, time
 import coeval.cli.entry as entry
-real = entry.import_module
 def breaks(*_):
 {body}
 class Module:
@@ -227,7 +226,7 @@ class Module:
         from coeval.cli.ending import run_to_exit
         from coeval.core.options import Face
         run_to_exit(breaks, Face.COEVAL)
-entry.import_module = breaks if {where == "coeval.cli.main"} else lambda _: Module
+importlib.import_module = breaks if {where == "coeval.cli.main"} else lambda _: Module
 entry.coeval()
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

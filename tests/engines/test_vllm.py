@@ -110,9 +110,12 @@ def test_the_window_is_refused_before_the_first_request(server: Vllm, tmp_path: 
 
 async def test_the_fake_says_what_the_engine_says(server: Vllm) -> None:
     """Of the three ways in which a request does not fit; a long prompt, and one that leaves little room."""
-    long, middling = "word " * 1500, "word " * 150
+    long, middling = "word " * 1500, "word " * 60
     asked = (("Hi", 2048), (long, 8), (middling, 600))
-    real = [server.ask(messages=[{"role": "user", "content": text}], max_tokens=most) for text, most in asked]
+    real = [
+        server.ask(messages=[{"role": "user", "content": text}], max_tokens=most, ignore_eos=True)
+        for text, most in asked
+    ]
     assert [reply.status for reply in real] == [400, 400, 200]
     from aiohttp import ClientSession
 

@@ -419,7 +419,12 @@ def fake_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     )
     module = ModuleType("vllm")
     module.__spec__ = ModuleSpec("vllm", None)
-    module.LLM = lambda **how: engine.started.append(how) or made  # type: ignore[attr-defined]
+
+    def load(**how: Any) -> SimpleNamespace:
+        engine.started.append(how)
+        return made
+
+    module.LLM = load  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setattr(local, "chosen_device", lambda *_: "cuda")
     return engine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import random
@@ -17,11 +16,9 @@ import pytest
 from cli.invoked import Command
 from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer
-from faults.flaky_host import Requested, hosted
 from pipeline.batched_lab import KEY, account, batched, sent
 from pipeline.experiments import Lab, listen, model, task
 
-import coeval as package
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
@@ -88,34 +85,6 @@ def test_a_dry_run_names_the_documents_that_are_left_out(lab: Lab, coeval: Comma
 
 def items(lab: Lab) -> list[dict[str, Any]]:
     return [line for line in lab.records("data_generation").values() if line.get("status", "ok") == "ok"]
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("after", [5, 13, 22])
-async def test_an_interruption_drops_no_reply_that_is_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
-    """An item takes three calls: those of a chain that has begun are all made, and are on record."""
-    monkeypatch.chdir(tmp_path)
-    file, interrupt = "runs/exp/phase3_datapoints/handbook.tea.datapoints.jsonl", asyncio.Event()
-
-    async def reply(_: Requested) -> None:
-        if len(host.requested) == after:
-            interrupt.set()
-        await asyncio.sleep(0.02)
-
-    async with hosted(("tea",), fault=reply) as host:
-        limits = {"max_concurrency": 4, "max_tokens": 400, "base_url": host.url}
-        teacher = {**TEA, "interface": "openai", "access_key": "sk-x", "parameters": limits}
-        config = {
-            "models": [teacher, ANN, JOE],
-            "tasks": [about(handbook(tmp_path, files=8), total=40, closed_book=True)],
-            "experiment": {"id": "exp", "storage_folder": "runs", "probe_mode": "disable"},
-        }
-        await package.arun(config, interrupt=interrupt)
-        made = [json.loads(line) for line in (tmp_path / file).read_text().splitlines()]
-        assert 0 < len(made) < 40
-        assert sum(item["attempts"] for item in made) == len(host.requested) >= after
 
 
 # --- Coverage, quotes, what is shown

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import signal
 import sys
-from importlib import import_module
-from types import FrameType
 
 _interruptions: list[int] = []
 
@@ -27,7 +24,7 @@ def was_interrupted() -> bool:
     return bool(_interruptions)
 
 
-def interrupt_command(number: int, _: FrameType | None) -> None:
+def interrupt_command(number: int, _: object) -> None:
     """Answer SIGINT as Python does, and remember it."""
     _interruptions.append(number)
     raise KeyboardInterrupt
@@ -35,6 +32,9 @@ def interrupt_command(number: int, _: FrameType | None) -> None:
 
 def _enter(module: str) -> None:
     try:
+        import signal  # here, as all that is loaded from a file: before, a Ctrl-C is Python's to report
+        from importlib import import_module
+
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, interrupt_command)
         # Loading a command makes 200,000 objects that stay: at the usual thresholds looking through them
@@ -58,7 +58,7 @@ def _leave(code: object) -> None:
     Runs first what is registered for the exit. Returns, and leaves the exit to Python, where a thread has to
     end first or something cannot be written any more.
     """
-    import atexit  # here, all three: until they are loaded, a Ctrl-C is Python's to report
+    import atexit
     import os
     import threading
 

@@ -474,7 +474,7 @@ class Scheduler:
         if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
             due.attempts.most = WORKER_ATTEMPTS
         due.attempts.end_short(len(ended))
-        given_up = due.attempts.exhausted
+        given_up = due.attempts.exhausted or concluded.refused
         self.board.tell_problem(due.name, concluded.problem, given_up=given_up)
         if given_up:
             for run in left:

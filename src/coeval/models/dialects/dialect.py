@@ -23,13 +23,15 @@ MOST_TOKENS = 1 << 32
 class ListedModel(NamedTuple):
     """A model that a host says it serves, by the id that it is asked by.
 
-    ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told.
+    ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told. ``routed``: a
+    gateway lists it, whatever becomes of a request for it.
     """
 
     id: str
     context_window: int | None = None
     input_usd_per_mtok: float | None = None
     output_usd_per_mtok: float | None = None
+    routed: bool = False
 
 
 class ModelPage(NamedTuple):
@@ -164,7 +166,7 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}
-    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by"):
+    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by", "reply_id"):
         said = getattr(completion, name)
         if said and (redacted := redactor.answer(said)) != said:
             changed[name] = redacted
