@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import pytest
 from cli.invoked import Command
+from pipeline import experiments
+from pipeline.experiments import Lab, model
 from written_run import Run
 
-from coeval import import_results, log_results, open_run
+from coeval import __version__, import_results, log_results, open_run
 from coeval.core.errors import UsageError
 from coeval.exchange.headlines import Tracking
 from coeval.exchange.trackers import TRACKERS, destinations
@@ -69,8 +72,8 @@ KILLED = {
 def run(tmp_path: Path) -> Path:
     """Two students in two tasks; in one a failed answer, in the other a failed judgment."""
     folder = tmp_path / "runs" / "own run"
-    for task in ("haiku", "sonnet"):
-        made = Run(folder, task)
+    for name in ("haiku", "sonnet"):
+        made = Run(folder, name)
         for n in range(1, 8):
             for s, student in enumerate(STUDENTS):
                 made.judged(n, student, "gpt-4o", {"style": ("Low", "Medium", "High")[(n + s) % 3]})
@@ -265,6 +268,224 @@ log_at_end(Path({str(run)!r}), destinations("mlflow"), lambda said: print("warni
 """
     ended = python(code, environment)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("warning: mlflow:coeval rejected the figures: ")
-    assert "coeval log " in ended.stdout
+    assert ended.stdout.startswith("warning: mlflow:coeval did not take the figures: ")
+    assert "Connection refused" in ended.stdout
+    assert ended.stdout.rstrip().endswith("--to mlflow:coeval")
     assert SECRET not in ended.stdout + ended.stderr
+
+
+PARAMETERS = {
+    "mlflow": """
+from mlflow import MlflowClient
+client = MlflowClient()
+(run,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+found, summary = run.data.params, run.data.metrics
+""",
+    "wandb": """
+import json, os
+from pathlib import Path
+from wandb.proto.wandb_internal_pb2 import Record
+import coeval.exchange.trackers as trackers
+found, summary, records = {}, {}, []
+whole = Record.FromString
+class Kept:
+    @staticmethod
+    def FromString(data):
+        records.append(whole(data))
+        return records[-1]
+import wandb.proto.wandb_internal_pb2 as sent
+sent.Record = Kept
+for path in sorted(Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*/*.wandb")):
+    list(trackers._history(path.read_bytes()))
+for record in records:
+    updates = record.run.config.update if record.WhichOneof("record_type") == "run" else ()
+    found |= {item.key or item.nested_key[0]: json.loads(item.value_json) for item in updates}
+    if record.WhichOneof("record_type") == "summary":
+        items = record.summary.update
+        summary |= {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+""",
+    "trackio": """
+from trackio import Api
+(run,) = Api().runs("mine")
+found, summary = run.config, {}
+""",
+}
+
+
+@pytest.mark.process
+def test_a_run_of_a_tracker_has_its_parameters(tracker: str, tmp_path: Path) -> None:
+    """And they can be filtered by; what grows stays one run."""
+    environment = places(tmp_path)
+    lab = Lab(
+        tmp_path,
+        [
+            model("ann", "student", temperature=0.5),
+            model("joe", "judge", max_tokens=2000),
+            model("tea", "teacher"),
+        ],
+        [experiments.task(total=3)],
+    )
+    lab.run()
+    log(lab.path, tracker, environment)
+    lab.models.append(model("ben", "student"))
+    lab.run(continue_run=True)
+    assert log(lab.path, tracker, environment).endswith(" figures logged")
+    ended = python(PARAMETERS[tracker] + "import json; print(json.dumps(found))", environment)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    expected = {"judges": "joe", "tasks": "story", "samples": "1", "temperature": "0.5", "max_tokens": "2000"}
+    assert {name: found[name] for name in expected} == expected
+    assert found["coeval_version"] == __version__
+    assert found["models"] in ("ann", "ann, ben")
+    assert len(found["items"]) > 5
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("judged", [False, True], ids=["copied", "judged otherwise"])
+def test_another_folder_or_recipe_is_another_run(tracker: str, tmp_path: Path, judged: bool) -> None:
+    """The copy has the original's ``tracked.json`` and, as a backup has, its name; the original may move."""
+    environment = places(tmp_path)
+    lab = Lab(
+        tmp_path,
+        [model("ann", "student"), model("joe", "judge", skill=0.9), model("tea", "teacher")],
+        [experiments.task(total=4)],
+    )
+    lab.run()
+    log(lab.path, tracker, environment)
+    before = Counter(logged_runs(tracker, environment))
+    if judged:
+        other = lab.path
+        lab.models[1]["parameters"]["skill"] = 0.2
+        lab.run(continue_run=True, changed="redo")
+        reason = "begins a new run: since it was logged, the judging has changed in story/joe"
+    else:
+        other = tmp_path / "backup/exp"
+        shutil.copytree(lab.path, other)
+        reason = "exp begins a new run: the folder is a copy of one that was logged"
+    command = [sys.executable, "-m", "coeval", "log", str(other), "--to", f"{tracker}:mine"]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.count(reason)) == (0, 1), ended.stderr
+    assert log(other, tracker, environment).endswith("up to date")
+    after = Counter(logged_runs(tracker, environment))
+    assert len(after) == 2
+    assert after | before == after
+    if not judged:
+        moved = lab.path.rename(tmp_path / "runs/moved")
+        assert log(moved, tracker, environment).endswith("up to date")
+
+
+def logged_runs(tracker: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The runs of the project, each with its figures."""
+    ended = python(RUNS[tracker] + "import json; print(json.dumps(runs))", environment)
+    assert ended.returncode == 0, ended.stderr
+    return [tuple(run) for run in json.loads(ended.stdout.splitlines()[-1])]
+
+
+RUNS = {
+    "mlflow": """
+from mlflow import MlflowClient
+client = MlflowClient()
+found = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+runs = [(run.info.run_id, str(sorted(run.data.metrics.items()))) for run in found]
+""",
+    "wandb": """
+import os
+from pathlib import Path
+found = {path.name.rpartition("-")[2] for path in Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*")}
+runs = [(name, "") for name in found]
+""",
+    "trackio": """
+from trackio import Api
+from trackio.sqlite_storage import SQLiteStorage
+runs = [(run.name, str(SQLiteStorage.get_logs("mine", run.name))) for run in Api().runs("mine")]
+""",
+}
+
+
+@pytest.mark.process
+def test_after_a_late_checkpoint_the_summary_is_the_highest_steps(sweep: Path, tmp_path: Path) -> None:
+    installed("wandb")
+    environment = places(tmp_path)
+    (sweep / "step_20").rename(tmp_path / "later")
+    log(sweep, "wandb", environment)
+    (tmp_path / "later").rename(sweep / "step_20")
+    log(sweep, "wandb", environment)
+    ended = python(PARAMETERS["wandb"] + "print(json.dumps(summary))", environment)
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads(ended.stdout.splitlines()[-1])
+    highest = Tracking(sweep).rows[40]
+    assert {name: summary[name] for name in highest} == highest
+
+
+@pytest.mark.parametrize(
+    ("variable", "given", "expected"),
+    [
+        ("MLFLOW_EXPERIMENT_NAME", "mlflow", "mlflow:ours"),
+        ("MLFLOW_EXPERIMENT_NAME", "mlflow:mine", "mlflow:mine"),
+        ("WANDB_PROJECT", "wandb", "wandb:ours"),
+        ("WANDB_PROJECT", "mlflow", "mlflow:coeval"),
+    ],
+)
+def test_projects_are_named_as_elsewhere(
+    variable: str, given: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "ours")
+    installed(given.partition(":")[0])
+    assert [str(one) for one in destinations(given)] == [expected]
+
+
+def test_wandb_that_is_disabled_gets_nothing(
+    run: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed("wandb")
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    ended = coeval("log", run, "--to", "wandb:mine")
+    assert (ended.code, ended.out) == (0, "")
+    assert "WANDB_MODE=disabled: nothing was logged." in ended.err
+    assert not (run / "tracked.json").exists()
+
+
+@pytest.mark.process
+def test_no_name_of_the_machine_is_logged(run: Path, tracker: str, tmp_path: Path) -> None:
+    environment = places(tmp_path)
+    ended = python(
+        f"""
+import getpass, os, platform, socket
+socket.gethostname = platform.node = lambda: "our-own-machine"
+os.getlogin = getpass.getuser = lambda: "one-of-our-people"
+import coeval
+coeval.log_results({str(run)!r}, "{tracker}:mine")
+""",
+        environment,
+    )
+    assert ended.returncode == 0, ended.stderr
+    kept = [path for place in ("ml", "w", "t") for path in (tmp_path / place).rglob("*") if path.is_file()]
+    assert kept
+    for name in (b"our-own-machine", b"one-of-our-people"):
+        assert not any(name in path.read_bytes() for path in kept if not path.name.endswith(".log"))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("place", ["", "file", "plain", "sqlite"])
+def test_mlflow_as_its_extra_installs_it(run: Path, tmp_path: Path, place: str) -> None:
+    """A folder is written, by default one here; a database needs the whole package, as the message says."""
+    installed("mlflow")
+    environment = places(tmp_path)
+    del environment["MLFLOW_ALLOW_FILE_STORE"], environment["MLFLOW_TRACKING_URI"]
+    if place:
+        addresses = {
+            "file": (tmp_path / "ml").as_uri(),
+            "plain": "ml",
+            "sqlite": f"sqlite:///{tmp_path}/m.db",
+        }
+        environment["MLFLOW_TRACKING_URI"] = addresses[place]
+    command = [sys.executable, "-m", "coeval", "log", str(run), "--to", "mlflow:mine"]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    if place == "sqlite":
+        assert ended.returncode == 1
+        assert "m.db is a database, which needs the whole package: pip install mlflow. Or set" in ended.stderr
+        return
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert list((tmp_path / ((place and "ml") or "mlruns")).glob("*/*/metrics"))

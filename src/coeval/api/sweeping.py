@@ -22,7 +22,7 @@ from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import folder_of
 from coeval.sweeps.sweep_choice import requested_for
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, to_be_plotted, under_way
+from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, has_ended, under_way
 
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
@@ -114,11 +114,12 @@ def sweep(requested: SweepCall) -> SweepRun:
         wait_for(work, event)
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
-        if to_be_plotted(chosen, board):
-            need_address_space()
-            from coeval.reports.training_files import put_together
+        if has_ended(chosen, board):
+            if chosen.phases.plot:
+                need_address_space()
+                from coeval.reports.training_files import put_together
 
-            put_together(chosen.sweep.out, _samples(chosen.sweep.out))
+                put_together(chosen.sweep.out, _samples(chosen.sweep.out))
             log_at_end(chosen.sweep.out, log_to, view.warn)
     return SweepRun(chosen.sweep.out, board)
 

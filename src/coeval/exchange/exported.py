@@ -9,6 +9,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from coeval import __version__
 from coeval.analysis.breakdown import PartScore, breakdown
 from coeval.analysis.measures.pair_measures import (
     KeptPair,
@@ -22,7 +23,9 @@ from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
 from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.records import item_prefix
+from coeval.core.text import canonical, digest
 from coeval.pipeline.existing_run import existing_results
+from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.store.output_folder import is_sweep, sweep_steps
@@ -148,6 +151,31 @@ class Export:
                     scores=tuple(scores.get((task, item, answer.sample, answer.student), ())),
                 )
 
+    def parameters(self) -> dict[str, str]:
+        """Say by name what the figures come from: who answered, judged and was asked what, how often, and
+        with which sampling; ``items`` is a hash of them."""
+        texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
+        found = {"coeval_version": __version__, "items": digest(canonical(texts))}
+        for name, column in _PARAMETERS.items():
+            values = self._reader.rows(f"SELECT DISTINCT {column} AS part FROM scores ORDER BY part")  # noqa: S608
+            found[name] = ", ".join(str(value) for (value,) in values if value is not None)
+        found["samples"] = found["samples"].rpartition(", ")[2]
+        sent: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for parts in _setups(self._reader):
+            for key, value in parts.items():
+                name = key.removeprefix("parameters.").partition(" (")[0]  # "temperature (student)"
+                if key.startswith("parameters.") and name != "model":
+                    sent[name][value] = None
+        found |= {name: ", ".join(sorted(values)) for name, values in sent.items()}
+        return {name: value for name, value in found.items() if value}
+
+    def judged_by(self) -> dict[str, str]:
+        """The recipe of each judge in each task: another one gives other scores."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for (task, _, judge), recipe in self._recipes().items():
+            found[f"{task}/{judge}"] |= {recipe} if task else set()
+        return {place: ",".join(sorted(recipes)) for place, recipes in found.items() if recipes}
+
     def _recipes(self) -> dict[tuple[str, str, str], str]:
         """The recipes of each judge of a model in a task, and in all (task "")."""
         texts = _recipe_texts(self._reader)
@@ -229,6 +257,21 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
             given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
             yield (part.task_id, part.datapoint_id, 0, student), given
+
+
+_PARAMETERS = {"models": "model", "judges": "judge", "tasks": "task", "samples": "sample + 1"}
+"""What to read of the scores, by the name of the parameter."""
+
+
+@singledispatch
+def _setups(reader: Reader) -> list[dict[str, str]]:  # noqa: ARG001
+    """The settings of all models, as the recipes of a run have them."""
+    return []
+
+
+@_setups.register
+def _(reader: RunReader) -> list[dict[str, str]]:
+    return list(known_recipes(reader.run).values())
 
 
 @singledispatch

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import eq
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeAlias
@@ -13,7 +14,7 @@ import msgspec
 from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_steps
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
-from coeval.core.text import digest
+from coeval.core.text import digest, listed
 from coeval.exchange.exported import export_of
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
@@ -29,14 +30,25 @@ _FILE = "tracked.json"
 
 
 class _Tracked(msgspec.Struct, frozen=True):
-    """The folder's ``tracked.json``: a key that only it has, and by tracker what was sent whole."""
+    """The folder's ``tracked.json``: a key that only it has, and by tracker what was sent whole. ``place``:
+    hashes of its path and of its file's number, ``judged_by`` its judges' recipes, when it was sent."""
 
     key: str
     sent: dict[str, str] = {}
+    place: tuple[str, ...] = ()
+    judged_by: dict[str, str] = {}
+
+    def is_of(self, place: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
+        """Say why a folder is another run of a tracker; "" where it is this one, moved or grown."""
+        if self.place and not any(map(eq, self.place, place)):
+            return "the folder is a copy of one that was logged"
+        changed = [name for name, recipe in judged_by.items() if self.judged_by.get(name, recipe) != recipe]
+        return f"since it was logged, the judging has changed in {listed(changed, 3)}" if changed else ""
 
 
 class Tracking:
-    """A folder's figures for trackers. A copy of the folder under another name is another run there.
+    """A folder's figures for trackers. A copy of the folder is another run there, and so is the folder where
+    other recipes judged it: ``news`` says so.
 
     Raises UsageError: it holds no results; StoreError: it cannot be read, or its key not be written.
     """
@@ -45,13 +57,23 @@ class Tracking:
         self._folder = folder.resolve()
         self._steps = _checkpoints(self._folder) if is_sweep(self._folder) else []
         self.rows = _rows(self._steps) if self._steps else {0: _row(self._folder)}
+        last = self._steps[-1].checkpoint.folder if self._steps else self._folder
+        with export_of(last) as found:
+            parameters, judged_by = found.parameters(), found.judged_by()
+        self.parameters = {_clean(name): value for name, value in parameters.items()}
+        place = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         try:
-            self._tracked = read_json(self._folder / _FILE, _Tracked)
+            before = read_json(self._folder / _FILE, _Tracked)
         except FileNotFoundError:
-            self._tracked = _Tracked(token_hex(8))
+            before = _Tracked(token_hex(8))
+        reason = before.is_of(place, judged_by)
+        self.news = f"{self._folder.name} begins a new run: {reason}" if reason else ""
+        key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
+        self._tracked = _Tracked(key, sent, place, before.judged_by | judged_by)
+        if self._tracked != before or not before.place:
             write_json_atomic(self._folder / _FILE, self._tracked)
         self.name = _clean(self._folder.name)
-        self.key = digest(self._tracked.key, self._folder.name)
+        self.key = key
 
     @property
     def seals(self) -> dict[str, str]:
@@ -59,7 +81,8 @@ class Tracking:
 
     def seal(self, tracker: str, content: str) -> None:
         """Record that the tracker has all of this content."""
-        self._tracked = _Tracked(self._tracked.key, self._tracked.sent | {tracker: content})
+        sent = self._tracked.sent | {tracker: content}
+        self._tracked = msgspec.structs.replace(self._tracked, sent=sent)
         write_json_atomic(self._folder / _FILE, self._tracked)
 
     def write_files(self, out: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from contextvars import copy_context
 from importlib.util import find_spec
@@ -30,19 +30,26 @@ Rows: TypeAlias = dict[int, dict[str, float]]
 _Sent: TypeAlias = dict[tuple[int, str], float]
 
 _PROJECT = "coeval"
+_PROJECT_OF = {"mlflow": "MLFLOW_EXPERIMENT_NAME", "wandb": "WANDB_PROJECT"}
+"""What names the project where the user does not, as in the trackers' own programs."""
 _MARK = "coeval.folder"
 _STEP = "checkpoint"
 """W&B drops steps that come late, so checkpoints are an axis of their own there."""
+# Characters of what a package says of itself: MLflow's longest has 1,100.
+_LONGEST_REASON = 2_000
 _AWAY_S = 20
 """Seconds that a run that has ended waits for a tracker: their own defaults are minutes."""
 
 
 class TrackedRun(NamedTuple):
-    """A folder as a tracker's run: ``id`` is the folder's own in the project, ``name`` what people see."""
+    """A folder as a tracker's run: ``id`` is the folder's own in the project, ``name`` what people see,
+    ``latest`` the row of the highest step."""
 
     project: str
     id: str
     name: str
+    parameters: Mapping[str, str]
+    latest: Mapping[str, float]
 
 
 class _Tracker(Protocol):
@@ -58,6 +65,11 @@ class Destination(NamedTuple):
     def __str__(self) -> str:
         return f"{self.tracker}:{self.project}"
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether the user switched the tracker off, as its own guide says."""
+        return self.tracker == "wandb" and os.environ.get("WANDB_MODE", "").lower() == "disabled"
+
 
 def destinations(given: Iterable[str] | str) -> list[Destination]:
     """Read ``wandb:my-project`` and such. Raises UsageError: no such tracker, or it is not installed."""
@@ -70,18 +82,22 @@ def destinations(given: Iterable[str] | str) -> list[Destination]:
             )
         if find_spec(tracker) is None:
             raise UsageError(f"logging to {tracker} needs its package: {install_command(tracker)}")
-        found.append(Destination(tracker, project or _PROJECT))
+        usual = os.environ.get(_PROJECT_OF.get(tracker, ""), "") or _PROJECT
+        found.append(Destination(tracker, project or usual))
     return found
 
 
-def log_results(folder: str | Path, to: Iterable[str] | str) -> dict[str, int]:
+def log_results(
+    folder: str | Path, to: Iterable[str] | str, tell: Callable[[str], None] = lambda _: None
+) -> dict[str, int]:
     """Log the figures of a run, an output folder or a sweep, with its page and JSON; return by tracker how
-    many figures were new. What a tracker has already is not sent again.
+    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is kept to.
 
     Parameters
     ----------
     folder : a run, an output folder of ``eval-framework``, or a sweep, whose checkpoints are its steps
     to : ``mlflow``, ``wandb`` or ``trackio``, or several; ``wandb:my-project`` names the project
+    tell : is called with a sentence where the folder begins a new run in the trackers
 
     Raises
     ------
@@ -94,7 +110,11 @@ def log_results(folder: str | Path, to: Iterable[str] | str) -> dict[str, int]:
 
     if not (trackers := destinations(to)):
         raise UsageError(f"name a tracker: {', '.join(TRACKERS)}")
+    if not (trackers := [one for one in trackers if not one.is_disabled]):
+        return {}
     found = Tracking(Path(folder))
+    if found.news:
+        tell(found.news)
     return {str(one): _log(found, one) for one in trackers}
 
 
@@ -102,7 +122,7 @@ def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], No
     """`log_results` after a command: a tracker that is away is a warning."""
     for one in to:
         try:
-            log_results(folder, str(one))
+            log_results(folder, str(one), warn)
         except CoevalError as error:
             warn(f"{error}. Send them later: coeval log {quote(str(folder))} --to {quote(str(one))}")
 
@@ -114,7 +134,9 @@ def _log(found: Any, to: Destination) -> int:
         warnings.simplefilter("ignore")
         sys.stdin = io.StringIO()  # nobody may sit there: a package that asks for a key fails instead
         try:
-            run = TrackedRun(to.project, digest(found.key, to.project)[:16], found.name)
+            key, last = digest(found.key, to.project)[:16], max(found.rows)
+            latest = found.rows[last]
+            run = TrackedRun(to.project, key, found.name, found.parameters, latest)
             tracker = TRACKERS[to.tracker](run)
             sent = tracker.sent()
             owed = {
@@ -128,11 +150,19 @@ def _log(found: Any, to: Destination) -> int:
         except CoevalError:
             raise
         except Exception as error:
-            said = Redactor().line(f"{type(error).__name__}: {error}")
-            raise UsageError(f"{to} rejected the figures: {said}") from error
+            raise UsageError(f"{to} did not take the figures: {_reason(error)}") from error
         finally:
             sys.exit, sys.excepthook, sys.stdin = kept
     return sum(map(len, owed.values()))
+
+
+def _reason(error: BaseException) -> str:
+    """What a package says, with the first cause of it where that is not among its words."""
+    cause = error
+    while (inner := cause.__cause__ or cause.__context__) is not None:
+        cause = inner
+    said = [Redactor().line(f"{type(each).__name__}: {each}", _LONGEST_REASON) for each in (error, cause)]
+    return said[0] if f"{cause}" in f"{error}" else " – ".join(said)
 
 
 class _Mlflow:
@@ -142,15 +172,25 @@ class _Mlflow:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(_AWAY_S))
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # else it refuses the folder it is given
         from mlflow import MlflowClient
 
-        self._client = client = MlflowClient()
+        place = os.environ.get("MLFLOW_TRACKING_URI", "")
+        if find_spec("sqlalchemy") is None:  # what mlflow-skinny leaves out
+            if place.partition(":")[0] in ("sqlite", "mysql", "postgresql", "mssql"):
+                raise UsageError(
+                    f"{Redactor().message(place)} is a database, which needs the whole package: pip install "
+                    "mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
+                )
+            place = place or (Path.cwd() / "mlruns").as_uri()
+        self._client = client = MlflowClient(place or None)
         there = client.get_experiment_by_name(run.project)
         experiment = client.create_experiment(run.project) if there is None else there.experiment_id
         found = client.search_runs([experiment], f"tags.`{_MARK}` = '{run.id}'")
         tags = {_MARK: run.id, "coeval.version": __version__}
         self._run = found[0] if found else client.create_run(experiment, tags=tags, run_name=run.name)
         self._id = self._run.info.run_id
+        self._parameters = run.parameters
 
     def sent(self) -> _Sent:
         history = (self._client.get_metric_history(self._id, name) for name in self._run.data.metrics)
@@ -160,6 +200,12 @@ class _Mlflow:
     def send(self, rows: Rows, files: Sequence[Path]) -> None:
         from mlflow.entities import Metric
 
+        known = self._run.data.params
+        for name, value in self._parameters.items():
+            if name not in known:
+                self._client.log_param(self._id, name, value)
+            elif known[name] != value:  # a parameter never changes there, and a folder may grow
+                self._client.set_tag(self._id, f"coeval.{name}", value)
         at = time.time_ns() // 1_000_000
         for step, row in rows.items():
             metrics = [Metric(name, value, at, step) for name, value in row.items()]
@@ -180,7 +226,7 @@ class _Wandb:
         self._run, self._wandb = run, wandb
         hidden = {"silent": True, "console": "off", "disable_git": True, "disable_job_creation": True}
         hidden |= {f"x_disable_{what}": True for what in ("meta", "stats", "machine_info")}
-        hidden |= {"save_code": False, "x_save_requirements": False}
+        hidden |= {"host": "-", "save_code": False, "x_save_requirements": False}
         self._settings = wandb.Settings(init_timeout=_AWAY_S, login_timeout=_AWAY_S, **hidden)
         self._there = wandb.setup().settings
         self._rows: list[dict[str, Any]] = []
@@ -206,13 +252,14 @@ class _Wandb:
             id=self._run.id,
             name=self._run.name,
             resume="allow",
-            config={"coeval_version": __version__},
+            config=dict(self._run.parameters),
             settings=self._settings,
         ) as run:
             run.define_metric(_STEP)
             run.define_metric("*", step_metric=_STEP)
             for number, (step, row) in enumerate(rows.items(), len(self._rows)):
                 run.log({_STEP: step, **row}, step=number)
+            run.summary.update(dict(self._run.latest))  # else it is of the row that came last
             for file in files:
                 kept = Path(run.dir) / file.name
                 kept.write_bytes(file.read_bytes())
@@ -249,6 +296,7 @@ class _Trackio:
 
         self._trackio = trackio
         self._project, self._id, self._name = run.project, run.id, f"{run.name}-{run.id}"
+        self._parameters = run.parameters
 
     def sent(self) -> _Sent:
         from trackio import remote_client, sqlite_storage, utils
@@ -269,7 +317,7 @@ class _Trackio:
 
     def _send(self, rows: Rows, files: Sequence[Path]) -> None:
         self._trackio.context_vars.current_run.set(None)  # a trainer's own run may be under way
-        config = {"coeval_version": __version__}
+        config = dict(self._parameters)
         how: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
         run = self._trackio.init(self._project, name=self._name, resume="allow", config=config, **how)
         for step, row in rows.items():

@@ -169,10 +169,10 @@ async def _meet_judge(requested: RequestedFor, watcher: SweepWatcher, interrupt:
         )
 
 
-def to_be_plotted(requested: RequestedFor, board: SweepBoard) -> bool:
-    """Whether the last phase follows: what is watched for ends by Ctrl-C."""
+def has_ended(requested: RequestedFor, board: SweepBoard) -> bool:
+    """Check that results are there to be drawn and logged: what is watched for ends by Ctrl-C."""
     ends = not board.interrupted or requested.watch is not None
-    return requested.phases.plot and ends and any(requested.sweep.out.glob("step_*/run_*/*/summary.json"))
+    return ends and any(requested.sweep.out.glob("step_*/run_*/*/summary.json"))
 
 
 def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:

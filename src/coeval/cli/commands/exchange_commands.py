@@ -151,6 +151,9 @@ def log(
     from coeval.core.text import numbered
     from coeval.exchange.trackers import log_results
 
-    for tracker, new in log_results(folder, to).items():
+    logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
+    for tracker, new in logged.items():
         said = f"{numbered(new, 'figure')} logged" if new else "up to date"
         streams.say(streams.results(), f"{tracker}: {said}")
+    if not logged:
+        streams.say(streams.messages(), "WANDB_MODE=disabled: nothing was logged.")

@@ -139,17 +139,22 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
     _tell(console, found, place, flags)
     if flags.new is None or flags.dry_run:
         return None
-    if (column := ids.found) is not None:
-        item_map = structs.replace(item_map, id=column)
-        say(console, f"Each row has another {column}: ids are taken from it.")
-    elif ids.rejected:
-        column, reason = next(iter(ids.rejected.items()))
-        way = f"--id {quote(column)} --skip-bad takes ids from it and leaves such rows out"
-        warn(streams.messages(), f"items are numbered, as {reason}; {way}")
+    item_map = _with_ids(item_map, ids, console)
     labels = {label: found.values[label]} if label is not None else {}
     _warn_of_many(labels, item_map, flags.new)
     license_of = flags.license or ""
     return NewItems(choice, source, item_map, needed, labels, flags.skip_bad, license_of, responses)
+
+
+def _with_ids(item_map: ItemMap, ids: IdColumns, console: Console) -> ItemMap:
+    """Take ids from the column that tells rows apart, or say why none does."""
+    if (column := ids.found) is not None:
+        say(console, f"Each row has another {column}: ids are taken from it.")
+        return structs.replace(item_map, id=column)
+    for column, reason in [*ids.rejected.items()][:1]:
+        way = f"--id {quote(column)} --skip-bad takes ids from it and leaves such rows out"
+        warn(streams.messages(), f"items are numbered, as {reason}; {way}")
+    return item_map
 
 
 def _warn_of_many(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:

@@ -39,7 +39,7 @@ from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
 from coeval.sweeps.sweep_choice import absent_program, requested_for
 from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import checkpoints_of, done_otherwise, to_be_plotted, under_way
+from coeval.sweeps.sweep_start import checkpoints_of, done_otherwise, has_ended, under_way
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
 # Progress files change about once a second.
@@ -408,11 +408,10 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = tell_end(sweeping.board, requested.sweep, results, messages)
-        if to_be_plotted(requested, sweeping.board):
-            lacking = put_together_and_drawn(requested.sweep)
-            if (
-                requested.phases.inference and requested.phases.judge
-            ):  # else it may lack what it was to leave out
-                code = max(code, lacking)
+        if has_ended(requested, sweeping.board):
+            if requested.phases.plot:
+                lacking = put_together_and_drawn(requested.sweep)
+                if requested.phases.inference and requested.phases.judge:
+                    code = max(code, lacking)  # else it may lack what it was to leave out
             log_at_end(requested.sweep.out, log_to, view.warn)
     return code
