@@ -142,11 +142,13 @@ WRITERS = {
 }
 LOOP_STARTERS = {"api/stoppable.py": "the synchronous face of the Python interface"}
 BROAD_EXCEPTS = {
+    "core/errors.py": "the text of another package's error is code of its own",
     "core/entry_points.py": "loading another package runs its code, and the error must name it",
     "engine/work.py": "one work item's bug must not end the run",
     "models/local/callables.py": "a user's function may raise anything, and its item must say so",
     "models/local/function_model.py": "so may a user's coroutine",
     "exchange/trackers.py": "a tracker's package may raise anything, and must not cost a run its end",
+    "cli/entry.py": "a library that loads makes other exceptions of Ctrl-C",
     "cli/ending.py": "the process: whatever it is becomes a message and an exit code",
     "benchmarks/run/task_run.py": "one task's bug must not cost the other tasks their scores",
     "benchmarks/tasks/following.py": "one verifier's bug must cost neither the answer nor the task",

@@ -299,6 +299,8 @@ BROKEN = {
     "it exits": ("exiting:Thing", "SystemExit: 0"),
     "it interrupts": ("interrupting:Thing", "KeyboardInterrupt"),
     "it ends like a generator": ("generating:Thing", "GeneratorExit"),
+    "its error cannot be shown": ("unspeakable:Thing", "cannot be loaded (Unspeakable)"),
+    "it wants all memory": ("greedy:Thing", "cannot be loaded: there is no memory left"),
 }
 SOURCES = {
     "failing": "1 / 0\n",
@@ -307,6 +309,10 @@ SOURCES = {
     "exiting": "import sys\nsys.exit(0)\n",
     "interrupting": "raise KeyboardInterrupt\n",
     "generating": "raise GeneratorExit\n",
+    "unspeakable": (
+        "class Unspeakable(Exception):\n    def __str__(self): raise ValueError('no')\nraise Unspeakable\n"
+    ),
+    "greedy": "raise MemoryError\n",
     "stopped": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n",
 }
 

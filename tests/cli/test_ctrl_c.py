@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
 from collections.abc import Sequence
@@ -195,6 +196,41 @@ def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(slow_lab: Lab)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, "No model was called" in out) == (0, True)
+
+
+MADE_OF_IT = {
+    "ImportError": "raise ImportError('no C extensions')",
+    "RuntimeError": "raise RuntimeError('Query interrupted')",
+    "UsageError": "from coeval.core.errors import UsageError; raise UsageError('this needs pyarrow')",
+    "OSError": "raise OSError(4, 'interrupted', 'file')",
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("made", MADE_OF_IT)
+@pytest.mark.parametrize("where", ["coeval.cli.main", "command"])
+def test_what_a_library_makes_of_ctrl_c_is_an_interruption(here: Path, made: str, where: str) -> None:
+    """While its modules are loaded, and while a command runs."""
+    swallows = (
+        "try:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\nexcept KeyboardInterrupt:\n    pass\n"
+    )
+    body = textwrap.indent(f"{swallows}{MADE_OF_IT[made]}\n", "    ")
+    program = f"""
+import importlib, os, signal, sys, time
+import coeval.cli.entry as entry
+def breaks(*_):
+{body}
+class Module:
+    @staticmethod
+    def main():
+        from coeval.cli.ending import run_to_exit
+        from coeval.core.options import Face
+        run_to_exit(breaks, Face.COEVAL)
+importlib.import_module = breaks if {where == "coeval.cli.main"} else lambda _: Module
+entry.coeval()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr.splitlines()) == (130, "", [ALL_SAVED])
 
 
 def test_ctrl_c_while_a_class_is_made_is_an_interruption(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from flaky_host import Requested, hosted
 from pipeline.experiments import Lab, model, task
+from pipeline.test_run_documents import about, handbook
 
 import coeval
 
@@ -146,3 +149,36 @@ async def test_a_cancelled_run_ends_at_once_and_can_be_continued(lab: Lab) -> No
     assert (await lab.arun(continue_run=True)).exit_code == 0
     assert lab.counts() == (5, 5, 5)
     assert lab.meta()["status"] == "completed"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("after", [5, 13, 22])
+async def test_an_interruption_drops_no_reply_that_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """An item takes three calls: those of a chain that has begun are all made, and are on record."""
+    monkeypatch.chdir(tmp_path)
+    file, interrupt = "runs/exp/phase3_datapoints/handbook.tea.datapoints.jsonl", asyncio.Event()
+
+    async def reply(_: Requested) -> None:
+        if len(host.requested) == after:
+            interrupt.set()
+        await asyncio.sleep(0.02)
+
+    async with hosted(("tea",), fault=reply) as host:
+        limits = {"max_concurrency": 4, "max_tokens": 400, "base_url": host.url}
+        teacher = {
+            **model("tea", "teacher"),
+            "interface": "openai",
+            "access_key": "sk-x",
+            "parameters": limits,
+        }
+        config = {
+            "models": [teacher, model("ann", "student"), model("joe", "judge")],
+            "tasks": [about(handbook(tmp_path, files=8), total=40, closed_book=True)],
+            "experiment": {"id": "exp", "storage_folder": "runs", "probe_mode": "disable"},
+        }
+        await coeval.arun(config, interrupt=interrupt)
+        made = [json.loads(line) for line in (tmp_path / file).read_text().splitlines()]
+        assert 0 < len(made) < 40
+        assert sum(item["attempts"] for item in made) == len(host.requested) >= after

@@ -105,6 +105,19 @@ def test_a_redirect_from_this_machine_to_the_link_is_not_followed(to: str, code:
     assert "if a mirror there is meant, name its address" in str(refused.value)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "[::ffff:127.0.0.1]", "0"])
+def test_a_redirect_to_another_port_of_this_machine_is_not_followed(host: str) -> None:
+    """A mirror on this machine does not choose which of its services is asked."""
+    heard: list[bytes] = []
+    with (
+        raw_host(PAGE, heard=heard) as other,
+        raw_host(moved(other.replace("127.0.0.1", host))) as url,
+        pytest.raises(SourceFailed, match="which is not asked"),
+    ):
+        read_page(url, "*/*", 5.0)
+    assert heard == []
+
+
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,secret", "http:///x"])
 def test_a_redirect_leads_to_nothing_but_http(to: str) -> None:
     with raw_host(moved(to)) as url, pytest.raises(SourceFailed):
@@ -158,9 +171,11 @@ def test_a_name_that_leads_to_this_machine_is_known_when_it_is_connected_to(
     assert heard == []
 
 
-def test_a_mirror_on_this_machine_leads_where_it_likes_on_it() -> None:
-    with raw_host(PAGE) as inner, raw_host(moved(inner.replace("127.0.0.1", "localhost"))) as url:
-        assert read_page(url, "*/*", 5.0)[1] == b"secret"
+def test_a_mirror_on_this_machine_leads_to_itself() -> None:
+    heard: list[bytes] = []
+    with raw_host(moved("/next"), heard=heard) as url, pytest.raises(SourceFailed, match="status 302"):
+        read_page(url, "*/*", 5.0)
+    assert len([request for request in heard if request.startswith(b"GET /next ")]) > 1
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cli.warm_process import WarmProcess
 from sweeping import Sweeping
 
 import coeval
-from coeval.core.errors import UsageError
+from coeval.core.errors import StoreError, UsageError
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, content_of
 from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
@@ -93,6 +93,21 @@ def test_what_cannot_be_submitted_is_said_and_leaves_nothing(tmp_path: Path) -> 
         submit_checkpoint(folder, 1, folder)
     with pytest.raises(UsageError, match="is a file"):
         submit_checkpoint(folder / "config.json", 1, folder)
+
+
+@pytest.mark.parametrize("link", ["sweep", "sweep/queue", "sweep/queue/step_10.json"])
+def test_nothing_is_submitted_through_a_link(tmp_path: Path, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    target = elsewhere / "kept" if link.endswith(".json") else elsewhere
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("kept")
+    place = tmp_path / "out" / link
+    place.parent.mkdir(parents=True)
+    place.symlink_to(target)
+    with pytest.raises(StoreError, match="is a link"):
+        submit_checkpoint(tmp_path / "out", 10, saved(tmp_path / "at-10"))
+    assert [file.name for file in elsewhere.iterdir()] == ["kept"]
+    assert (elsewhere / "kept").read_text() == "kept"
 
 
 def test_a_damaged_file_of_the_queue_is_told_and_the_others_are_taken(

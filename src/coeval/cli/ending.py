@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
+from coeval.cli.entry import was_interrupted
 from coeval.core.errors import INTERRUPTED, UNAVAILABLE, CoevalError, ModelUnavailable, UsageError, named
 from coeval.core.options import Face, spoken_by
 from coeval.core.plain import plain, plain_lines, shortened
@@ -68,17 +69,25 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
         raise SystemExit(1 if end.code == 2 and not by_command else end.code) from None
     except KeyboardInterrupt as interruption:
         raise SystemExit(_tell_interruption(interruption)) from None
-    except CoevalError as error:
-        raise SystemExit(_tell(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)) from None
-    except OSError as error:  # the files of a run raise StoreError: this is the terminal's, or a pipe's
-        raise SystemExit(_tell_system_error(error)) from None
-    except MemoryError:
-        print("there is no memory left; give this process more (ulimit -v)", file=sys.stderr)
-        raise SystemExit(1) from None
-    except BaseException as bug:  # noqa: BLE001  the other of the two: the process
-        if isinstance(bug.__cause__, KeyboardInterrupt):  # while a class was made, until Python 3.12
-            raise SystemExit(_tell_interruption(bug.__cause__)) from None
-        raise SystemExit(_tell(bug, 1, prefix="internal error: ")) from None
+    except BaseException as error:  # noqa: BLE001  the other of the two: the process
+        raise SystemExit(_tell_failure(error)) from None
+
+
+def _tell_failure(error: BaseException) -> int:
+    """Print what ended the command; return its exit code."""
+    of_ctrl_c = isinstance(error.__cause__, KeyboardInterrupt) and not isinstance(error, CoevalError)
+    if was_interrupted() or of_ctrl_c:
+        return _tell_interruption(KeyboardInterrupt())  # of which a library made another exception
+    match error:
+        case CoevalError():
+            return _tell(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)
+        case OSError():  # the files of a run raise StoreError: this is the terminal's, or a pipe's
+            return _tell_system_error(error)
+        case MemoryError():
+            print("there is no memory left; give this process more (ulimit -v)", file=sys.stderr)
+            return 1
+        case _:
+            return _tell(error, 1, prefix="internal error: ")
 
 
 def _open_streams() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
-import os
 import sys
-import threading
-from importlib import import_module
+
+_interruptions: list[int] = []
 
 
 def coeval() -> None:
@@ -20,17 +18,36 @@ def eval_framework() -> None:
     _enter("coeval.cli.eval_framework.command")
 
 
+def was_interrupted() -> bool:
+    """Check whether Ctrl-C has raised KeyboardInterrupt in this process. Libraries make other exceptions of
+    it: an ImportError while they are loaded, DuckDB a RuntimeError."""
+    return bool(_interruptions)
+
+
+def interrupt_command(number: int, _: object) -> None:
+    """Answer SIGINT as Python does, and remember it."""
+    _interruptions.append(number)
+    raise KeyboardInterrupt
+
+
 def _enter(module: str) -> None:
-    # Loading a command makes 200,000 objects that stay: at the usual thresholds looking through them again
-    # and again is a tenth of a small run's CPU, and finds nothing.
-    gc.set_threshold(500_000, 20, 100)
     try:
+        import signal  # here, as all that is loaded from a file: before, a Ctrl-C is Python's to report
+        from importlib import import_module
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt_command)
+        # Loading a command makes 200,000 objects that stay: at the usual thresholds looking through them
+        # again and again is a tenth of a small run's CPU, and finds nothing.
+        gc.set_threshold(500_000, 20, 100)
         try:
             import_module(module).main()
         except SystemExit as end:
             _leave(end.code)
             raise
-    except KeyboardInterrupt:  # while the command is loaded, or after its last word
+    except BaseException as error:
+        if isinstance(error, SystemExit) or not (was_interrupted() or isinstance(error, KeyboardInterrupt)):
+            raise
         print("Interrupted; what was finished is on disk.", file=sys.stderr)
         raise SystemExit(130) from None
 
@@ -41,6 +58,10 @@ def _leave(code: object) -> None:
     Runs first what is registered for the exit. Returns, and leaves the exit to Python, where a thread has to
     end first or something cannot be written any more.
     """
+    import atexit
+    import os
+    import threading
+
     others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
     if not (code is None or isinstance(code, int)) or not all(thread.daemon for thread in others):
         return

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
+from coeval.cli.entry import interrupt_command
 from coeval.core.options import CONTINUE
 from coeval.core.process_limits import need_files
 from coeval.engine.progress import STOPPING
@@ -70,6 +71,8 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     garbage collector off what start-up made (a fifth of all CPU at a thousand requests in flight)."""
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
+        if on_ctrl_c is interrupt_command:  # asyncio ends a loop well on Python's own handler alone
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         need_files()
         gc.freeze()  # without collecting: start-up leaves little, and looking for it takes 0.05 s of CPU
         gc.set_threshold(50_000, 20, 100)  # perf.run throughput-256: at the usual one a fifth of all CPU
@@ -81,7 +84,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     finally:
         gc.unfreeze()  # else what is frozen outlives the exit, and DuckDB calls its own modules leaked
         work.close()  # it was never begun where somebody stopped us before that
-        if signal.getsignal(signal.SIGINT) is _hold:
+        if signal.getsignal(signal.SIGINT) is not on_ctrl_c:
             signal.signal(signal.SIGINT, on_ctrl_c)
         if _held:
             _held.clear()

@@ -51,8 +51,12 @@ from coeval.core.records import Usage
 
 
 def named(error: BaseException) -> str:
-    """Format a foreign error: its class and its message."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """Format a foreign error: its class and its message, if it has one that can be read."""
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001  the text of another package's error is code of its own
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class CoevalError(Exception):

@@ -144,7 +144,8 @@ class Request(msgspec.Struct, frozen=True):
     first. ``labels`` are the attributes that the answer is compared on, with their declared values:
     simulated models alone are told. ``shared`` is how many characters the last message begins with, after
     all the messages before it, as other requests do that are asked about the same time: what a host's cache
-    may keep; 0 where nobody knows of any. ``fresh``: it is one of several samples, and no copy will do.
+    may keep; 0 where nobody knows of any. ``goes_on``: it is sent though the run is being interrupted, as a
+    paid reply to its record would be lost without it. ``fresh``: no copy of another sample will do.
     """
 
     messages: tuple[Message, ...]
@@ -158,6 +159,7 @@ class Request(msgspec.Struct, frozen=True):
     droppable: tuple[str, ...] = ()
     labels: dict[str, list[str]] = {}
     shared: int = 0
+    goes_on: bool = False
     fresh: bool = False
 
 
@@ -247,9 +249,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
-    ``served_by`` is the model that the reply names, if not the requested one, and ``served_as`` whether the
-    host calls the requested name an alias of it, or it a fallback. ``reply_id``: the host's, kept of samples.
-    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
+    ``served_by`` is the model that the reply names, if another, and ``served_as`` how the host calls it;
+    ``reply_id`` is kept of samples. The attempt after ``unanswered`` ones keeps their seed.
     """
 
     id: str
@@ -558,8 +559,8 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts - record.unanswered + earlier.unanswered)
-            record = msgspec.structs.replace(earlier, attempts=attempts)
+            attempts, unanswered = max((each.attempts, each.unanswered) for each in (earlier, record))
+            record = msgspec.structs.replace(earlier, attempts=attempts, unanswered=unanswered)
         standing[record.id] = record
     return standing
 

@@ -461,12 +461,14 @@ def _statements(response: str, labels: tuple[str, ...]) -> list[_Statement]:
     if any(statement.name in known for statement in in_json):
         first = text.count("\n", 0, max(text.rfind("}"), text.rfind("]"))) + 1
     found = [*in_json, *_boxes(text), *_tags(text, labels)]
-    for number, line in enumerate(lines[first:], first):
-        for name, said in _line_statements(line, labels):
+    following = ""
+    for number in range(len(lines) - 1, first - 1, -1):
+        for name, said in _line_statements(lines[number], labels):
             if name in known and not said.strip(_EMPHASIS):
-                said = next(filter(str.strip, islice(lines, number + 1, None)), "")
+                said = following  # a name is a heading there
             if said.strip(_EMPHASIS):
                 found.append(_Statement(number, name, said))
+        following = lines[number] if lines[number].strip() else following
     return found
 
 

@@ -135,6 +135,8 @@ class HostedModel(Model):
             sent = self._uncached(sent)
         call = self._calls.get(request.rank) if request.purpose != "probe" else self._probe
         call = call or self._new_call(request)
+        if request.goes_on:
+            call = replace(call, goes_on=True)
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._send(sent, body, call)

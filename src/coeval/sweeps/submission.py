@@ -64,6 +64,9 @@ def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
     own = folder_of(out)
     if out.is_dir() and not own.is_dir() and any(out.iterdir()):
         raise UsageError(f"{out} is not a sweep's folder; give the --out of the sweep, or a new folder")
+    for place in (own, queue_of(out), _file(out, checkpoint.step)):
+        if place.is_symlink():
+            raise StoreError(f"{place} is a link, and nothing is written through one; remove it")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; give the --out of the sweep")
     known: list[Checkpoint] = []
@@ -89,7 +92,9 @@ def _put(file: Path, submission: Submission) -> None:
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(msgspec.json.encode(submission))
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as new:  # through no link
+            new.write(msgspec.json.encode(submission))
         temporary.replace(file)
     except OSError as error:
         raise store_error("write", file, error) from error

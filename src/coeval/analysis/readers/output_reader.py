@@ -377,7 +377,8 @@ class OutputReader(Reader):
                 )
             if summary.missing:
                 reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
-                notes.append(f"{label}: records without a value: {reasons}")
+                what = "not measured" if summary.not_measured else "records without a value"
+                notes.append(f"{label}: {what}: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]
             if summary.metrics and not summary.comparable and not summary.not_measured:
                 reasons = "; ".join(summary.reasons)

@@ -113,7 +113,7 @@ class _WorkerPool:
     async def _started(self) -> _WorkerProcess:
         if self._broken:
             raise CheckFailed(self._broken)
-        memory_mb, passed = _OWN_MEMORY_MB, ()
+        memory_mb, passed = _OWN_MEMORY_MB, tuple[str, ...]()
         if isinstance(self._check, CodeCheck):
             memory_mb, passed = self._check.memory_mb, self._check.env
         environment = without_credentials(os.environ, passed) | dict.fromkeys(_ONE_THREAD, "1")
@@ -269,7 +269,7 @@ def _environment(passed: Iterable[str]) -> dict[str, str]:
 def _sandbox(home: Path) -> list[str]:
     """The words of bubblewrap: files are read-only, /tmp and where services keep their sockets are empty, no
     network, no other process."""
-    mounts = {_NIXOS: ("--ro-bind-try", _NIXOS)}
+    mounts: dict[str, tuple[str, ...]] = {_NIXOS: ("--ro-bind-try", _NIXOS)}
     for folder in map(os.path.realpath, ("/run", os.environ.get("XDG_RUNTIME_DIR", ""), *_WRITABLE)):
         if folder != "/" and Path(folder).is_dir():
             mounts[folder] = ("--size", str(_SANDBOX_DISK), "--tmpfs")

@@ -13,6 +13,7 @@ from coeval.core.records import Completion, Request, TokenLogprob
 from coeval.core.redaction import PART, Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
+from coeval.models.dialects.reply_reader import MENDED
 from coeval.models.transport.connection import HttpReply
 
 # No model reads four billion tokens: a larger figure is a host's "unlimited" or a mistake.
@@ -154,7 +155,7 @@ def finished(completion: Completion, redactor: Redactor, notes: tuple[str, ...] 
     completion = reasoning_apart(completion)
     if notes:
         lost_in_reasoning = completion.truncated and completion.reasoning
-        if not (completion.text or completion.refusal or lost_in_reasoning):
+        if not (completion.text or completion.refusal or lost_in_reasoning or notes == (MENDED,)):
             raise Misshapen("; ".join(notes))
         completion = msgspec.structs.replace(completion, notes=(*completion.notes, *notes))
     return without_secrets(completion, redactor)

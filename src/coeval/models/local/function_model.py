@@ -97,11 +97,11 @@ class OwnCode(Model):
     async def _called(self, request: Request, call: Callable[[Request], Awaitable[Completion]]) -> Completion:
         """Have a call made that is permitted and paid for, and book it. A call that raises Draining was not
         made."""
-        if self._drained:
+        if self._drained and not request.goes_on:
             raise draining()
         admission = self._admission
         async with admission.at_reported_cost(request.rank) as reservation:
-            if self._drained:
+            if self._drained and not request.goes_on:
                 raise draining()
             if reservation is None:
                 completion = await admission.asked(request, self._spec, call)

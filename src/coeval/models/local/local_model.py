@@ -149,13 +149,17 @@ class InProcess(Model):
         self._admission = admission
         self._own = model if isinstance(model, OwnCode) else None
         self._limiter = limiter
+        self._drained = False
         self._most = spec.max_answer_bytes
 
     async def complete(self, request: Request) -> Completion:
         limiter = self._limiter
         if limiter is None:
             return await self._ask(request)
-        await limiter.acquire(request.rank, refusal=self._admission.refusal)
+        if self._drained and not request.goes_on:
+            raise draining()
+        party = None if request.goes_on else self
+        await limiter.acquire(request.rank, refusal=self._admission.refusal, party=party)
         try:
             completion = await self._ask(request)
             limiter.succeeded(request.rank, completion.latency_s, completion.usage.tokens)
@@ -172,7 +176,8 @@ class InProcess(Model):
     def drain(self) -> None:
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:
-            self._limiter.close(draining())
+            self._drained = True
+            self._limiter.turn_away(self, draining())
         if self._own is not None:
             self._own.drain()
 

@@ -209,7 +209,8 @@ class Admission:
     def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
         """Ask the model no more: its host refuses the limit on answers, whatever the prompt is."""
         if self._reason is None:
-            self._stop("its host refuses answers of that length", error, str(max_tokens(judge=judge)))
+            way_out = f"Correct {max_tokens(judge=judge)}"
+            self._stop("its host refuses answers of that length", error, way_out)
 
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1

@@ -290,7 +290,6 @@ class Limiter:
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._closed: CoevalError | None = None
         self.limit_to(
             ceiling,
             start=start,
@@ -339,12 +338,10 @@ class Limiter:
         """Take a slot, which `release` gives back: higher ranks first, then first come first served.
 
         A retry (``again``) goes ahead of new work of its rank. Does not suspend when a slot is
-        free and nothing has to be waited for. Raises what `close` was given, or what ``refusal``
+        free and nothing has to be waited for. Raises what `turn_away` was given, or what ``refusal``
         gives by then: who is not to be sent any more takes no slot and no part of the pace. ``party`` is
         whom `turn_away` may name.
         """
-        if self._closed is not None:
-            raise self._closed.with_traceback(None)
         if (
             not self._waiting
             and self._in_flight + 1 <= self._window.size
@@ -409,11 +406,6 @@ class Limiter:
         else:
             lane.held_until = max(lane.held_until, until)
             self.gate.look_until(until)
-
-    def close(self, error: CoevalError) -> None:
-        """From now on waiters and later acquires raise ``error``; slots taken may be released."""
-        self._closed = error
-        self.turn_away(None, error)
 
     def turn_away(self, party: object, error: CoevalError) -> None:
         """Those of one party who wait now raise ``error``, or all; who comes later may wait again."""

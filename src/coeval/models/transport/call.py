@@ -51,6 +51,8 @@ class Call(Generic[T]):
         told once how it went: None for an answer, else the error that is raised.
     refusal:
         what ``permit`` would raise, asked of requests that wait for their turn.
+    goes_on:
+        it is sent though the session is being ended.
     lane:
         whom the host means when it says that a limit of the model is used up; None: all who ask there.
     """
@@ -67,6 +69,7 @@ class Call(Generic[T]):
     refusal: Callable[[], CoevalError | None] = unrefused
     lane: Lane | None = None
     probe: bool = False
+    goes_on: bool = False
 
 
 class Answered(NamedTuple, Generic[T]):

@@ -148,21 +148,25 @@ class Http:
             endpoint.limiter.turn_away(self, reason)
             endpoint.wake(self)
 
+    def _refuse(self, call: Call[T]) -> None:
+        """Raise Draining where nothing new is sent."""
+        if self._over is not None and not call.goes_on:
+            raise Draining(str(self._over))
+
     async def _ask(self, ask: _Ask[T]) -> Answered[T]:
         endpoint, call = ask.endpoint, ask.call
         self._endpoints.add(endpoint)
         tries: Tries | None = None
         sent, again = 0, False
         while True:
-            if self._over is not None:
-                raise Draining(str(self._over))
+            self._refuse(call)
+            party = None if call.goes_on else self
             await endpoint.limiter.acquire(
-                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=self
+                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=party
             )
             again = True
             try:
-                if self._over is not None:  # it may have ended as the slot was granted
-                    raise Draining(str(self._over))
+                self._refuse(call)  # it may have ended as the slot was granted
                 if (money := call.permit()) is None:
                     sent += 1
                     outcome = await self._attempt(ask, sent)
@@ -186,8 +190,7 @@ class Http:
                 if call.ended is not None:
                     call.ended(error)
                 raise error
-            if self._over is not None:
-                raise Draining(str(self._over))
+            self._refuse(call)
             endpoint.troubled(str(error), self._clock())
             await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)), self)
 

@@ -215,7 +215,7 @@ class _Source:
         trusted = trusted_certificates()
         context = trusted if isinstance(trusted, ssl.SSLContext) else ssl.create_default_context()
         self._watch = _Watch(self._patience_s)
-        way = _Way(self._watch, shown_url(self.url), _nearness_of_name(parts.hostname or ""))
+        way = _Way(self._watch, shown_url(self.url), _nearness_of_name(parts.hostname or ""), _port(parts))
         opener = build_opener(_Redirects(way), _Http(way), _Https(way, context))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
@@ -289,12 +289,13 @@ class _Watch:
 
 class _Way:
     """Where a request leads: ``allowed`` is how near to this machine, which the address that was named says,
-    and the one that it is connected to."""
+    and the one that it is connected to; ``port`` the only one of this machine."""
 
-    def __init__(self, watch: _Watch, shown: str, allowed: int) -> None:
+    def __init__(self, watch: _Watch, shown: str, allowed: int, port: int) -> None:
         self._watch = watch
         self._shown = shown
         self._allowed = allowed
+        self._port = port
         self._redirected = False
 
     def redirect(self, url: str) -> None:
@@ -303,23 +304,32 @@ class _Way:
         if parts.scheme not in ("http", "https"):
             raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
         self._redirected = True
-        self._check(_nearness_of_name(unquote(parts.hostname or "")))  # as urllib reads it
+        self._check(_nearness_of_name(unquote(parts.hostname or "")), _port(parts))  # as urllib reads it
 
     def connected(self, connection: HTTPConnection, *, proxied: bool) -> None:
         """Raises SourceFailed where a redirect has led to an address that is too near; of one behind a proxy
         only the name is known."""
         self._watch.add(connection.sock)
         if not proxied:
-            self._check(_nearness(str(connection.sock.getpeername()[0])))
+            host, port, *_ = connection.sock.getpeername()
+            self._check(_nearness(str(host)), port)
 
-    def _check(self, found: int) -> None:
+    def _check(self, found: int, port: int) -> None:
         if not self._redirected:
             self._allowed = max(self._allowed, found)
-        elif found > self._allowed:
+        elif found > self._allowed or (found >= _LOOPBACK and port != self._port):
             raise SourceFailed(
                 f"{self._shown} redirects to an address of this machine or its own network, which is not "
                 "asked; if a mirror there is meant, name its address in place of this one"
             )
+
+
+def _port(parts: SplitResult) -> int:
+    """The port of an address; 0 where it names none that there can be."""
+    try:
+        return parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return 0
 
 
 class _Redirects(HTTPRedirectHandler):

@@ -428,7 +428,11 @@ class Experiment(Section):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Level of run.log."
     )
-    generation_retries: int = Field(default=2, ge=0, description="Retries of an item without a usable reply.")
+    generation_retries: int = Field(
+        default=2,
+        ge=0,
+        description="Retries of an item without a usable reply; none where temperature 0 would repeat it.",
+    )
     budget_usd: float | None = Field(
         default=None, ge=0, description="Most money for the whole run, in US dollars."
     )
