@@ -159,7 +159,7 @@ def test_a_seed_that_nobody_set_is_left_out_where_it_is_refused(
     assert not failures(lab)
 
 
-def test_batches_without_set_up_end_within_a_minute(lab: Lab, litellm: Proxy, coeval: Command) -> None:
+def test_batches_without_set_up_end(lab: Lab, litellm: Proxy, coeval: Command) -> None:
     by_batch = {"openai": {"response_collection": True}}
     ended = run(coeval, lab, student(litellm, "plain-1") | {"interface": "openai"}, batch=by_batch)
     assert ended.code == 3

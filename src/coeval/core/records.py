@@ -137,15 +137,15 @@ _SAME_AS = {"max_new_tokens": "max_tokens"}
 class Request(msgspec.Struct, frozen=True):
     """One request to a model, independent of its host.
 
-    ``call`` says what it is about; probes, and foreign clients of simulated models, have none. ``droppable``
-    names those parameters of ``sampling`` that nobody asked for: a host that does not know one is asked
-    without it. ``seed`` is the engine's own, and goes before that of ``sampling``. Of requests that wait for
-    the same endpoint, the largest ``rank``, the work furthest downstream, is served first. ``labels`` are the
-    attributes that the answer is compared on, with their declared values, for simulated models alone.
-    ``shared`` is how many characters the last message begins with, after all the messages before it, as other
-    requests do about the same time: what a host's cache may keep. ``goes_on``: a reply to its record is paid
-    already, and would be lost without this one, which is sent though the run is being interrupted. ``fresh``:
-    it is one of several samples, and no copy will do.
+    ``call`` says what it is about; a probe, and what foreign clients ask of simulated models, has none.
+    ``droppable`` names those parameters of ``sampling`` that nobody asked for: a host that does not know
+    one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``rank`` says
+    how far downstream the work stands: where requests wait for the same endpoint, a larger rank is served
+    first. ``labels`` are the attributes that the answer is compared on, with their declared values:
+    simulated models alone are told. ``shared`` is how many characters the last message begins with, after
+    all the messages before it, as other requests do that are asked about the same time: what a host's cache
+    may keep; 0 where nobody knows of any. ``goes_on``: it is sent though the run is being interrupted, as a
+    paid reply to its record would be lost without it. ``fresh``: no copy of another sample will do.
     """
 
     messages: tuple[Message, ...]
@@ -249,9 +249,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
-    ``served_by`` is the model that the reply names, if not the requested one, and ``served_as`` whether the
-    host calls the requested name an alias of it, or it a fallback. ``reply_id``: the host's, kept of samples.
-    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
+    ``served_by`` is the model that the reply names, if another, and ``served_as`` how the host calls it;
+    ``reply_id`` is kept of samples. The attempt after ``unanswered`` ones keeps their seed.
     """
 
     id: str
